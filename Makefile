@@ -1,0 +1,31 @@
+# The commands that the README names. `setup` makes .venv once; the others call it.
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test check bench clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	python3 -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: setup
+	$(BIN)/contrasent demo --output demo-model
+
+test: setup
+	$(BIN)/pytest -q
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo-model build dist

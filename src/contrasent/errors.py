@@ -1,0 +1,96 @@
+"""Everything that can go wrong and that a user can mend.
+
+UserError                 one line: what is wrong, where, and what to do
+├── InputError            a file or a line of it           ``notes.csv:12: ...``
+├── OptionError           an option's value                 ``--pooler 'maen': ... did you mean 'mean'?``
+├── ModelError            a model folder or a model's name
+├── DataError             a named data set
+├── OutputError           a target that cannot or must not be written
+├── TrainingError         a run that cannot go on: NaN, collapse, a batch of one
+└── MissingExtraError     an optional dependency that is not installed
+
+The command line prints the message in one line and exits with 2.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+
+class UserError(Exception):
+    """Something a user can mend; the message is one line that says how."""
+
+
+class InputError(UserError):
+    """A file, or a line of it, that cannot be read as asked.
+
+    Args:
+        path: the file, as the user named it.
+        problem: what is wrong and what to do about it.
+        line: 1-based line number, if the problem has one.
+    """
+
+    def __init__(self, path: str | Path, problem: str, *, line: int | None = None) -> None:
+        where = f"{path}:{line}" if line is not None else str(path)
+        super().__init__(f"{where}: {problem}")
+        self.path = str(path)
+        self.line = line
+
+
+class OptionError(UserError):
+    """An option with a value it cannot have.
+
+    Args:
+        option: the option's name, as the user typed it.
+        value: the value given.
+        problem: what is wrong, without the value.
+        choices: the valid values; the nearest one is suggested.
+    """
+
+    def __init__(
+        self, option: str, value: object, problem: str, *, choices: Iterable[str] = ()
+    ) -> None:
+        self.option = option
+        self.value = value
+        super().__init__(f"{option} {value!r}: {problem}{suggestion(str(value), choices)}")
+
+
+class ModelError(UserError):
+    """A folder that is no model, a name that cannot be resolved, or weights that do not fit."""
+
+
+class DataError(UserError):
+    """A named data set that is missing, or whose files are not the official ones."""
+
+
+class OutputError(UserError):
+    """A target that is full, read-only, or holds something that must not be lost."""
+
+
+class TrainingError(UserError):
+    """A training run that cannot go on."""
+
+
+class MissingExtraError(UserError):
+    """An optional dependency that is not installed.
+
+    Args:
+        package: what could not be imported.
+        extra: the extra of contrasent that brings it.
+        purpose: what it is needed for.
+    """
+
+    def __init__(self, package: str, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package}: pip install 'contrasent[{extra}]'"
+        )
+
+
+def suggestion(value: str, choices: Iterable[str]) -> str:
+    """Return "; did you mean 'x'? (one of a, b, c)" for the choice nearest to a value, or ""."""
+    known = sorted(choices)
+    if not known:
+        return ""
+    near = get_close_matches(value, known, n=1, cutoff=0.5)
+    listing = f"one of {', '.join(known)}"
+    return f"; did you mean {near[0]!r}? ({listing})" if near else f"; {listing}"

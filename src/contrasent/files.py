@@ -1,0 +1,110 @@
+"""Writing files so that nothing is ever half there.
+
+A file or folder is written under a temporary name beside its target, flushed, and renamed. A full
+disk or a read-only target becomes an ``OutputError`` that names it.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from contrasent.errors import OutputError
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Turn an operating system's complaint about a target into an ``OutputError``."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(
+            f"{target}: cannot write ({reason}); free some space or choose another target"
+        ) from error
+
+
+@contextmanager
+def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """Open a temporary file that replaces ``target`` when the block ends without an error."""
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        temporary = Path(name)
+        try:
+            encoding = None if "b" in mode else "utf-8"
+            with os.fdopen(handle, mode, encoding=encoding) as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.chmod(0o644)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Give a temporary folder that takes ``target``'s place when the block ends without an error.
+
+    An existing target is moved aside first and deleted last, so that a kill at any moment leaves
+    the old or the new folder whole (under its own name, or as ``.NAME.old`` for an instant).
+    """
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            yield temporary
+            temporary.chmod(0o755)
+            for path in temporary.rglob("*"):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+            aside = target.with_name(f".{target.name}.old")
+            shutil.rmtree(aside, ignore_errors=True)
+            if target.exists():
+                target.rename(aside)
+            temporary.rename(target)
+            shutil.rmtree(aside, ignore_errors=True)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def recover_folder(target: Path) -> None:
+    """Undo a replacement that was killed between its two renames."""
+    aside = target.with_name(f".{target.name}.old")
+    if aside.exists() and not target.exists():
+        aside.rename(target)
+
+
+def write_json(target: Path, data: Any) -> None:
+    """Write a JSON file atomically, indented, keys in the order given."""
+    with atomic_file(target) as stream:
+        json.dump(data, stream, indent=2, ensure_ascii=False)
+        stream.write("\n")
+
+
+def check_writable(folder: Path, needed: int = 0) -> None:
+    """Make sure, before any work, that a folder can be written and has room.
+
+    Args:
+        folder: the target; it is created if it does not exist.
+        needed: bytes that the work is going to write.
+
+    Raises:
+        OutputError: it cannot be created or written, or has less free space than needed.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+        free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise OutputError(
+            f"{folder}: {needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free; "
+            "free some space or choose another target"
+        )

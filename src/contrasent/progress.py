@@ -1,0 +1,107 @@
+"""Progress of long work: a bar on a terminal, plain lines when piped, silence when asked.
+
+The library is silent; the command line calls :func:`show`. Nothing appears for work that ends
+within two seconds.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Advance = Callable[..., None]
+"""advance(n=1, **fields): n more units are done; fields are shown beside the bar."""
+
+PATIENCE = 2.0
+LINE_EVERY = 10.0
+_mode = "silent"
+
+
+def show(mode: str) -> None:
+    """Choose "auto" (bar on a terminal, else lines) or "silent" for the process."""
+    global _mode
+    _mode = mode
+
+
+@contextmanager
+def task(title: str, total: int | None = None, unit: str = "it", start: int = 0) -> Iterator[Advance]:
+    """Follow a piece of work of ``total`` units, ``start`` of which are done already."""
+    if _mode == "silent":
+        yield lambda n=1, **fields: None
+    elif sys.stderr.isatty():
+        with _bar(title, total, unit, start) as advance:
+            yield advance
+    else:
+        yield _Lines(title, total, unit, start)
+
+
+class _Lines:
+    """Plain lines on standard error, the first after two seconds, then every ten."""
+
+    def __init__(self, title: str, total: int | None, unit: str, start: int) -> None:
+        self.title, self.total, self.unit = title, total, unit
+        self.first = self.done = start
+        self.began = time.monotonic()
+        self.next = self.began + PATIENCE
+
+    def __call__(self, n: int = 1, **fields: Any) -> None:
+        self.done += n
+        now = time.monotonic()
+        if now < self.next:
+            return
+        self.next = now + LINE_EVERY
+        rate = (self.done - self.first) / max(now - self.began, 1e-9)
+        parts = [f"{self.done:,} {self.unit}"]
+        if self.total:
+            left = (self.total - self.done) / max(rate, 1e-9)
+            parts = [f"{self.done:,}/{self.total:,} {self.unit}", f"{left:.0f} s left"]
+        parts += [f"{rate:,.1f} {self.unit}/s", *(f"{k} {_text(v)}" for k, v in fields.items())]
+        sys.stderr.write(f"{self.title}: {', '.join(parts)}\n")
+        sys.stderr.flush()
+
+
+@contextmanager
+def _bar(title: str, total: int | None, unit: str, start: int) -> Iterator[Advance]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[more]}"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    began = time.monotonic()
+    identity = bar.add_task(title, total=total, completed=start, more="")
+    started = False
+
+    def advance(n: int = 1, **fields: Any) -> None:
+        nonlocal started
+        if not started and time.monotonic() - began > PATIENCE:
+            bar.start()
+            started = True
+        more = "  ".join(f"{k} {_text(v)}" for k, v in fields.items())
+        bar.update(identity, advance=n, **({"more": more} if more else {}))
+
+    try:
+        yield advance
+    finally:
+        if started:
+            bar.stop()
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

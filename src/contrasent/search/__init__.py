@@ -1,0 +1,1 @@
+"""Finding: vectors and texts in a folder, searched exactly."""

@@ -1,0 +1,94 @@
+"""The few types that every room shares.
+
+``EncodeFn`` is the waist of the hourglass: evaluation, search and serving see nothing else of a
+model. ``Tokens`` holds ragged rows of token ids without padding, in numpy, so that everything
+that handles text works without torch.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vectors = NDArray[np.float32]
+"""(n, d) float32; row i belongs to sentence i, whatever the order of computation was."""
+
+EncodeFn = Callable[[Sequence[str]], Vectors]
+"""Sentences in, one vector a sentence out, in the same order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """Ragged rows of token ids, flat, special tokens included.
+
+    Attributes:
+        ids: (total,) int32, the rows one after the other.
+        offsets: (n + 1,) int64; row i is ``ids[offsets[i]:offsets[i + 1]]``.
+    """
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[int] | NDArray[np.int32]]) -> "Tokens":
+        """Build from an iterable of rows of ids."""
+        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(a) for a in arrays], out=offsets[1:])
+        ids = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int32)
+        return cls(ids, offsets)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Tokens"]) -> "Tokens":
+        """Stack several blocks of rows, first block first."""
+        if len(parts) == 1:
+            return parts[0]
+        lengths = np.concatenate([part.lengths for part in parts])
+        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        ids = np.concatenate([part.ids[part.offsets[0] : part.offsets[-1]] for part in parts])
+        return cls(ids, offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> NDArray[np.int32]:
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(n,) tokens in each row."""
+        return np.diff(self.offsets)
+
+    def select(self, rows: NDArray[np.int64]) -> "Tokens":
+        """The named rows, in the order named."""
+        return Tokens.from_rows(self[int(row)] for row in rows)
+
+    def pad(self, fill: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Padded ids (n, longest) and the mask (n, longest) that is true on real tokens."""
+        lengths = self.lengths
+        width = int(lengths.max()) if len(lengths) else 0
+        mask = np.arange(width) < lengths[:, None]
+        ids = np.full(mask.shape, fill, dtype=np.int64)
+        ids[mask] = self.ids[self.offsets[0] : self.offsets[-1]]
+        return ids, mask
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """One training batch of a rank.
+
+    Attributes:
+        columns: one block of rows for each view of the sentence, or for each column of a corpus of
+            pairs and triples: anchors, positives, then hard negatives. All have the same length.
+        rows: (n,) int64, which rows of the corpus these are.
+        step: the optimizer step that this batch belongs to, from 0.
+    """
+
+    columns: tuple[Tokens, ...]
+    rows: NDArray[np.int64]
+    step: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
