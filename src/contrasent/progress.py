@@ -25,7 +25,9 @@ def show(mode: str) -> None:
 
 
 @contextmanager
-def task(title: str, total: int | None = None, unit: str = "it", start: int = 0) -> Iterator[Advance]:
+def task(
+    title: str, total: int | None = None, unit: str = "it", start: int = 0
+) -> Iterator[Advance]:
     """Follow a piece of work of ``total`` units, ``start`` of which are done already."""
     if _mode == "silent":
         yield lambda n=1, **fields: None

@@ -18,7 +18,7 @@ class Row:
         task: what was measured on, such as "STS12" or "STS12/MSRpar".
         split: "train", "dev", "test" or "heldout".
         metric: "spearman", "pearson", "mrr@10", ...; correlations and rates lie in [-1, 1].
-        aggregate: how subsets were joined: "all", "mean" or "wmean"; "" where there is nothing to join.
+        aggregate: how subsets were joined: "all", "mean" or "wmean"; "" where nothing is joined.
         value: the number, unrounded.
         count: how many pairs, queries or sentences it rests on.
         low: lower end of the 95 % interval, if one was computed.
