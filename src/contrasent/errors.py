@@ -2,7 +2,7 @@
 
 UserError                 one line: what is wrong, where, and what to do
 ├── InputError            a file or a line of it           ``notes.csv:12: ...``
-├── OptionError           an option's value                 ``--pooler 'maen': ... did you mean 'mean'?``
+├── OptionError           an option's value      ``--pooler 'maen': ... did you mean 'mean'?``
 ├── ModelError            a model folder or a model's name
 ├── DataError             a named data set
 ├── OutputError           a target that cannot or must not be written

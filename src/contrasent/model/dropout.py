@@ -1,0 +1,135 @@
+"""Dropout, under the library's control.
+
+Dropout is the augmentation of SimCSE, so its probability is set explicitly for hidden states and
+for attention, and its masks are a function of torch's random state alone. On CPU the masks are
+drawn four to a 64-bit random number, which takes a fifth of the time of torch's own; the
+probability is then a multiple of 1/65536, and the scaling uses that exact value.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from contrasent.errors import ModelError, OptionError
+
+ATTENTION = "contrasent"
+HIDDEN_KEYS = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropout")
+ATTENTION_KEYS = ("attention_probs_dropout_prob", "attention_dropout")
+
+
+def drop(x: Tensor, p: float) -> Tensor:
+    """Zero each element with probability p and scale the rest by 1 / (1 - p)."""
+    if p <= 0:
+        return x
+    if x.device.type != "cpu":
+        return functional.dropout(x, p, True)
+    count = x.numel()
+    threshold = min(max(round(p * 65536), 0), 65535)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    keep = draws.view(torch.int16)[:count].view(x.shape) >= threshold - 32768
+    return x * keep.to(x.dtype).mul_(65536 / (65536 - threshold))
+
+
+class Dropout(nn.Dropout):
+    """``nn.Dropout`` with this module's masks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return drop(x, self.p) if self.training else x
+
+
+def take_over(backbone: nn.Module) -> None:
+    """Replace every dropout of a backbone, attention included, by this module's."""
+    for parent in list(backbone.modules()):
+        for name, child in parent.named_children():
+            if type(child) is nn.Dropout:
+                setattr(parent, name, Dropout(child.p))
+    config: Any = backbone.config
+    if getattr(config, "_attn_implementation", None) == "sdpa":
+        _register()
+        backbone.set_attn_implementation(ATTENTION)  # type: ignore[operator]
+
+
+def configure(config: Any, hidden: float | None, attention: float | None) -> None:
+    """Write dropout probabilities into a transformers configuration, before weights are loaded.
+
+    Raises:
+        OptionError: a probability outside [0, 1).
+        ModelError: the configuration has no key for it.
+    """
+    for option, value, keys in (
+        ("dropout", hidden, HIDDEN_KEYS),
+        ("attention_dropout", attention, ATTENTION_KEYS),
+    ):
+        if value is None:
+            continue
+        if not 0 <= value < 1:
+            raise OptionError(option, value, "a probability in [0, 1) is needed")
+        found = [key for key in keys if hasattr(config, key)]
+        if not found:
+            raise ModelError(f"{config.model_type}: no {option} can be set for this kind of model")
+        for key in found:
+            setattr(config, key, value)
+
+
+@contextmanager
+def off(module: nn.Module) -> Iterator[None]:
+    """Switch off all dropout below a module, attention included, and restore it afterwards.
+
+    Every sub-module's ``training`` is cleared: attention reads the flag of the attention module,
+    not of an ``nn.Dropout``, so that switching the dropout modules alone would leave it on.
+    """
+    were = [(m, m.training) for m in module.modules()]
+    for m, _ in were:
+        m.training = False
+    try:
+        yield
+    finally:
+        for m, training in were:
+            m.training = training
+
+
+def _attend(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention by torch's fused kernel; with dropout on CPU, by plain products and our masks."""
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if dropout > 0 and query.device.type == "cpu" and kwargs.get("position_bias") is None:
+        return _attend_plainly(query, key, value, attention_mask, dropout, scaling), None
+    output, _ = sdpa_attention_forward(
+        module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
+    )
+    return output, None
+
+
+def _attend_plainly(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, scaling: float | None
+) -> Tensor:
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    scores = torch.matmul(query * scale, key.transpose(-1, -2))
+    if mask is not None:
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + mask
+    weights = drop(scores.softmax(-1), p)
+    return torch.matmul(weights, value).transpose(1, 2).contiguous()
+
+
+def _register() -> None:
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    AttentionInterface.register(ATTENTION, _attend)
+    AttentionMaskInterface.register(ATTENTION, sdpa_mask)

@@ -1,0 +1,295 @@
+"""The encoder: backbone, pooler and head, from sentences to vectors."""
+
+import hashlib
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from contrasent import progress
+from contrasent.errors import ModelError, OptionError
+from contrasent.files import atomic_folder
+from contrasent.model import dropout as dropout_
+from contrasent.model import folder as folder_
+from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
+from contrasent.model.groups import by_length
+from contrasent.model.heads import as_dense, make_head
+from contrasent.model.poolers import layer_weights, pooler
+from contrasent.model.pretrained import resolve
+from contrasent.text.tokens import Tokenizer
+from contrasent.types import Tokens, Vectors
+
+log = logging.getLogger(__name__)
+
+
+class Encoder(nn.Module):
+    """Sentences in, vectors out.
+
+    A head inside the encoder belongs to the model and is saved with it. (A head that training
+    alone needs lives in the objective.)
+
+    Attributes:
+        backbone: a transformers encoder without its own pooling layer.
+        tokenizer: what turns sentences into ids.
+        pooling: name of the pooler, see :mod:`contrasent.model.poolers`.
+        head: network on the pooled vector, or None.
+        normalise: whether ``encode`` scales vectors to unit length.
+        lower_case: whether texts are lower-cased before the tokenizer.
+        truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        tokenizer: Tokenizer,
+        *,
+        pooling: str,
+        head: nn.Module | None = None,
+        normalise: bool = False,
+        lower_case: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.head = head
+        self.normalise = normalise
+        self.lower_case = lower_case
+        self.truncated = 0
+        self._pool = pooler(pooling)
+        self._all_layers = layer_weights(pooling, self.layers) is not None
+        dropout_.take_over(backbone)
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        pooler: str | None = None,
+        head: str | None = None,
+        normalise: bool | None = None,
+        max_tokens: int | None = None,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        revision: str | None = None,
+        device: str | None = None,
+    ) -> "Encoder":
+        """Load a model by folder or name; whatever is not given is what the folder says.
+
+        Args:
+            name: see :func:`contrasent.model.pretrained.resolve`.
+            pooler: needed for a bare transformers encoder, which does not say how to pool.
+            head: "none" drops the folder's head; "tanh" or "batchnorm" put a new one there.
+            normalise: scale vectors to unit length.
+            max_tokens: cut sentences at this many tokens, special tokens included.
+            dropout: probability for hidden states in training; the folder's own if None.
+            attention_dropout: the same for attention weights.
+            revision: commit of a model on the hub.
+            device: "cpu", "cuda", ...; the first GPU if there is one, if None.
+
+        Raises:
+            ModelError: no model there, weights missing, newly initialised or of another shape, or
+                nothing says how to pool.
+            OptionError: a value that cannot be.
+        """
+        said = folder_.describe(resolve(name, revision=revision))
+        pooling = pooler or said.pooler
+        if pooling is None:
+            raise ModelError(
+                f"{name}: a bare encoder does not say how its tokens become one vector; "
+                "name a pooler (cls, mean, max, first_last, embeddings_last, last_two)"
+            )
+        backbone = load_backbone(
+            said.transformer, dropout=dropout, attention_dropout=attention_dropout
+        )
+        limit = longest_input(backbone.config)
+        cut = max_tokens or min(said.max_tokens or limit, limit)
+        if not 3 <= cut <= limit:
+            raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
+        top: nn.Module | None
+        if head is None:
+            layers = [folder_.read_dense(path) for path in said.head]
+            top = nn.Sequential(*layers) if len(layers) > 1 else (layers[0] if layers else None)
+        else:
+            top = make_head(head, int(backbone.config.hidden_size))
+        encoder = cls(
+            backbone,
+            Tokenizer.load(said.transformer, max_tokens=cut),
+            pooling=pooling,
+            head=top,
+            normalise=said.normalise if normalise is None else normalise,
+            lower_case=said.lower_case,
+        )
+        check_vocabulary(backbone, encoder.tokenizer, said.transformer)
+        place = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        return encoder.to(place).eval()
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer layers."""
+        return int(self._config.num_hidden_layers)
+
+    @property
+    def dimension(self) -> int:
+        """Size of the vectors."""
+        if self.head is None:
+            return int(self._config.hidden_size)
+        return as_dense(self.head)[-1].linear.out_features
+
+    @property
+    def max_tokens(self) -> int:
+        """Sentences are cut at this many tokens, special tokens included."""
+        return self.tokenizer.max_tokens
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.backbone.parameters()).device
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the vectors: weights, tokenizer, pooling, head, length."""
+        digest = hashlib.sha256()
+        told = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
+        digest.update(repr(told).encode())
+        digest.update(self.tokenizer.to_str().encode())
+        for key, value in sorted(self.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
+        return digest.hexdigest()
+
+    @property
+    def _config(self) -> Any:
+        return self.backbone.config
+
+    def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Token ids of sentences, and for each whether it was cut at ``max_tokens``."""
+        if self.lower_case:
+            sentences = [s.lower() for s in sentences]
+        return self.tokenizer(sentences)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """Vectors of tokenised sentences, (n, d) float32, not normalised.
+
+        Rows are grouped by length, each group padded to its own longest; the result does not
+        depend on it.
+        """
+        pooled = self.pool(tokens)
+        return pooled if self.head is None else self.head(pooled).float()
+
+    def pool(self, tokens: Tokens) -> Tensor:
+        """Pooled vectors before the head, (n, hidden size) float32."""
+        parts, order = [], []
+        for rows in by_length(tokens.lengths):
+            hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
+            parts.append(self._pool(hidden, mask).float())
+            order.append(rows)
+        if not parts:
+            return torch.empty(0, int(self._config.hidden_size), device=self.device)
+        place = torch.from_numpy(np.argsort(np.concatenate(order), kind="stable"))
+        return torch.cat(parts)[place.to(self.device)]
+
+    def hidden(
+        self, tokens: Tokens, *, all_layers: bool = False
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Token vectors of one padded block.
+
+        Returns:
+            Hidden states, each (n, t, d): the last alone, or the embedding output and all layers;
+            and the mask (n, t), true on real tokens.
+        """
+        ids, mask = self.padded(tokens)
+        # Without padding there is nothing to mask, and attention takes a faster path.
+        told = None if bool(np.ptp(tokens.lengths) == 0) else mask
+        output = self.backbone(
+            input_ids=ids, attention_mask=told, output_hidden_states=all_layers, return_dict=True
+        )
+        states = output.hidden_states if all_layers else (output.last_hidden_state,)
+        return tuple(states), mask
+
+    def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
+        """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""
+        ids, mask = tokens.pad(self.tokenizer.specials.pad)
+        move = partial(torch.Tensor.to, device=self.device, non_blocking=True)
+        return move(torch.from_numpy(ids)), move(torch.from_numpy(mask))
+
+    @contextmanager
+    def dropout_off(self) -> Iterator[None]:
+        """Switch off all dropout, attention included, for the block."""
+        with dropout_.off(self):
+            yield
+
+    @torch.inference_mode()
+    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
+        """Vectors of sentences, float32, in the order given.
+
+        Inside, equal sentences are computed once and the longest come first. How many sentences
+        were cut is logged as a warning and kept in ``truncated``.
+
+        Args:
+            sentences: any number of strings, empty ones included.
+            batch: sentences a forward pass.
+        """
+        if isinstance(sentences, str):
+            raise TypeError("encode takes a sequence of sentences, not one string")
+        place: dict[str, int] = {}
+        where = np.fromiter(
+            (place.setdefault(s, len(place)) for s in sentences), np.int64, len(sentences)
+        )
+        tokens, cut = self.tokenise(list(place))
+        self.truncated = int(cut[where].sum())
+        if self.truncated:
+            log.warning(
+                "%d of %d sentences were cut at %d tokens",
+                self.truncated,
+                len(sentences),
+                self.max_tokens,
+            )
+        out = np.empty((len(place), self.dimension), dtype=np.float32)
+        order = np.argsort(-tokens.lengths, kind="stable")
+        with self.dropout_off(), progress.task("encode", len(place), "sentences") as advance:
+            for start in range(0, len(order), batch):
+                rows = order[start : start + batch]
+                out[rows] = self._vectors(tokens.select(rows))
+                advance(len(rows))
+        return out[where]
+
+    def _vectors(self, tokens: Tokens) -> NDArray[np.float32]:
+        vectors = self(tokens)
+        if self.normalise:
+            vectors = nn.functional.normalize(vectors, dim=-1)
+        return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
+
+    def save(self, folder: str | Path, *, card: str = "") -> None:
+        """Write a model folder, atomically; an older one of that name is replaced.
+
+        Args:
+            folder: the target.
+            card: text of README.md; see :mod:`contrasent.model.card`.
+
+        Raises:
+            OutputError: the target cannot be written.
+        """
+        with atomic_folder(Path(folder)) as target:
+            self.write(target)
+            (target / "README.md").write_text(card, "utf-8")
+
+    def write(self, folder: Path) -> None:
+        """Write the model's files into a folder that exists."""
+        folder_.write(
+            folder,
+            backbone=self.backbone,
+            pooler=self.pooling,
+            head=as_dense(self.head) if self.head is not None else [],
+            normalise=self.normalise,
+            max_tokens=self.max_tokens,
+            lower_case=self.lower_case,
+        )
+        self.tokenizer.save(folder)

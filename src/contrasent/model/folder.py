@@ -1,0 +1,261 @@
+"""Model folders: the sentence-transformers layout, written in its older schema, both read.
+
+The older schema (``sentence_transformers.models.*``, ``pooling_mode_*`` keys) is what today's and
+last year's sentence-transformers and the common inference servers all read. Weights are
+safetensors; nothing is unpickled.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from contrasent.errors import ModelError
+from contrasent.model.heads import ACTIVATIONS, Dense
+from contrasent.model.poolers import layer_weights
+
+OLD = "sentence_transformers.models"
+WRITTEN_FOR = "5.3.0"
+MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+NEW_KEYS = {"cls": "cls", "mean": "mean", "max": "max"}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a model folder says of the model beyond its backbone.
+
+    Attributes:
+        transformer: the folder of backbone and tokenizer.
+        pooler: name of the pooler, or None for a bare transformers folder, which does not say.
+        head: folders of dense layers, in order.
+        normalise: whether vectors are scaled to unit length.
+        max_tokens: the length that texts are cut at, if stated.
+        lower_case: whether texts are lower-cased before the tokenizer sees them.
+    """
+
+    transformer: Path
+    pooler: str | None
+    head: tuple[Path, ...]
+    normalise: bool
+    max_tokens: int | None
+    lower_case: bool
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a model folder.
+
+    Raises:
+        ModelError: it is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
+    except ValueError as error:
+        raise ModelError(f"{path}: not valid JSON ({error})") from error
+
+
+def describe(folder: Path) -> Description:
+    """Read what a model folder says of itself.
+
+    Raises:
+        ModelError: it is no model folder, or holds a module that contrasent does not know.
+    """
+    if not folder.is_dir():
+        raise ModelError(f"{folder}: no such model folder")
+    if not (folder / "modules.json").is_file():
+        if not (folder / "config.json").is_file():
+            raise ModelError(
+                f"{folder}: not a model folder (neither modules.json nor config.json in it)"
+            )
+        return Description(folder, None, (), False, None, False)
+    transformer, pooler, normalise, head = folder, None, False, []
+    weights: list[float] | None = None
+    for module in read_json(folder / "modules.json"):
+        kind, path = str(module["type"]).rsplit(".", 1)[-1], folder / module["path"]
+        if kind == "Transformer":
+            transformer = path
+        elif kind == "WeightedLayerPooling":
+            weights = _load(path / "model.safetensors")["layer_weights"].tolist()
+        elif kind == "Pooling":
+            pooler = _pooler(path, weights)
+        elif kind == "Dense":
+            head.append(path)
+        elif kind == "Normalize":
+            normalise = True
+        else:
+            raise ModelError(
+                f"{folder / 'modules.json'}: module {module['type']!r} is not supported "
+                "(Transformer, Pooling, WeightedLayerPooling, Dense and Normalize are)"
+            )
+    settings = transformer / "sentence_bert_config.json"
+    stated = read_json(settings) if settings.is_file() else {}
+    return Description(
+        transformer,
+        pooler,
+        tuple(head),
+        normalise,
+        stated.get("max_seq_length"),
+        bool(stated.get("do_lower_case", False)),
+    )
+
+
+def _pooler(path: Path, weights: list[float] | None) -> str:
+    config = read_json(path / "config.json")
+    if "pooling_mode" in config:
+        modes = config["pooling_mode"]
+        on = [modes] if isinstance(modes, str) else list(modes)
+        names = [name for name, key in NEW_KEYS.items() if key in on]
+    else:
+        on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
+        names = [name for name, key in MODES.items() if f"pooling_mode_{key}" in on]
+    if len(on) != 1 or len(names) != 1:
+        raise ModelError(
+            f"{path / 'config.json'}: pooling {on} is not supported (one of cls, mean, max is)"
+        )
+    if weights is None:
+        return names[0]
+    for name in ("first_last", "embeddings_last", "last_two"):
+        if names[0] == "mean" and layer_weights(name, len(weights) - 1) == weights:
+            return name
+    raise ModelError(f"{path}: a mean over layers with weights {weights} is not supported")
+
+
+def read_dense(path: Path) -> Dense:
+    """Read a dense layer of a model folder.
+
+    Raises:
+        ModelError: its activation is unknown or its weights do not fit.
+    """
+    config = read_json(path / "config.json")
+    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if name not in ACTIVATIONS:
+        raise ModelError(
+            f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
+        )
+    layer = Dense(
+        config["in_features"], config["out_features"], ACTIVATIONS[name](), bias=config["bias"]
+    )
+    weights = _load(path / "model.safetensors")
+    try:
+        layer.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ModelError(f"{path}: the weights do not fit its config.json ({error})") from error
+    return layer
+
+
+def write(
+    folder: Path,
+    *,
+    backbone: nn.Module,
+    pooler: str,
+    head: list[Dense],
+    normalise: bool,
+    max_tokens: int,
+    lower_case: bool,
+) -> None:
+    """Write everything but tokenizer and card into a folder that exists."""
+    config: Any = backbone.config
+    size, layers = int(config.hidden_size), int(config.num_hidden_layers)
+    weights = layer_weights(pooler, layers)
+    stored = config.to_dict()
+    for private in ("_attn_implementation", "_name_or_path"):
+        stored.pop(private, None)
+    stored["architectures"] = [type(backbone).__name__]
+    if weights is not None:
+        stored["output_hidden_states"] = True
+    _dump(folder / "config.json", stored)
+    save_tensors(folder / "model.safetensors", dict(backbone.state_dict()))
+    modules = [("", "Transformer")]
+    if weights is not None:
+        modules.append((f"{len(modules)}_WeightedLayerPooling", "WeightedLayerPooling"))
+        path = _subfolder(folder, modules[-1][0])
+        _dump(
+            path / "config.json",
+            {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": layers},
+        )
+        save_tensors(path / "model.safetensors", {"layer_weights": torch.tensor(weights)})
+    modules.append((f"{len(modules)}_Pooling", "Pooling"))
+    mode = MODES["mean" if weights is not None else pooler]
+    _dump(_subfolder(folder, modules[-1][0]) / "config.json", _pooling(size, mode))
+    for layer in head:
+        modules.append((f"{len(modules)}_Dense", "Dense"))
+        _write_dense(_subfolder(folder, modules[-1][0]), layer)
+    if normalise:
+        modules.append((f"{len(modules)}_Normalize", "Normalize"))
+        # A folder must hold a file to survive version control and the hub.
+        _dump(_subfolder(folder, modules[-1][0]) / "config.json", {})
+    _dump(
+        folder / "modules.json",
+        [
+            {"idx": i, "name": str(i), "path": path, "type": f"{OLD}.{kind}"}
+            for i, (path, kind) in enumerate(modules)
+        ],
+    )
+    _dump(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": max_tokens, "do_lower_case": lower_case},
+    )
+    versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}
+    versions["transformers"] = str(config.transformers_version or "")
+    _dump(
+        folder / "config_sentence_transformers.json",
+        {
+            "__version__": versions,
+            "prompts": {},
+            "default_prompt_name": None,
+            "similarity_fn_name": "cosine",
+        },
+    )
+
+
+def _pooling(size: int, mode: str) -> dict[str, Any]:
+    every = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    every += ("weightedmean_tokens", "lasttoken")
+    flags = {f"pooling_mode_{m}": m == mode for m in every}
+    return {"word_embedding_dimension": size, **flags, "include_prompt": True}
+
+
+def _write_dense(path: Path, layer: Dense) -> None:
+    names = {kind: name for name, kind in ACTIVATIONS.items()}
+    _dump(
+        path / "config.json",
+        {
+            "in_features": layer.linear.in_features,
+            "out_features": layer.linear.out_features,
+            "bias": layer.linear.bias is not None,
+            "activation_function": names[type(layer.activation)],
+        },
+    )
+    save_tensors(path / "model.safetensors", dict(layer.state_dict()))
+
+
+def save_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Write tensors as safetensors, each with storage of its own."""
+    save_file(
+        {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
+        path,
+        metadata={"format": "pt"},
+    )
+
+
+def _load(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error
+
+
+def _subfolder(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.mkdir()
+    return path
+
+
+def _dump(path: Path, data: Any) -> None:
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")

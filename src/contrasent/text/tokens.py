@@ -1,0 +1,174 @@
+"""From strings to ragged token ids, with `tokenizers` directly: no padding, no torch.
+
+A tokenizer wrapper of transformers costs three times as long per sentence; ``tokenizer.json``
+holds everything that is needed.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from contrasent.errors import ModelError
+from contrasent.types import Tokens
+
+CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Specials:
+    """Ids of the special tokens that the rest of the library asks for; None where there is none."""
+
+    pad: int
+    mask: int | None
+    unknown: int | None
+    all: frozenset[int]
+
+
+class Tokenizer:
+    """A ``tokenizers.Tokenizer``, the length it cuts at, and the ids of its special tokens.
+
+    Attributes:
+        max_tokens: rows are cut to this many ids, special tokens included.
+        specials: ids of padding, mask and unknown token, and of all special tokens.
+    """
+
+    def __init__(
+        self, backend: tokenizers.Tokenizer, *, max_tokens: int, names: dict[str, Any] | None = None
+    ) -> None:
+        """Take over a backend; its own padding and truncation settings are switched off.
+
+        Args:
+            backend: the tokenizer; it is copied.
+            max_tokens: see the class.
+            names: the texts of the special tokens: ``pad_token``, ``mask_token``, ``unk_token``.
+        """
+        self.backend = tokenizers.Tokenizer.from_str(backend.to_str())
+        self.backend.no_padding()
+        self.names = {k: _text(v) for k, v in (names or {}).items()}
+        self.max_tokens = max_tokens
+        self.backend.enable_truncation(max_tokens)
+
+    @classmethod
+    def load(cls, folder: Path, *, max_tokens: int) -> "Tokenizer":
+        """Read ``tokenizer.json``, or let transformers convert an older format.
+
+        Raises:
+            ModelError: the folder has no tokenizer.
+        """
+        names: dict[str, Any] = {}
+        config = folder / "tokenizer_config.json"
+        if config.is_file():
+            names = {k: v for k, v in _read(config).items() if k.endswith("_token")}
+        path = folder / "tokenizer.json"
+        if path.is_file():
+            try:
+                backend = tokenizers.Tokenizer.from_file(str(path))
+            except Exception as error:
+                raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
+            return cls(backend, max_tokens=max_tokens, names=names)
+        try:
+            from transformers import AutoTokenizer
+
+            slow = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            backend = slow.backend_tokenizer
+            names = dict(slow.special_tokens_map)
+        except Exception as error:
+            raise ModelError(f"{folder}: no tokenizer.json, and none could be made") from error
+        return cls(backend, max_tokens=max_tokens, names=names)
+
+    def save(self, folder: Path) -> None:
+        """Write ``tokenizer.json`` and what readers need beside it."""
+        self.backend.save(str(folder / "tokenizer.json"))
+        config = {
+            **self.names,
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "model_max_length": self.max_tokens,
+        }
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    @cached_property
+    def specials(self) -> Specials:
+        """Ids of the special tokens."""
+        added = self.backend.get_added_tokens_decoder()
+        marked = {i for i, token in added.items() if token.special}
+        marked |= {int(i) for i in self.backend.encode("").ids}
+
+        def find(*candidates: str | None) -> int | None:
+            ids = (self.backend.token_to_id(text) for text in candidates if text)
+            return next((i for i in ids if i is not None), None)
+
+        pad = find(self.names.get("pad_token"), "[PAD]", "<pad>")
+        return Specials(
+            pad=0 if pad is None else pad,
+            mask=find(self.names.get("mask_token"), "[MASK]", "<mask>"),
+            unknown=find(self.names.get("unk_token"), "[UNK]", "<unk>"),
+            all=frozenset(marked),
+        )
+
+    @cached_property
+    def frame(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Ids that the template puts before and after every sentence, such as [CLS] and [SEP]."""
+        empty = self.backend.encode("").ids
+        probe = self.backend.encode("a").ids
+        before = next(
+            (i for i, (x, y) in enumerate(zip(empty, probe, strict=False)) if x != y), len(empty)
+        )
+        ids = np.asarray(empty, dtype=np.int32)
+        return ids[:before], ids[before:]
+
+    @cached_property
+    def _nothing(self) -> list[int]:
+        """What stands for a text without tokens where the template adds none."""
+        unknown = self.specials.unknown
+        return [self.specials.pad if unknown is None else unknown]
+
+    @property
+    def size(self) -> int:
+        """Number of entries in the vocabulary, added tokens included."""
+        return int(self.backend.get_vocab_size(with_added_tokens=True))
+
+    def __call__(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Tokenise sentences.
+
+        Returns:
+            The rows, and for each whether it was cut at ``max_tokens``.
+        """
+        rows: list[NDArray[np.int32]] = []
+        cut: list[bool] = []
+        for chunk in _chunks(sentences, CHUNK):
+            for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=True):
+                rows.append(np.asarray(encoding.ids or self._nothing, dtype=np.int32))
+                cut.append(bool(encoding.overflowing))
+        return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
+
+    def to_str(self) -> str:
+        """The whole tokenizer as JSON, for hashing."""
+        return str(self.backend.to_str())
+
+
+def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(data, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return data
+
+
+def _text(token: Any) -> str:
+    return str(token["content"]) if isinstance(token, dict) else str(token)
