@@ -5,15 +5,36 @@ around the call: late in training the contrastive loss is near 5e-4 and half pre
 """
 
 from contrasent.losses.contrastive import (
+    FactorForm,
     Similarity,
     info_nce,
     similarities,
     two_source_info_nce,
 )
+from contrasent.losses.dimensions import (
+    BarlowNorm,
+    Norm,
+    Reduction,
+    Variance,
+    barlow_twins,
+    dimension_wise_contrast,
+)
+from contrasent.losses.tokens import Normalisation, corrective_lm, masked_lm, token_detection
 
 __all__ = [
+    "BarlowNorm",
+    "FactorForm",
+    "Norm",
+    "Normalisation",
+    "Reduction",
     "Similarity",
+    "Variance",
+    "barlow_twins",
+    "corrective_lm",
+    "dimension_wise_contrast",
     "info_nce",
+    "masked_lm",
     "similarities",
+    "token_detection",
     "two_source_info_nce",
 ]

@@ -55,7 +55,7 @@ def info_nce(
     symmetric: bool = False,
     anchors_all: Tensor | None = None,
 ) -> Tensor:
-    r"""InfoNCE with in-batch negatives (SimCSE, equations 1, 4, 5 and 8; ESimCSE, equation 9).
+    r"""InfoNCE with in-batch negatives (SimCSE, equations 1, 4, 5 and 8; ESimCSE, equation 6).
 
     .. math::
 

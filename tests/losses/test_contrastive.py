@@ -1,0 +1,314 @@
+"""The contrastive losses against plain loops over Python floats, and what must not change them."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from contrasent.errors import OptionError
+from contrasent.losses import info_nce, similarities, two_source_info_nce
+
+few = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 2**31 - 1)
+
+
+def vectors(seed: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def sim(a: list[float], b: list[float], kind: str) -> float:
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    if kind == "dot":
+        return dot
+    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+
+
+def loop_info_nce(anchors, positives, hard, extra, tau, kind, first, alpha) -> float:
+    total = 0.0
+    for i, anchor in enumerate(anchors):
+        denominator = 0.0
+        for j, positive in enumerate(positives):
+            denominator += math.exp(sim(anchor, positive, kind) / tau)
+            for negative in hard[j] if hard else []:
+                weight = alpha if first + i == j else 1.0
+                denominator += weight * math.exp(sim(anchor, negative, kind) / tau)
+        for negative in extra:
+            denominator += math.exp(sim(anchor, negative, kind) / tau)
+        numerator = math.exp(sim(anchor, positives[first + i], kind) / tau)
+        total -= math.log(numerator / denominator)
+    return total / len(anchors)
+
+
+@few
+@given(
+    seed=seeds,
+    n=st.integers(1, 5),
+    before=st.integers(0, 3),
+    after=st.integers(0, 3),
+    d=st.integers(1, 6),
+    h=st.integers(0, 3),
+    q=st.integers(0, 4),
+    tau=st.sampled_from([0.3, 1.0, 2.0]),
+    kind=st.sampled_from(["cosine", "dot"]),
+    alpha=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+)
+def test_info_nce_is_the_equation(seed, n, before, after, d, h, q, tau, kind, alpha):
+    m = before + n + after
+    anchors, positives = vectors(seed, n, d), vectors(seed + 1, m, d)
+    hard = vectors(seed + 2, m, h, d) if h else None
+    extra = vectors(seed + 3, q, d)
+    loss = info_nce(
+        anchors,
+        positives,
+        hard_negatives=hard,
+        extra_negatives=extra,
+        temperature=tau,
+        similarity=kind,
+        first=before,
+        alpha=alpha,
+    )
+    expected = loop_info_nce(
+        anchors.tolist(),
+        positives.tolist(),
+        hard.tolist() if h else [],
+        extra.tolist(),
+        tau,
+        kind,
+        before,
+        alpha,
+    )
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 5), d=st.integers(2, 5))
+def test_symmetric_is_the_mean_of_both_directions(seed, n, d):
+    anchors, positives = vectors(seed, n, d), vectors(seed + 1, n, d)
+    both = info_nce(anchors, positives, temperature=0.5, symmetric=True)
+    a, p = anchors.tolist(), positives.tolist()
+    there = loop_info_nce(a, p, [], [], 0.5, "cosine", 0, 1.0)
+    back = loop_info_nce(p, a, [], [], 0.5, "cosine", 0, 1.0)
+    assert both.item() == pytest.approx((there + back) / 2, rel=1e-9)
+    assert both.item() == pytest.approx(
+        info_nce(positives, anchors, temperature=0.5, symmetric=True).item(), rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_the_parts_of_a_split_batch_average_to_the_whole(symmetric):
+    anchors, positives, hard = vectors(0, 6, 4), vectors(1, 6, 4), vectors(2, 6, 2, 4)
+    options = {"hard_negatives": hard, "alpha": 0.5, "temperature": 0.2, "symmetric": symmetric}
+    whole = info_nce(anchors, positives, **options)
+    parts = [
+        info_nce(anchors[k : k + 2], positives, first=k, anchors_all=anchors, **options)
+        for k in (0, 2, 4)
+    ]
+    assert torch.stack(parts).mean().item() == pytest.approx(whole.item(), rel=1e-12)
+
+
+@few
+@given(seed=seeds, n=st.integers(2, 6))
+def test_order_of_the_batch_and_scale_of_the_vectors_do_not_matter(seed, n):
+    anchors, positives = vectors(seed, n, 4), vectors(seed + 1, n, 4)
+    loss = info_nce(anchors, positives).item()
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    assert info_nce(anchors[order], positives[order]).item() == pytest.approx(loss, rel=1e-9)
+    scales = vectors(seed + 2, n, 1).exp()
+    assert info_nce(anchors * scales, positives / scales).item() == pytest.approx(loss, rel=1e-9)
+
+
+def test_own_hard_negative_of_weight_zero_is_as_if_it_were_not_there():
+    anchors, positives, hard = vectors(0, 1, 4), vectors(1, 1, 4), vectors(2, 1, 3, 4)
+    plain = info_nce(anchors, positives, temperature=0.5).item()
+    for alpha, tolerance in ((1e-3, 0.1), (1e-9, 1e-6), (0.0, 0.0)):
+        weighted = info_nce(
+            anchors, positives, hard_negatives=hard, alpha=alpha, temperature=0.5
+        ).item()
+        assert weighted == pytest.approx(plain, abs=tolerance)
+    anchors.requires_grad_()
+    info_nce(anchors, positives, hard_negatives=hard, alpha=0.0).backward()
+    assert anchors.grad.isfinite().all()
+
+
+def test_empty_queue_is_no_queue():
+    anchors, positives = vectors(0, 4, 3), vectors(1, 4, 3)
+    empty = info_nce(anchors, positives, extra_negatives=torch.empty(0, 3))
+    assert torch.equal(empty, info_nce(anchors, positives))
+
+
+@pytest.mark.parametrize("kind", ["cosine", "dot"])
+def test_gradients_are_finite_differences(kind):
+    inputs = [vectors(k, *shape) for k, shape in enumerate([(3, 4), (5, 4), (5, 2, 4), (2, 4)])]
+
+    def loss(anchors: Tensor, positives: Tensor, hard: Tensor, extra: Tensor) -> Tensor:
+        return info_nce(
+            anchors,
+            positives,
+            hard_negatives=hard,
+            extra_negatives=extra,
+            first=1,
+            alpha=0.5,
+            temperature=0.7,
+            similarity=kind,
+            symmetric=True,
+            anchors_all=torch.cat([positives[:1], anchors, positives[4:]]),
+        )
+
+    assert torch.autograd.gradcheck(loss, [x.requires_grad_() for x in inputs])
+
+
+def loop_two_source(a, p, za, z, hard, extra, tau, kind, first, alpha, m, form) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        positive = sim(a[i], p[i], kind) / tau
+        negatives = 0.0
+        for j in range(len(z)):
+            if j != first + i:
+                negatives += math.exp(sim(za[i], z[j], kind) / tau)
+            for negative in hard[j] if hard else []:
+                weight = alpha if j == first + i else 1.0
+                negatives += weight * math.exp(sim(za[i], negative, kind) / tau)
+        negatives += sum(math.exp(sim(za[i], c, kind) / tau) for c in extra)
+        if form == "negative_sum":
+            total -= math.log(math.exp(positive) / (math.exp(positive) + m * negatives))
+        else:
+            total -= math.log(math.exp(m * positive) / (math.exp(m * positive) + negatives))
+    return total / len(a)
+
+
+@few
+@given(
+    seed=seeds,
+    n=st.integers(1, 5),
+    before=st.integers(0, 2),
+    after=st.integers(0, 2),
+    h=st.integers(0, 2),
+    q=st.integers(0, 3),
+    kind=st.sampled_from(["cosine", "dot"]),
+    alpha=st.sampled_from([0.5, 1.0]),
+    factor=st.sampled_from([0.5, 0.9, 1.0, 1.2]),
+    form=st.sampled_from(["positive_logit", "negative_sum"]),
+)
+def test_two_sources_are_the_equation(seed, n, before, after, h, q, kind, alpha, factor, form):
+    d, tau, m = 4, 0.6, before + n + after
+    a, p, za, z = (vectors(seed + k, rows, d) for k, rows in enumerate([n, n, n, m]))
+    hard = vectors(seed + 4, m, h, d) if h else None
+    extra = vectors(seed + 5, q, d)
+    loss = two_source_info_nce(
+        a,
+        p,
+        negative_anchors=za,
+        negatives=z,
+        hard_negatives=hard,
+        extra_negatives=extra,
+        temperature=tau,
+        similarity=kind,
+        first=before,
+        alpha=alpha,
+        factor=factor,
+        factor_form=form,
+    )
+    expected = loop_two_source(
+        *(x.tolist() for x in (a, p, za, z)),
+        hard.tolist() if h else [],
+        extra.tolist(),
+        tau,
+        kind,
+        before,
+        alpha,
+        factor,
+        form,
+    )
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_two_equal_sources_are_info_nce():
+    a, p, hard, extra = vectors(0, 4, 3), vectors(1, 4, 3), vectors(2, 4, 1, 3), vectors(3, 2, 3)
+    more = {"hard_negatives": hard, "extra_negatives": extra}
+    both = two_source_info_nce(a, p, negative_anchors=a, negatives=p, **more)
+    assert both.item() == pytest.approx(info_nce(a, p, **more).item(), rel=1e-12)
+
+
+def test_both_forms_of_the_factor_agree_at_one_only():
+    a, p, z = vectors(0, 4, 3), vectors(1, 4, 3), vectors(2, 4, 3)
+
+    def value(factor: float, form: str) -> float:
+        return two_source_info_nce(
+            a, p, negative_anchors=z, negatives=z, factor=factor, factor_form=form
+        ).item()
+
+    assert value(1.0, "positive_logit") == value(1.0, "negative_sum")
+    assert value(0.9, "positive_logit") != pytest.approx(value(0.9, "negative_sum"), rel=1e-3)
+
+
+def test_two_source_gradients_are_finite_differences():
+    inputs = [vectors(k, *s) for k, s in enumerate([(3, 4), (3, 4), (3, 4), (4, 4)])]
+
+    def loss(a: Tensor, p: Tensor, za: Tensor, z: Tensor) -> Tensor:
+        return two_source_info_nce(
+            a, p, negative_anchors=za, negatives=z, first=1, factor=0.9, temperature=0.5
+        )
+
+    assert torch.autograd.gradcheck(loss, [x.requires_grad_() for x in inputs])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_and_half_precision_do_not_reach_the_loss(dtype):
+    half = vectors(0, 5, 8).to(dtype), vectors(1, 5, 8).to(dtype)
+    exact = info_nce(half[0].double(), half[1].double())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = info_nce(*half)
+        matrix = similarities(*half)
+    assert loss.dtype == matrix.dtype == torch.float32
+    assert loss.item() == pytest.approx(exact.item(), rel=1e-5)
+
+
+def test_a_zero_vector_gives_finite_numbers():
+    anchors = torch.zeros(2, 3, requires_grad=True)
+    loss = info_nce(anchors, torch.ones(2, 3))
+    loss.backward()
+    assert loss.isfinite() and anchors.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": 0.0}, "temperature 0.0"),
+        ({"temperature": -1.0}, "temperature -1.0"),
+        ({"temperature": math.nan}, "temperature nan"),
+        ({"alpha": -0.5}, "alpha -0.5"),
+        ({"similarity": "cosin"}, "did you mean 'cosine'"),
+    ],
+)
+def test_options_out_of_range_are_named(options, message):
+    with pytest.raises(OptionError, match=message):
+        info_nce(torch.ones(2, 3), torch.ones(2, 3), **options)
+    with pytest.raises(OptionError, match=message):
+        ones = torch.ones(2, 3)
+        two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, **options)
+
+
+def test_factor_out_of_range_is_named():
+    ones = torch.ones(2, 3)
+    with pytest.raises(OptionError, match="factor 0"):
+        two_source_info_nce(ones, ones, negative_anchors=ones, negatives=ones, factor=0)
+    with pytest.raises(OptionError, match="did you mean 'negative_sum'"):
+        two_source_info_nce(
+            ones, ones, negative_anchors=ones, negatives=ones, factor_form="negativesum"
+        )
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    ones = torch.ones(2, 3)
+    with pytest.raises(ValueError, match="do not fit"):
+        info_nce(ones, ones, first=1)
+    with pytest.raises(ValueError, match="hard negatives of shape"):
+        info_nce(ones, ones, hard_negatives=ones)
+    with pytest.raises(ValueError, match="anchors_all"):
+        info_nce(ones, torch.ones(4, 3), symmetric=True)
+    with pytest.raises(ValueError, match="do not fit"):
+        two_source_info_nce(ones, ones[:1], negative_anchors=ones, negatives=ones)

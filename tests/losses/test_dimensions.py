@@ -1,0 +1,184 @@
+"""Dimension-wise contrast and Barlow Twins against plain loops over Python floats."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from contrasent.errors import OptionError
+from contrasent.losses import barlow_twins, dimension_wise_contrast
+
+few = settings(max_examples=25, deadline=None)
+seeds = st.integers(0, 2**31 - 1)
+
+
+def vectors(seed: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def columns(view: Tensor) -> list[list[float]]:
+    return view.T.tolist()
+
+
+def standardised(column: list[float], ddof: int, epsilon: float) -> list[float]:
+    mean = sum(column) / len(column)
+    variance = sum((x - mean) ** 2 for x in column) / (len(column) - ddof)
+    return [(x - mean) / math.sqrt(variance + epsilon) for x in column]
+
+
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+@few
+@given(
+    seed=seeds,
+    n=st.integers(2, 6),
+    d=st.integers(1, 6),
+    tau=st.sampled_from([0.5, 1.0, 5.0]),
+    norm=st.sampled_from(["batch", "none"]),
+    variance=st.sampled_from(["biased", "unbiased"]),
+    divide=st.booleans(),
+    reduction=st.sampled_from(["mean", "sum"]),
+)
+def test_dimension_wise_contrast_is_the_equation(
+    seed, n, d, tau, norm, variance, divide, reduction
+):
+    first, second = vectors(seed, n, d), vectors(seed + 1, n, d)
+    loss = dimension_wise_contrast(
+        first,
+        second,
+        temperature=tau,
+        norm=norm,
+        variance=variance,
+        divide_by_rows=divide,
+        reduction=reduction,
+    )
+    left, right = columns(first), columns(second)
+    if norm == "batch":
+        ddof = 1 if variance == "unbiased" else 0
+        left = [standardised(c, ddof, 1e-5) for c in left]
+        right = [standardised(c, ddof, 1e-5) for c in right]
+    scale = tau * (n if divide else 1)
+    total = 0.0
+    for c in range(d):
+        scores = [math.exp(dot(left[c], right[k]) / scale) for k in range(d)]
+        total -= math.log(scores[c] / sum(scores))
+    expected = total / d if reduction == "mean" else total
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_standardisation_is_that_of_batch_normalisation():
+    first, second = vectors(0, 8, 5), vectors(1, 8, 5)
+    norm = torch.nn.BatchNorm1d(5, affine=False).double()
+    by_layer = dimension_wise_contrast(norm(first), norm(second), norm="none")
+    assert dimension_wise_contrast(first, second).item() == pytest.approx(by_layer.item())
+
+
+@few
+@given(seed=seeds)
+def test_scaling_and_shifting_a_dimension_does_not_matter(seed):
+    first, second = vectors(seed, 6, 4), vectors(seed + 1, 6, 4)
+    scale, shift = vectors(seed + 2, 4).exp(), vectors(seed + 3, 4)
+    loss = dimension_wise_contrast(first, second, epsilon=0.0)
+    moved = dimension_wise_contrast(first * scale + shift, second / scale - shift, epsilon=0.0)
+    assert moved.item() == pytest.approx(loss.item(), rel=1e-9)
+    assert (
+        abs(
+            dimension_wise_contrast(first * scale, second, norm="none").item()
+            - dimension_wise_contrast(first, second, norm="none").item()
+        )
+        > 1e-6
+    )
+
+
+@few
+@given(seed=seeds)
+def test_order_of_sentences_and_of_dimensions_does_not_matter(seed):
+    first, second = vectors(seed, 6, 4), vectors(seed + 1, 6, 4)
+    generator = torch.Generator().manual_seed(seed)
+    rows, dims = torch.randperm(6, generator=generator), torch.randperm(4, generator=generator)
+    for loss in (dimension_wise_contrast, barlow_twins):
+        moved = loss(first[rows][:, dims], second[rows][:, dims])
+        assert moved.item() == pytest.approx(loss(first, second).item(), rel=1e-9)
+
+
+@few
+@given(
+    seed=seeds,
+    n=st.integers(2, 5),
+    d=st.integers(1, 5),
+    artificial=st.integers(0, 4),
+    norm=st.sampled_from(["batch", "length"]),
+)
+def test_barlow_twins_is_the_equation(seed, n, d, artificial, norm):
+    first, second = vectors(seed, n, d), vectors(seed + 1, n, d)
+    noise = vectors(seed + 2, artificial, d)
+    loss = barlow_twins(first, second, off_diagonal=0.3, artificial=noise, norm=norm)
+    left, right = columns(torch.cat([first, noise])), columns(torch.cat([second, noise]))
+    total = 0.0
+    for c in range(d):
+        for k in range(d):
+            if norm == "batch":
+                a, b = standardised(left[c], 0, 1e-5), standardised(right[k], 0, 1e-5)
+                value = dot(a, b) / (n + artificial)
+            else:
+                a, b = left[c], right[k]
+                value = dot(a, b) / math.sqrt(dot(a, a)) / math.sqrt(dot(b, b))
+            total += (1 - value) ** 2 if c == k else 0.3 * value**2
+    assert loss.item() == pytest.approx(total, rel=1e-9, abs=1e-12)
+
+
+def test_artificial_rows_raise_the_rank_of_the_correlation():
+    """The rank bottleneck: with n < d rows no batch can reach the identity, with noise it can."""
+    view = vectors(0, 3, 8)
+    alone = barlow_twins(view, view, off_diagonal=1.0)
+    padded = barlow_twins(view, view, off_diagonal=1.0, artificial=vectors(1, 400, 8))
+    assert alone.item() >= 8 - 3 + 1
+    assert padded.item() < 1.0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"variance": "unbiased", "divide_by_rows": False, "reduction": "sum"}, {"norm": "none"}],
+)
+def test_gradients_are_finite_differences(options):
+    views = [vectors(k, 4, 3).requires_grad_() for k in range(2)]
+
+    def contrast(a: Tensor, b: Tensor) -> Tensor:
+        return dimension_wise_contrast(a, b, **options)
+
+    assert torch.autograd.gradcheck(contrast, views)
+    assert torch.autograd.gradcheck(barlow_twins, views)
+
+
+def test_autocast_does_not_reach_the_loss():
+    first, second = vectors(0, 6, 8).float(), vectors(1, 6, 8).float()
+    plain = [loss(first, second).item() for loss in (dimension_wise_contrast, barlow_twins)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        cast = [loss(first, second).item() for loss in (dimension_wise_contrast, barlow_twins)]
+    assert cast == plain
+
+
+def test_bad_input_is_named():
+    two = torch.randn(2, 3)
+    with pytest.raises(OptionError, match="temperature 0"):
+        dimension_wise_contrast(two, two, temperature=0)
+    with pytest.raises(OptionError, match="did you mean 'batch'"):
+        dimension_wise_contrast(two, two, norm="bach")
+    with pytest.raises(OptionError, match="variance"):
+        dimension_wise_contrast(two, two, variance="none")
+    with pytest.raises(OptionError, match="reduction"):
+        dimension_wise_contrast(two, two, reduction="max")
+    with pytest.raises(OptionError, match="off_diagonal"):
+        barlow_twins(two, two, off_diagonal=-1)
+    with pytest.raises(OptionError, match="norm"):
+        barlow_twins(two, two, norm="none")
+    with pytest.raises(ValueError, match="one row"):
+        dimension_wise_contrast(two[:1], two[:1])
+    with pytest.raises(ValueError, match="shapes"):
+        barlow_twins(two, torch.randn(3, 3))
