@@ -1,0 +1,80 @@
+"""What an index refuses, with the words it says."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.files import check_writable
+from contrasent.search.exact import unit
+from contrasent.search.manifest import METRICS, NAME
+from contrasent.types import Vectors
+
+
+def check_k(k: int) -> None:
+    """Refuse a k that is not a positive whole number."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
+        raise OptionError("k", k, "must be a whole number of at least 1")
+
+
+def check_metric(metric: str) -> None:
+    """Refuse an unknown metric."""
+    if metric not in METRICS:
+        raise OptionError("metric", metric, "is unknown", choices=METRICS)
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse a folder to write that exists, unless an index may be overwritten.
+
+    Raises:
+        OutputError: it exists and must not be lost, or cannot be written.
+    """
+    if target.exists() and not (overwrite and (target / NAME).is_file()):
+        if overwrite and not (target.is_dir() and not any(target.iterdir())):
+            raise OutputError(f"{target}: exists and is no index; choose another target")
+        if not overwrite:
+            raise OutputError(f"{target}: exists; choose another target or use --overwrite")
+    check_writable(target.parent)
+
+
+def numbered(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
+    """The ids given, or row numbers from ``first`` on."""
+    if ids is None:
+        return [str(first + row) for row in range(count)]
+    if len(ids) != count:
+        raise OptionError("ids", len(ids), f"is not one id for each of {count} texts")
+    wrong = next((name for name in ids if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise OptionError("ids", wrong, "is not a string")
+    return list(ids)
+
+
+def refuse_repeats(ids: Sequence[str]) -> None:
+    """Refuse an id that is there twice."""
+    seen: set[str] = set()
+    for row, name in enumerate(ids):
+        if name in seen:
+            raise OptionError("ids", name, f"is there twice, the second time for text {row}")
+        seen.add(name)
+
+
+def checked(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:
+    """Vectors of the right shape, finite, float32, of length one where the metric is cosine.
+
+    Raises:
+        ModelError: shape or values are wrong.
+    """
+    array = np.asarray(vectors)
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or len(array) != count:
+        raise ModelError(f"vectors must be numbers of shape ({count}, d), not {array.shape}")
+    if dimension is not None and array.shape[1] != dimension:
+        raise ModelError(
+            f"vectors have {array.shape[1]} dimensions and the index has {dimension}: "
+            "they come from different models"
+        )
+    array = array.astype(np.float32, copy=False)
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise ModelError(f"{len(bad)} of {count} vectors hold NaN or infinity, first row {bad[0]}")
+    return unit(array) if metric == "cosine" else array

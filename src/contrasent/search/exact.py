@@ -1,0 +1,111 @@
+"""Exact nearest neighbours: a scan in blocks that keeps the best k, by partial sort."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.types import Vectors
+
+QUERIES_AT_ONCE = 256
+SCORES_AT_ONCE = 1 << 23  # 32 MB of float32 scores
+
+
+def unit(vectors: Vectors) -> Vectors:
+    """Vectors scaled to length one; a zero vector stays zero, so its cosine with all is 0."""
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    norms[norms == 0.0] = 1.0
+    scaled: Vectors = (vectors / norms[:, None]).astype(np.float32)
+    return scaled
+
+
+class Best:
+    """The k best rows seen so far for each of q queries.
+
+    Equal scores are ordered by row, lower first, as a stable full sort would.
+
+    Args:
+        queries: q.
+        k: rows to keep for each query.
+        threshold: scores below it are never kept.
+
+    Attributes:
+        scores: (q, k) float32, falling, ``-inf`` where fewer than k rows were kept.
+        rows: (q, k) int64, ``-1`` where fewer than k rows were kept.
+    """
+
+    def __init__(self, queries: int, k: int, threshold: float | None = None) -> None:
+        self.k = k
+        self.scores = np.full((queries, k), -np.inf, dtype=np.float32)
+        self.rows = np.full((queries, k), -1, dtype=np.int64)
+        low = (
+            -np.inf
+            if threshold is None
+            else np.nextafter(np.float32(threshold), np.float32(-np.inf))
+        )
+        self.low = np.float32(low)
+
+    def offer(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+        """Look at a block of rows, each block with higher row numbers than those before it.
+
+        Args:
+            scores: (q, b) of the block's rows, ``-inf`` for rows that do not count.
+            rows: (b,) their numbers, rising.
+        """
+        floor = np.maximum(self.scores[:, -1], self.low)
+        wanted = scores > floor[:, None]
+        for query in np.flatnonzero(wanted.any(axis=1)):
+            columns = np.flatnonzero(wanted[query])
+            values = scores[query, columns]
+            if len(columns) > self.k:
+                kept = largest(values, self.k)
+                columns, values = columns[kept], values[kept]
+            self._merge(int(query), values, rows[columns])
+
+    def _merge(self, query: int, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+        scores = np.concatenate([self.scores[query], scores])
+        rows = np.concatenate([self.rows[query], rows])
+        order = np.argsort(-scores, kind="stable")[: self.k]
+        self.scores[query], self.rows[query] = scores[order], rows[order]
+
+
+def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+    """Positions of the k largest of more than k values, rising; of equals the first are taken."""
+    cut = np.partition(values, len(values) - k)[len(values) - k]
+    above = np.flatnonzero(values > cut)
+    equal = np.flatnonzero(values == cut)[: k - len(above)]
+    return np.sort(np.concatenate([above, equal]))
+
+
+def scan(
+    queries: Vectors,
+    blocks: Iterable[tuple[int, Vectors]],
+    k: int,
+    *,
+    threshold: float | None = None,
+    allowed: NDArray[np.bool_] | None = None,
+) -> Best:
+    """The k rows with the largest inner product with each query.
+
+    Args:
+        queries: (q, d).
+        blocks: (number of the first row, (n, d) vectors), in rising order; may be memory mapped:
+            at most 32 MB of scores are held at a time.
+        k: rows to find for each query.
+        threshold: smallest score that counts.
+        allowed: (rows of all blocks,) bool; rows that are not allowed do not exist.
+    """
+    best = Best(len(queries), k, threshold)
+    step = max(1, SCORES_AT_ONCE // max(1, len(queries)))
+    for first, vectors in blocks:
+        for start in range(0, len(vectors), step):
+            part = vectors[start : start + step]
+            rows = np.arange(first + start, first + start + len(part), dtype=np.int64)
+            if allowed is not None:
+                keep = allowed[rows[0] : rows[-1] + 1]
+                if not keep.any():
+                    continue
+                if not keep.all():
+                    part, rows = part[keep], rows[keep]
+            best.offer(queries @ part.T, rows)
+    return best

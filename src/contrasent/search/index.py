@@ -1,0 +1,384 @@
+"""An index: vectors with their texts, ids and metadata, searched exactly.
+
+The index knows no model. It takes vectors, or an ``EncodeFn`` that makes them, and keeps the
+identity of the model they came from, so that it can refuse vectors of another.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import InputError, ModelError, OptionError, UserError
+from contrasent.files import atomic_folder
+from contrasent.search.checks import (
+    check_k,
+    check_metric,
+    check_target,
+    checked,
+    numbered,
+    refuse_repeats,
+)
+from contrasent.search.exact import QUERIES_AT_ONCE, scan
+from contrasent.search.manifest import Manifest, Part, read_manifest, write_manifest
+from contrasent.search.segment import Segment, SegmentWriter, check_size, open_array, open_segment
+from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
+from contrasent.types import EncodeFn, Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One row found.
+
+    Attributes:
+        id: of the row.
+        text: of the row.
+        score: cosine (or inner product, metric "dot") of its vector and the query's.
+        metadata: its JSON value, or None.
+    """
+
+    id: str
+    text: str
+    score: float
+    metadata: Any = None
+
+
+class Index:
+    """A snapshot of an index; searching it is safe from many threads.
+
+    Make one with :meth:`build` (in memory) or :meth:`create` (straight to a folder, for a corpus
+    larger than memory), and read one with :meth:`open`.
+
+    Args:
+        manifest: what the index is.
+        segments: its rows.
+        deleted: row numbers, rising, that are gone.
+        folder: where it lies, or None for one in memory.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        segments: Sequence[Segment],
+        deleted: NDArray[np.int64] | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.manifest, self.folder = manifest, folder
+        self.segments = tuple(segments)
+        self.firsts = np.cumsum([0, *(len(segment) for segment in self.segments)])
+        self.deleted = deleted if deleted is not None else np.empty(0, dtype=np.int64)
+
+    # ------------------------------------------------------------------ making and reading
+
+    @classmethod
+    def build(
+        cls,
+        encode: EncodeFn,
+        texts: Sequence[str],
+        *,
+        ids: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        model: str = "",
+        source: str = "",
+        metric: str = "cosine",
+    ) -> "Index":
+        """Encode texts and keep them in memory.
+
+        Args:
+            encode: sentences in, vectors out.
+            texts: what is to be found.
+            ids: one distinct string a text; row numbers by default.
+            metadata: one JSON value a text.
+            model: identity of the model behind ``encode``.
+            source: name or path that the model can be loaded by.
+            metric: "cosine" (vectors are scaled to length one) or "dot".
+
+        Raises:
+            UserError: no texts, ids that repeat or are too few, metadata that JSON cannot say.
+            ModelError: ``encode`` gave vectors that are not finite or of the wrong shape.
+        """
+        check_metric(metric)
+        names = numbered(ids, len(texts), 0)
+        if metadata is not None and len(metadata) != len(texts):
+            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        if not texts:
+            raise UserError("there are no texts to index")
+        refuse_repeats(names)
+        vectors = checked(encode(texts), len(texts), None, metric)
+        segment = Segment.pack(vectors, texts, names, metadata)
+        manifest = Manifest(model, source, metric, vectors.shape[1], next_id=len(texts))
+        return cls(manifest, [segment])
+
+    @classmethod
+    def create(
+        cls,
+        folder: str | Path,
+        encode: EncodeFn,
+        rows: Iterable[Row],
+        *,
+        model: str = "",
+        source: str = "",
+        metric: str = "cosine",
+        overwrite: bool = False,
+        batch: int = ROWS_AT_ONCE,
+    ) -> "Index":
+        """Encode a stream of rows straight into a folder, with memory for one batch of them.
+
+        Args:
+            folder: the index to make; it appears when all is done.
+            encode: sentences in, vectors out.
+            rows: (text, id or None for the row's number, metadata or None).
+            model: identity of the model behind ``encode``.
+            source: name or path that the model can be loaded by.
+            metric: "cosine" or "dot".
+            overwrite: replace an index that is there.
+            batch: rows encoded at a time.
+
+        Raises:
+            OutputError: the folder exists, or cannot be written.
+            UserError: no rows, or ids that repeat.
+        """
+        target = Path(folder)
+        check_metric(metric)
+        check_target(target, overwrite)
+        with atomic_folder(target) as temporary:
+            place = temporary / "segment-000001"
+            place.mkdir()
+            part, dimension = write_stream(place, encode, rows, metric=metric, batch=batch)
+            manifest = Manifest(
+                model, source, metric, dimension, next_id=part.rows, segments=(part,)
+            )
+            write_manifest(temporary, manifest)
+        return cls.open(target)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Index":
+        """Map the index in a folder; nothing is read until it is searched.
+
+        Raises:
+            InputError: the folder is no index, or a file of it is missing, truncated or damaged.
+        """
+        path = Path(folder)
+        manifest = read_manifest(path)
+        while True:
+            try:
+                segments = [
+                    open_segment(path / part.name, part.rows, manifest.dimension, part.files)
+                    for part in manifest.segments
+                ]
+                deleted = _open_deleted(path, manifest)
+                return cls(manifest, segments, deleted, path)
+            except InputError:  # a writer may have replaced the files since the manifest was read
+                newer = read_manifest(path)
+                if newer.generation == manifest.generation:
+                    raise
+                manifest = newer
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write the index to a folder, as one segment without the deleted rows.
+
+        Raises:
+            OutputError: the folder exists and ``overwrite`` is not set, or cannot be written.
+        """
+        target = Path(folder)
+        check_target(target, overwrite)
+        with atomic_folder(target) as temporary:
+            place = temporary / "segment-000001"
+            place.mkdir()
+            part = self.write_live(place)
+            manifest = Manifest(
+                self.model,
+                self.manifest.source,
+                self.metric,
+                self.dimension,
+                next_id=self.manifest.next_id,
+                segments=(part,) if part.rows else (),
+                settings=self.manifest.settings,
+            )
+            write_manifest(temporary, manifest)
+
+    def write_live(self, place: Path) -> Part:
+        """Write all rows that are not deleted as one segment into an empty folder."""
+        with SegmentWriter(place, self.dimension) as writer:
+            for rows in self.row_blocks():
+                writer.append(self.take(rows))
+        return Part(place.name, writer.rows, writer.files)
+
+    # ------------------------------------------------------------------ what it is
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1]) - len(self.deleted)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.manifest.dimension
+
+    @property
+    def model(self) -> str:
+        """Identity of the model that made the vectors."""
+        return self.manifest.model
+
+    @property
+    def metric(self) -> str:
+        """What a score is: "cosine" or "dot"."""
+        return self.manifest.metric
+
+    def alive(self) -> NDArray[np.bool_]:
+        """(rows,) which rows are not deleted."""
+        mask = np.ones(int(self.firsts[-1]), dtype=bool)
+        mask[self.deleted] = False
+        return mask
+
+    def check_model(self, model: str, option: str = "model") -> None:
+        """Refuse another model than the one the vectors came from.
+
+        Raises:
+            ModelError: the identities differ.
+        """
+        if model != self.model:
+            where = self.folder if self.folder is not None else "the index"
+            raise ModelError(
+                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
+                "vectors cannot be compared; use the first, or build the index again"
+            )
+
+    # ------------------------------------------------------------------ rows
+
+    def place(self, row: int) -> tuple[Segment, int]:
+        """The segment of a row and its place there."""
+        at = int(np.searchsorted(self.firsts, row, side="right")) - 1
+        return self.segments[at], row - int(self.firsts[at])
+
+    def hit(self, row: int, score: float) -> Hit:
+        """A row as a hit."""
+        segment, at = self.place(row)
+        return Hit(segment.ids[at], segment.texts[at], score, segment.metadata_of(at))
+
+    def row_blocks(self, size: int = ROWS_AT_ONCE) -> Iterator[NDArray[np.int64]]:
+        """Numbers of the rows that are not deleted, in blocks that lie in one segment each."""
+        alive = self.alive()
+        for first, segment in zip(self.firsts, self.segments, strict=False):
+            for start in range(int(first), int(first) + len(segment), size):
+                stop = min(start + size, int(first) + len(segment))
+                rows = start + np.flatnonzero(alive[start:stop])
+                if len(rows):
+                    yield rows
+
+    def take(self, rows: NDArray[np.int64]) -> Segment:
+        """Copy rows of one segment into memory."""
+        segment, _ = self.place(int(rows[0]))
+        at = rows - int(self.firsts[np.searchsorted(self.firsts, rows[0], side="right") - 1])
+        vectors = np.asarray(segment.vectors[at], dtype=np.float32)
+        texts = [segment.texts[int(row)] for row in at]
+        names = [segment.ids[int(row)] for row in at]
+        return Segment.pack(vectors, texts, names, [segment.metadata_of(int(row)) for row in at])
+
+    def vectors_of(self, rows: NDArray[np.int64]) -> Vectors:
+        """(n, d) copies of the vectors of rows, in the order named."""
+        out = np.empty((len(rows), self.dimension), dtype=np.float32)
+        homes = np.searchsorted(self.firsts, rows, side="right") - 1
+        for home in np.unique(homes):
+            chosen = homes == home
+            out[chosen] = self.segments[home].vectors[rows[chosen] - self.firsts[home]]
+        return out
+
+    # ------------------------------------------------------------------ searching
+
+    def search(
+        self,
+        queries: str | Sequence[str] | Vectors,
+        *,
+        encode: EncodeFn | None = None,
+        k: int = 10,
+        threshold: float | None = None,
+        model: str | None = None,
+    ) -> list[list[Hit]]:
+        """The best k rows for each query, best first; equal scores in the order of rows.
+
+        Args:
+            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
+            encode: makes vectors of texts; of the model the index was built with.
+            k: rows to find.
+            threshold: smallest score that counts.
+            model: identity of the model behind the queries, refused if it is another one.
+
+        Returns:
+            One list a query, shorter than k where the index or the threshold gives fewer.
+
+        Raises:
+            OptionError: ``k`` is not a positive whole number.
+            ModelError: vectors of another model, dimension, or with NaN.
+        """
+        check_k(k)
+        if model is not None:
+            self.check_model(model)
+        vectors = self.query_vectors(queries, encode)
+        if len(self) == 0:
+            return [[] for _ in vectors]
+        k = min(k, len(self))
+        found: list[list[Hit]] = []
+        for start in range(0, len(vectors), QUERIES_AT_ONCE):
+            part = vectors[start : start + QUERIES_AT_ONCE]
+            scores, rows = self.nearest(part, k, threshold=threshold)
+            for query in range(len(part)):
+                kept = rows[query] >= 0
+                pairs = zip(rows[query][kept], scores[query][kept], strict=True)
+                found.append([self.hit(int(row), float(score)) for row, score in pairs])
+        return found
+
+    def nearest(
+        self,
+        queries: Vectors,
+        k: int,
+        *,
+        threshold: float | None = None,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
+
+        Args:
+            queries: (q, d), checked and scaled by :meth:`query_vectors`.
+            k: rows to find.
+            threshold: smallest score that counts.
+            allowed: (rows,) bool, which rows count; by default those not deleted.
+        """
+        if allowed is None and len(self.deleted):
+            allowed = self.alive()
+        blocks = (
+            (int(first), segment.vectors)
+            for first, segment in zip(self.firsts, self.segments, strict=False)
+        )
+        best = scan(queries, blocks, k, threshold=threshold, allowed=allowed)
+        return best.scores, best.rows
+
+    def query_vectors(
+        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
+    ) -> Vectors:
+        """Queries as (q, d) vectors fit for :meth:`nearest`."""
+        if isinstance(queries, np.ndarray):
+            given = np.atleast_2d(queries)
+        else:
+            if encode is None:
+                raise UserError("searching by text needs encode=; or give vectors as queries")
+            texts = [queries] if isinstance(queries, str) else list(queries)
+            if not texts:
+                return np.empty((0, self.dimension), dtype=np.float32)
+            given = encode(texts)
+        return checked(given, len(given), self.dimension, self.metric)
+
+
+def _open_deleted(folder: Path, manifest: Manifest) -> NDArray[np.int64] | None:
+    part = manifest.deleted
+    if part is None:
+        return None
+    path = folder / part.name
+    check_size(path, int(part.files[part.name]["bytes"]))
+    rows = np.array(open_array(path, "<i8", (part.rows,)))
+    total = sum(segment.rows for segment in manifest.segments)
+    if len(rows) and (rows[0] < 0 or rows[-1] >= total or (np.diff(rows) <= 0).any()):
+        raise InputError(path, "does not fit the index; build the index again")
+    return rows

@@ -1,0 +1,137 @@
+"""The manifest of an index folder: which files make up the index now.
+
+Every change writes new files first and then replaces ``index.json`` in one rename, so a reader
+sees the old index or the new one and never a mixture.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import InputError
+from contrasent.files import write_json
+
+NAME = "index.json"
+FORMAT = "contrasent-index"
+VERSION = 1
+METRICS = ("cosine", "dot")
+_FILE = re.compile(r"[a-z0-9][a-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment folder, or a single file of the index.
+
+    Attributes:
+        name: its name inside the index folder.
+        rows: how many rows or entries it has.
+        files: for each file its "bytes" and "sha256".
+        facts: what else its reader needs.
+    """
+
+    name: str
+    rows: int
+    files: dict[str, dict[str, Any]]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What ``index.json`` says.
+
+    Attributes:
+        model: identity of the model that made the vectors.
+        source: name or path that the model was loaded by, "" if unknown.
+        metric: "cosine" or "dot".
+        dimension: of the vectors.
+        generation: rises by one with each change.
+        next_id: the number that the next row without an id gets.
+        segments: the rows, in order.
+        deleted: rows that are gone, as a file of row numbers, or None.
+        backend: an approximate index over the first rows, or None.
+        settings: anything its maker wants to keep with the index.
+    """
+
+    model: str
+    source: str
+    metric: str
+    dimension: int
+    generation: int = 1
+    next_id: int = 0
+    segments: tuple[Part, ...] = ()
+    deleted: Part | None = None
+    backend: Part | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def names(self) -> set[str]:
+        """Names of all that belongs to the index, the manifest aside."""
+        parts = [*self.segments, self.deleted, self.backend]
+        return {part.name for part in parts if part is not None}
+
+    def next(self, **changes: Any) -> "Manifest":
+        """The following generation."""
+        return replace(self, generation=self.generation + 1, **changes)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Put a manifest in its place, in one rename."""
+    write_json(folder / NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check a manifest.
+
+    Raises:
+        InputError: the folder is missing or no index, or the manifest is damaged or newer than
+            this program.
+    """
+    if not folder.is_dir():
+        raise InputError(folder, "is not a folder; build one with 'contrasent index'")
+    path = folder / NAME
+    if not path.is_file():
+        raise InputError(
+            folder, f"is no index: it has no {NAME}; build one with 'contrasent index'"
+        )
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            path, f"is not readable as JSON ({error}); build the index again"
+        ) from error
+    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+        raise InputError(path, f"is not the manifest of an index (format {FORMAT!r})")
+    version = data.pop("version", None)
+    if version != VERSION:
+        raise InputError(
+            path, f"has version {version!r} and this program reads {VERSION}; update contrasent"
+        )
+    try:
+        return _parse(data)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(path, f"is damaged ({error}); build the index again") from error
+
+
+def _parse(data: dict[str, Any]) -> Manifest:
+    data["segments"] = tuple(_part(part) for part in data["segments"])
+    data["deleted"] = _part(data["deleted"]) if data.get("deleted") else None
+    data["backend"] = _part(data["backend"]) if data.get("backend") else None
+    manifest = Manifest(**data)
+    numbers = (manifest.dimension, manifest.generation, manifest.next_id)
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise ValueError("dimension, generation and next_id must be whole numbers")
+    if manifest.metric not in METRICS or not isinstance(manifest.model, str):
+        raise ValueError(f"metric {manifest.metric!r} or model is unknown")
+    return manifest
+
+
+def _part(data: Any) -> Part:
+    part = Part(**data)
+    for name in (part.name, *part.files):
+        if not _FILE.fullmatch(name):  # a name, never a path out of the folder
+            raise ValueError(f"{name!r} is no file name of an index")
+    if not isinstance(part.rows, int) or part.rows < 0:
+        raise ValueError(f"{part.name} has {part.rows!r} rows")
+    return part

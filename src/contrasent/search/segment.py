@@ -1,0 +1,301 @@
+"""A segment: a block of rows of an index, in files that are written once and then mapped.
+
+A segment is a folder. Vectors are one float32 ``.npy``; texts, ids and metadata are flat UTF-8
+bytes with offsets, so that a million rows open in an instant and cost no memory until read::
+
+    vectors.npy   (n, d) float32
+    texts.bin     all texts, one after the other      texts.npy     (n + 1,) int64 offsets
+    ids.bin       all ids                             ids.npy       (n + 1,) int64 offsets
+    metadata.bin  one JSON value a row, empty: none   metadata.npy  (n + 1,) int64 offsets
+    hashes.npy    (n,) uint64, a hash of each id, to find ids without reading them
+
+Nothing in it is ever unpickled.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import InputError, UserError
+from contrasent.types import Vectors
+
+FLAT = ("texts", "ids", "metadata")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strings:
+    """Many strings as flat UTF-8 bytes.
+
+    Attributes:
+        data: (total,) uint8, the strings one after the other.
+        offsets: (n + 1,) int64; string i is ``data[offsets[i]:offsets[i + 1]]``.
+        name: the file they came from, for messages.
+    """
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    name: str = "memory"
+
+    @classmethod
+    def pack(cls, strings: Iterable[str]) -> "Strings":
+        """Flatten strings held in memory."""
+        parts = [encoded(string) for string in strings]
+        offsets = np.zeros(len(parts) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in parts], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(parts), dtype=np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def raw(self, row: int) -> bytes:
+        """The bytes of one string."""
+        return self.data[self.offsets[row] : self.offsets[row + 1]].tobytes()
+
+    def __getitem__(self, row: int) -> str:
+        try:
+            return self.raw(row).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                self.name, f"row {row} is not UTF-8: the file is damaged; build the index again"
+            ) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[row] for row in range(len(self)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Rows of an index, in memory or mapped from a folder.
+
+    Attributes:
+        vectors: (n, d) float32, of length one where the index compares by cosine.
+        texts: n texts.
+        ids: n ids.
+        metadata: n JSON texts, an empty one where a row has none.
+        hashes: (n,) uint64, :func:`id_hash` of each id.
+    """
+
+    vectors: Vectors
+    texts: Strings
+    ids: Strings
+    metadata: Strings
+    hashes: NDArray[np.uint64]
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def metadata_of(self, row: int) -> Any:
+        """The JSON value of a row, or None."""
+        raw = self.metadata.raw(row)
+        try:
+            return json.loads(raw) if raw else None
+        except ValueError as error:
+            raise InputError(
+                self.metadata.name,
+                f"row {row} is not JSON: the file is damaged; build the index again",
+            ) from error
+
+    @classmethod
+    def pack(
+        cls,
+        vectors: Vectors,
+        texts: Sequence[str],
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None,
+    ) -> "Segment":
+        """Put rows together in memory."""
+        rows = metadata if metadata is not None else [None] * len(texts)
+        return cls(
+            vectors,
+            Strings.pack(texts),
+            Strings.pack(ids),
+            Strings.pack(json_text(value) for value in rows),
+            np.array([id_hash(identity) for identity in ids], dtype=np.uint64),
+        )
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8 bytes of a text; half a surrogate pair cannot be stored and is refused."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{text[:60]!r} holds a lone surrogate, which is no character; remove it"
+        ) from error
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON of a metadata value, "" for None; what JSON cannot say is refused."""
+    if value is None:
+        return ""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise UserError(
+            f"metadata {str(value)[:60]!r} cannot be written as JSON: {error}"
+        ) from error
+
+
+def id_hash(identity: str) -> int:
+    """64 bits of BLAKE2b of an id: equal ids have equal hashes, the rest is compared."""
+    return int.from_bytes(hashlib.blake2b(encoded(identity), digest_size=8).digest(), "little")
+
+
+class NpyWriter:
+    """An ``.npy`` file that grows block by block; its header is completed on closing.
+
+    Args:
+        path: the file to write.
+        dtype: of the elements.
+        width: length of the second axis, or None for a vector.
+    """
+
+    def __init__(self, path: Path, dtype: str, width: int | None = None) -> None:
+        self.dtype, self.width, self.rows = np.dtype(dtype), width, 0
+        self.stream: IO[bytes] = path.open("wb")
+        self.header = self._header()
+
+    def _header(self) -> int:
+        shape = (self.rows,) if self.width is None else (self.rows, self.width)
+        self.stream.seek(0)
+        np.lib.format.write_array_header_1_0(
+            self.stream, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        )
+        return self.stream.tell()
+
+    def append(self, block: NDArray[Any]) -> None:
+        """Write rows behind those already there."""
+        self.stream.write(np.ascontiguousarray(block, dtype=self.dtype).tobytes())
+        self.rows += len(block)
+
+    def close(self) -> None:
+        """Write the header again, now with the row count; numpy leaves room for its digits."""
+        if not self.stream.closed:
+            self._header()
+            self.stream.close()
+
+
+class SegmentWriter:
+    """Write a segment folder in blocks of rows, with memory for one block.
+
+    Use as a context manager; :attr:`files` describes what was written once it is left.
+
+    Args:
+        folder: a folder that exists and is empty.
+        dimension: length of each vector.
+    """
+
+    def __init__(self, folder: Path, dimension: int) -> None:
+        self.folder, self.rows = folder, 0
+        self.vectors = NpyWriter(folder / "vectors.npy", "<f4", dimension)
+        self.hashes = NpyWriter(folder / "hashes.npy", "<u8")
+        self.data = {name: (folder / f"{name}.bin").open("wb") for name in FLAT}
+        self.offsets = {name: NpyWriter(folder / f"{name}.npy", "<i8") for name in FLAT}
+        self.ends = dict.fromkeys(FLAT, 0)
+        for writer in self.offsets.values():
+            writer.append(np.zeros(1, dtype=np.int64))
+        self.files: dict[str, dict[str, Any]] = {}
+
+    def append(self, block: Segment) -> None:
+        """Write a block of rows."""
+        self.vectors.append(block.vectors)
+        self.hashes.append(block.hashes)
+        for name in FLAT:
+            strings: Strings = getattr(block, name)
+            first, last = strings.offsets[0], strings.offsets[-1]
+            self.data[name].write(strings.data[first:last].tobytes())
+            self.offsets[name].append(strings.offsets[1:] - first + self.ends[name])
+            self.ends[name] += int(last - first)
+        self.rows += len(block)
+
+    def __enter__(self) -> "SegmentWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for writer in (self.vectors, self.hashes, *self.offsets.values()):
+            writer.close()
+        for stream in self.data.values():
+            stream.close()
+        if kind is None:
+            self.files = {path.name: describe(path) for path in sorted(self.folder.iterdir())}
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Size and sha256 of a file, as the manifest keeps them; the file is flushed to disk."""
+    with path.open("r+b") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        os.fsync(stream.fileno())
+    return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any]) -> Segment:
+    """Map a segment's files; sizes and shapes are checked, contents are not read.
+
+    Raises:
+        InputError: a file is missing, has another size, or does not hold what it should.
+    """
+    for name, facts in files.items():
+        check_size(folder / name, int(facts["bytes"]))
+    flat = {name: open_strings(folder, name, rows) for name in FLAT}
+    return Segment(
+        open_array(folder / "vectors.npy", "<f4", (rows, dimension)),
+        flat["texts"],
+        flat["ids"],
+        flat["metadata"],
+        open_array(folder / "hashes.npy", "<u8", (rows,)),
+    )
+
+
+def check_size(path: Path, size: int) -> None:
+    """Refuse a file that is missing or truncated."""
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise InputError(path, "is missing from the index; build the index again") from error
+    if found != size:
+        raise InputError(
+            path, f"has {found:,} bytes and should have {size:,}; build the index again"
+        )
+
+
+def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Map an ``.npy`` file read-only.
+
+    Raises:
+        InputError: it is missing or not an array of this type and shape.
+    """
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(path, "is not a readable .npy file; build the index again") from error
+    if array.dtype != np.dtype(dtype) or array.shape != shape:
+        raise InputError(
+            path,
+            f"holds {array.dtype} {array.shape}, not {np.dtype(dtype)} {shape}; "
+            "build the index again",
+        )
+    return np.asarray(array)
+
+
+def open_strings(folder: Path, name: str, rows: int) -> Strings:
+    """Map the ``rows`` strings of NAME.bin and NAME.npy."""
+    path = folder / f"{name}.bin"
+    offsets = open_array(folder / f"{name}.npy", "<i8", (rows + 1,))
+    size = path.stat().st_size if path.exists() else -1
+    if size != int(offsets[-1]) or int(offsets[0]) != 0:
+        raise InputError(path, "does not fit its offsets; build the index again")
+    data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, dtype=np.uint8)
+    return Strings(np.asarray(data), offsets, str(path))

@@ -1,0 +1,401 @@
+"""The index against plain loops over all rows, and everything it must refuse."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
+from contrasent.search.exact import Best, largest, scan, unit
+from contrasent.search.index import Index
+
+TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
+
+
+def encode(texts):
+    """A vector that depends on the text alone."""
+    rows = [np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]
+    return np.array(rows, dtype=np.float32).reshape(-1, 8)
+
+
+def cosines(queries, vectors):
+    """Cosine of every pair in float64, one after the other."""
+    return [
+        [
+            sum(float(a) * float(b) for a, b in zip(q, v, strict=True))
+            / math.sqrt(sum(float(a) ** 2 for a in q) * sum(float(b) ** 2 for b in v))
+            for v in vectors
+        ]
+        for q in queries
+    ]
+
+
+@pytest.fixture
+def index():
+    return Index.build(
+        encode,
+        TEXTS,
+        ids=[f"id-{n}" for n in range(len(TEXTS))],
+        metadata=[{"n": n, "tags": ["a", None, 1.5]} if n % 3 else None for n in range(len(TEXTS))],
+        model="model-one",
+    )
+
+
+@pytest.mark.parametrize("k", [1, 3, 40, 100])
+def test_finds_what_a_full_sort_finds(index, k):
+    queries = encode(["where do roads end?", "a river", TEXTS[7]])
+    found = index.search(queries, k=k)
+    for row, hits in zip(cosines(queries, encode(TEXTS)), found, strict=True):
+        order = sorted(range(len(TEXTS)), key=lambda n: -row[n])[:k]
+        assert [hit.id for hit in hits] == [f"id-{n}" for n in order]
+        assert [hit.text for hit in hits] == [TEXTS[n] for n in order]
+        assert [hit.score for hit in hits] == pytest.approx([row[n] for n in order], abs=1e-6)
+        assert [hit.metadata for hit in hits] == [
+            {"n": n, "tags": ["a", None, 1.5]} if n % 3 else None for n in order
+        ]
+
+
+def test_text_and_vector_queries_agree(index):
+    by_text = index.search("a river", encode=encode, k=5)
+    assert by_text == index.search(["a river"], encode=encode, k=5)
+    assert by_text == index.search(encode(["a river"]), k=5)
+    assert by_text == index.search(encode(["a river"])[0], k=5)
+    assert index.search([], encode=encode) == []
+
+
+def test_threshold_is_inclusive(index):
+    (hits,) = index.search(encode([TEXTS[3]]), k=40)
+    middle = hits[5].score
+    (kept,) = index.search(encode([TEXTS[3]]), k=40, threshold=middle)
+    assert kept == hits[:6]
+    assert index.search(encode([TEXTS[3]]), k=3, threshold=1.5) == [[]]
+
+
+def test_inner_product_is_not_scaled():
+    index = Index.build(encode, TEXTS, metric="dot")
+    (hits,) = index.search(encode(["a river"]), k=4)
+    scores = encode(TEXTS).astype(float) @ encode(["a river"])[0].astype(float)
+    order = sorted(range(len(TEXTS)), key=lambda n: -scores[n])[:4]
+    assert [hit.id for hit in hits] == [str(n) for n in order]
+    assert hits[0].score == pytest.approx(scores[order[0]], rel=1e-5)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.integers(-3, 3), min_size=1, max_size=60),
+    st.integers(1, 70),
+    st.integers(1, 9),
+    st.one_of(st.none(), st.integers(-3, 4)),
+    st.data(),
+)
+def test_scan_is_a_stable_full_sort(values, k, width, threshold, data):
+    """Many equal scores, any cutting into blocks, any rows not allowed."""
+    allowed = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    vectors = np.array(values, dtype=np.float32)[:, None]
+    blocks = [(at, vectors[at : at + width]) for at in range(0, len(values), width)]
+    best = scan(
+        np.ones((1, 1), dtype=np.float32),
+        blocks,
+        k,
+        threshold=threshold,
+        allowed=np.array(allowed),
+    )
+    wanted = [
+        n for n, v in enumerate(values) if allowed[n] and (threshold is None or v >= threshold)
+    ]
+    wanted = sorted(wanted, key=lambda n: (-values[n], n))[:k]
+    assert best.rows[0][best.rows[0] >= 0].tolist() == wanted
+    assert best.scores[0][: len(wanted)].tolist() == [values[n] for n in wanted]
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=30), st.data())
+def test_largest_takes_the_first_of_equals(values, data):
+    k = data.draw(st.integers(1, len(values) - 1))
+    found = largest(np.array(values, dtype=np.float32), k)
+    assert found.tolist() == sorted(sorted(range(len(values)), key=lambda n: (-values[n], n))[:k])
+
+
+def test_small_blocks_of_scores_change_nothing(index, monkeypatch):
+    queries = encode(["x", "y", "z"])
+    whole = index.search(queries, k=7)
+    monkeypatch.setattr("contrasent.search.exact.SCORES_AT_ONCE", 15)
+    monkeypatch.setattr("contrasent.search.index.QUERIES_AT_ONCE", 2)
+    again = index.search(queries, k=7)
+    assert [[hit.id for hit in hits] for hits in again] == [[h.id for h in hits] for hits in whole]
+
+
+def test_unit_keeps_zero_and_survives_huge_values():
+    vectors = np.array([[0, 0], [3e30, 4e30], [3e-30, 4e-30]], dtype=np.float32)
+    assert unit(vectors) == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0.6, 0.8]]), abs=1e-6)
+
+
+def test_saved_index_gives_the_same(index, tmp_path):
+    index.save(tmp_path / "index")
+    again = Index.open(tmp_path / "index")
+    queries = encode(["where?", "a river"])
+    assert again.search(queries, k=9) == index.search(queries, k=9)
+    assert (len(again), again.dimension, again.model) == (40, 8, "model-one")
+    assert not again.segments[0].vectors.flags.owndata  # mapped, not read
+
+
+def test_vectors_are_a_plain_npy_file(index, tmp_path):
+    index.save(tmp_path / "index")
+    vectors = np.load(tmp_path / "index/segment-000001/vectors.npy", allow_pickle=False)
+    assert vectors.dtype == np.float32
+    assert vectors == pytest.approx(unit(encode(TEXTS)))
+
+
+def test_created_in_a_stream_is_the_same(index, tmp_path):
+    rows = ((hit.text, hit.id, hit.metadata) for hit in (index.hit(n, 0.0) for n in range(40)))
+    made = Index.create(tmp_path / "index", encode, rows, model="model-one", batch=7)
+    queries = encode(["where?", "a river"])
+    for ours, theirs in zip(made.search(queries), index.search(queries), strict=True):
+        assert [(h.id, h.text, h.metadata) for h in ours] == [
+            (h.id, h.text, h.metadata) for h in theirs
+        ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.text(max_size=12),
+            st.recursive(
+                st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+                lambda inner: st.lists(inner, max_size=2)
+                | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+                max_leaves=4,
+            ),
+        ),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_any_text_and_json_survive(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("any") / "index"
+    made = Index.create(folder, encode, ((t, None, m) for t, m in rows), batch=3)
+    hits = {hit.id: hit for hit in made.search(encode(["q"]), k=len(rows))[0]}
+    assert len(hits) == len(rows)
+    for number, (text, value) in enumerate(rows):
+        assert hits[str(number)].text == text
+        assert hits[str(number)].metadata == value
+
+
+def test_many_rows_in_bounded_memory(tmp_path):
+    """200,000 rows: every file is mapped, and building holds one batch of 4,096 at a time."""
+    rng = np.random.default_rng(0)
+    largest_batch = 0
+
+    def fast(texts):
+        nonlocal largest_batch
+        largest_batch = max(largest_batch, len(texts))
+        return rng.normal(size=(len(texts), 16)).astype(np.float32)
+
+    rows = ((f"text {n}", None, None) for n in range(200_000))
+    index = Index.create(tmp_path / "index", fast, rows)
+    assert largest_batch == 4096
+    (hits,) = index.search(index.vectors_of(np.array([123_456])), k=2)
+    assert hits[0].id == "123456"
+    assert hits[0].text == "text 123456"
+    assert hits[0].score == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def test_empty_corpus(tmp_path):
+    with pytest.raises(UserError, match="no texts"):
+        Index.build(encode, [])
+    with pytest.raises(UserError, match="no texts"):
+        Index.create(tmp_path / "index", encode, [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_repeated_ids(tmp_path):
+    with pytest.raises(OptionError, match="'a'.*twice.*text 2"):
+        Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
+    rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
+    with pytest.raises(OptionError, match="'a'.*twice, in rows 0 and 2"):
+        Index.create(tmp_path / "index", encode, rows, batch=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"ids": ["a"]}, "one id for each of 2 texts"),
+        ({"ids": ["a", 3]}, "not a string"),
+        ({"metadata": [1]}, "one value for 2 texts"),
+        ({"metadata": [object(), None]}, "cannot be written as JSON"),
+        ({"metadata": [float("nan"), None]}, "cannot be written as JSON"),
+        ({"metric": "cosin"}, "did you mean 'cosine'"),
+    ],
+)
+def test_bad_rows(options, words):
+    with pytest.raises(UserError, match=words):
+        Index.build(encode, ["x", "y"], **options)
+
+
+def test_lone_surrogate():
+    with pytest.raises(UserError, match="lone surrogate"):
+        Index.build(lambda texts: np.ones((len(texts), 2), dtype=np.float32), ["a\ud800b"])
+
+
+@pytest.mark.parametrize("k", [0, -1, True, 2.5, "3"])
+def test_bad_k(index, k):
+    with pytest.raises(OptionError, match="at least 1"):
+        index.search(encode(["a"]), k=k)
+
+
+def test_other_model_and_dimension(index, tmp_path):
+    with pytest.raises(ModelError, match="model-one.*model-two"):
+        index.search(encode(["a"]), model="model-two")
+    index.search(encode(["a"]), model="model-one")
+    with pytest.raises(ModelError, match="9 dimensions.*index has 8"):
+        index.search(np.ones((2, 9), dtype=np.float32))
+    with pytest.raises(UserError, match="encode="):
+        index.search("a river")
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_not_finite(index, bad):
+    query = np.ones((2, 8), dtype=np.float32)
+    query[1, 3] = bad
+    with pytest.raises(ModelError, match="1 of 2 vectors hold NaN or infinity, first row 1"):
+        index.search(query)
+    with pytest.raises(ModelError, match="NaN or infinity"):
+        Index.build(lambda texts: query, ["a", "b"])
+
+
+def test_wrong_number_of_vectors():
+    with pytest.raises(ModelError, match=r"shape \(2, d\)"):
+        Index.build(lambda texts: np.ones((3, 4), dtype=np.float32), ["a", "b"])
+
+
+def test_no_index(tmp_path):
+    with pytest.raises(InputError, match="not a folder"):
+        Index.open(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"no index: it has no index\.json"):
+        Index.open(tmp_path)
+
+
+def files_of(folder):
+    return sorted(path.name for path in (folder / "segment-000001").iterdir())
+
+
+def test_truncated_and_missing_files_are_named(index, tmp_path):
+    index.save(tmp_path / "index")
+    names = files_of(tmp_path / "index")
+    assert len(names) == 8
+    for name in names:
+        path = tmp_path / "index/segment-000001" / name
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+        with pytest.raises(InputError, match=f"{name}: has .* should have"):
+            Index.open(tmp_path / "index")
+        path.unlink()
+        with pytest.raises(InputError, match=f"{name}: is missing"):
+            Index.open(tmp_path / "index")
+        path.write_bytes(whole)
+    Index.open(tmp_path / "index")
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "texts.npy", "ids.npy", "hashes.npy"])
+def test_damaged_headers_are_named(index, tmp_path, name):
+    index.save(tmp_path / "index")
+    path = tmp_path / "index/segment-000001" / name
+    whole = path.read_bytes()
+    path.write_bytes(b"\0" * 100 + whole[100:])
+    with pytest.raises(InputError, match=f"{name}: is not a readable"):
+        Index.open(tmp_path / "index")
+
+
+def test_pickled_vectors_are_refused(index, tmp_path):
+    """An object array would have to be unpickled; it is not."""
+    index.save(tmp_path / "index")
+    path = tmp_path / "index/segment-000001/vectors.npy"
+    np.save(path, np.array([{"a": 1}] * 40, dtype=object), allow_pickle=True)
+    manifest = json.loads((tmp_path / "index/index.json").read_text())
+    manifest["segments"][0]["files"]["vectors.npy"]["bytes"] = path.stat().st_size
+    (tmp_path / "index/index.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"vectors\.npy: is not a readable"):
+        Index.open(tmp_path / "index")
+
+
+def test_bytes_that_are_no_text_are_named(index, tmp_path):
+    index.save(tmp_path / "index")
+    path = tmp_path / "index/segment-000001/texts.bin"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    with pytest.raises(InputError, match=r"texts\.bin: row \d+ is not UTF-8"):
+        Index.open(tmp_path / "index").search(encode(["a"]))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m.update(format="other"), "not the manifest"),
+        (lambda m: m.update(version=2), "version 2"),
+        (lambda m: m.pop("dimension"), "damaged"),
+        (lambda m: m.update(metric="euclid"), "damaged"),
+        (lambda m: m.update(dimension=-1), "damaged"),
+        (lambda m: m["segments"][0].update(name="../elsewhere"), "no file name"),
+        (lambda m: m["segments"][0].update(name="/etc"), "no file name"),
+        (lambda m: m["segments"][0]["files"].update({"../x": {"bytes": 1}}), "no file name"),
+        (lambda m: m["segments"][0].update(rows="many"), "damaged"),
+        (lambda m: m.update(dimension=9), r"vectors\.npy: holds"),
+    ],
+)
+def test_damaged_manifest(index, tmp_path, change, words):
+    index.save(tmp_path / "index")
+    path = tmp_path / "index/index.json"
+    manifest = json.loads(path.read_text())
+    change(manifest)
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=words):
+        Index.open(tmp_path / "index")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\x00"])
+def test_manifest_that_is_no_json_object(index, tmp_path, content):
+    index.save(tmp_path / "index")
+    (tmp_path / "index/index.json").write_text(content)
+    with pytest.raises(InputError, match=r"index\.json: is not"):
+        Index.open(tmp_path / "index")
+
+
+def test_never_overwrites_unasked(index, tmp_path):
+    index.save(tmp_path / "index")
+    with pytest.raises(OutputError, match="exists; choose another target or use --overwrite"):
+        index.save(tmp_path / "index")
+    with pytest.raises(OutputError, match="exists"):
+        Index.create(tmp_path / "index", encode, [("a", None, None)])
+    Index.build(encode, ["only"]).save(tmp_path / "index", overwrite=True)
+    assert len(Index.open(tmp_path / "index")) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
+
+
+def test_overwrite_spares_what_is_no_index(index, tmp_path):
+    Path(tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes.txt").write_text("keep")
+    with pytest.raises(OutputError, match="no index"):
+        index.save(tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine/notes.txt").read_text() == "keep"
+
+
+def test_a_failing_encoder_leaves_nothing(tmp_path):
+    def fails(texts):
+        raise UserError("the model is gone")
+
+    with pytest.raises(UserError, match="gone"):
+        Index.create(tmp_path / "index", fails, [("a", None, None)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_best_of_nothing():
+    best = Best(2, 3)
+    best.offer(np.full((2, 0), 0.0, dtype=np.float32), np.empty(0, dtype=np.int64))
+    assert (best.rows == -1).all()
