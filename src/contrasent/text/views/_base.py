@@ -1,0 +1,91 @@
+"""What a view is, and the arithmetic that several share."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError
+
+Ids = NDArray[np.int32]
+Level = Literal["word", "token", "row"]
+Rule = Literal["code", "paper"]
+RULES = ("code", "paper")
+MOST = 10
+"""The released code of ESimCSE repeats fewer than this many."""
+SPECIAL = 2
+"""[CLS] and [SEP], which the released code of ESimCSE counts into the length."""
+
+
+class View(ABC):
+    """A sentence rewritten: a pure function of the sentence and a random generator.
+
+    Attributes:
+        level: "word": strings to strings. "token": int32 ids to int32 ids, without the special
+            tokens of the template, which the caller takes off and puts back. "row": see
+            ``NextSentence``.
+    """
+
+    level: ClassVar[Level]
+
+    @abstractmethod
+    def __call__(self, sentence: Any, random: np.random.Generator) -> Any:
+        """The sentence rewritten; the input is never changed."""
+
+    def many(self, sentences: Sequence[Any], randoms: Sequence[np.random.Generator]) -> list[Any]:
+        """Several sentences, each with a generator of its own; views with a model batch here."""
+        return [self(s, random) for s, random in zip(sentences, randoms, strict=True)]
+
+
+def portion(count: int, percent: float) -> int:
+    """So many percent of a count, halves rounded up."""
+    return math.floor(count * percent / 100 + 0.5)
+
+
+def repeats(
+    count: int, rate: float, rule: Rule, random: np.random.Generator, *, words: bool
+) -> int:
+    """How many of ``count`` words or tokens to repeat: dup_len of ESimCSE, section 3.1.
+
+    Paper: uniform over 0 .. max(2, int(rate * N)), both ends included (equation 3).
+    Code, words: uniform over 0 .. min(10, n, max(2, int(rate * n))) - 1.
+    Code, sub-words: uniform over 0 .. min(10, int(rate * n)) - 1, n with the two special tokens;
+    at rate 0.32 a sentence of four sub-words or fewer is never changed.
+    """
+    if rule == "paper":
+        most = max(2, int(rate * count)) + 1
+    elif words:
+        most = min(MOST, count, max(2, int(rate * count)))
+    else:
+        most = min(MOST, int(rate * (count + SPECIAL)))
+    return min(int(random.integers(most)), count) if most > 0 else 0
+
+
+def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """``size`` different positions of ``count``, in order."""
+    return np.sort(random.choice(count, size=size, replace=False))
+
+
+def check_percent(percent: float) -> None:
+    """Refuse a share outside [0, 100).
+
+    Raises:
+        OptionError: it is outside.
+    """
+    if not 0 <= percent < 100:
+        raise OptionError("percent", percent, "must be from 0 up to, not including, 100")
+
+
+def check_rate(rate: float, rule: str) -> None:
+    """Refuse a repetition rate outside [0, 1] or an unknown rule.
+
+    Raises:
+        OptionError: one of them cannot be.
+    """
+    if not 0 <= rate <= 1:
+        raise OptionError("rate", rate, "must be from 0 to 1, such as 0.32")
+    if rule not in RULES:
+        raise OptionError("rule", rule, "unknown", choices=RULES)

@@ -1,0 +1,131 @@
+"""Views by name, for recipes and the command line."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.text.tokens import Tokenizer
+from contrasent.text.views._base import View
+from contrasent.text.views.synonyms import wordnet_synonyms
+from contrasent.text.views.tokens import (
+    Fill,
+    Identity,
+    InsertMask,
+    InsertMaskedPrediction,
+    NextSentence,
+    RepeatTokens,
+    ReplaceMasked,
+)
+from contrasent.text.views.words import (
+    Crop,
+    DeleteOneWord,
+    DeleteWords,
+    InsertStopWords,
+    RepeatWords,
+    ReplaceSynonym,
+)
+
+VIEWS: dict[str, type[View]] = {
+    "dropout": Identity,
+    "crop": Crop,
+    "delete_words": DeleteWords,
+    "delete_one_word": DeleteOneWord,
+    "synonym": ReplaceSynonym,
+    "masked_lm": ReplaceMasked,
+    "repeat_words": RepeatWords,
+    "repeat_tokens": RepeatTokens,
+    "insert_stop_words": InsertStopWords,
+    "insert_mask": InsertMask,
+    "insert_prediction": InsertMaskedPrediction,
+    "next_sentence": NextSentence,
+}
+GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
+"""Parameters that come from the tokenizer, a model or a data set, not from an option."""
+
+
+def options_of(name: str) -> list[str]:
+    """Names of the options that a view takes.
+
+    Raises:
+        OptionError: there is no such view.
+    """
+    if name not in VIEWS:
+        raise OptionError("view", name, "no such view", choices=VIEWS)
+    # A prediction is inserted where a [MASK] would be.
+    kind = InsertMask if name == "insert_prediction" else VIEWS[name]
+    found = [f.name for f in fields(kind) if f.name not in GIVEN]  # type: ignore[arg-type]
+    return found + (["wordnet"] if name == "synonym" else [])
+
+
+def make_view(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    tokenizer: Tokenizer | None = None,
+    fill: Callable[[], Fill] | None = None,
+) -> View:
+    """A view from its name and options.
+
+    Args:
+        name: one of ``VIEWS``.
+        options: what ``options_of`` lists.
+        tokenizer: needed by the views that handle [MASK].
+        fill: loads the masked language model of "masked_lm" and "insert_prediction"; called only
+            for these.
+
+    Raises:
+        OptionError: no such view or option, or a value out of range.
+        ModelError: the tokenizer has no [MASK], or no masked language model is given.
+        DataError: WordNet is missing.
+    """
+    given = dict(options or {})
+    known = options_of(name)
+    for option in given:
+        if option not in known:
+            problem = f"the view {name!r} has no such option"
+            raise OptionError(option, given[option], problem, choices=known)
+    if name == "synonym":
+        return ReplaceSynonym(synonyms=wordnet_synonyms(given.pop("wordnet", None)), **given)
+    if name in {"masked_lm", "insert_mask", "insert_prediction"}:
+        words = {"mask": _mask(name, tokenizer), "continues": word_continuations(tokenizer)}
+        if name == "insert_mask":
+            return InsertMask(**words, **given)
+        if fill is None:
+            raise ModelError(f"the view {name!r} needs a masked language model")
+        if name == "masked_lm":
+            return ReplaceMasked(**words, **given, fill=fill())
+        return InsertMaskedPrediction(where=InsertMask(**words, **given), fill=fill())
+    return VIEWS[name](**given)
+
+
+def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
+    """(vocabulary,) bool, true for ids that continue a word; None if the tokenizer cannot tell.
+
+    WordPiece marks what continues a word ("##ing"), byte-level BPE and SentencePiece mark what
+    begins one (a space, written as "Ġ" or "▁").
+    """
+    if tokenizer is None:
+        return None
+    vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)
+    size = max(vocabulary.values(), default=-1) + 1
+    hashes = sum(text.startswith("##") for text in vocabulary)
+    spaces = sum(text.startswith(("Ġ", "▁")) for text in vocabulary)
+    if not hashes and not spaces:
+        return None
+    continues = np.zeros(size, dtype=np.bool_)
+    for text, i in vocabulary.items():
+        if hashes > spaces:
+            continues[i] = text.startswith("##")
+        else:
+            continues[i] = not text.startswith(("Ġ", "▁")) and i not in tokenizer.specials.all
+    return continues
+
+
+def _mask(name: str, tokenizer: Tokenizer | None) -> int:
+    if tokenizer is None or tokenizer.specials.mask is None:
+        raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
+    return tokenizer.specials.mask

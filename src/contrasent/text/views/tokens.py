@@ -1,0 +1,234 @@
+"""Views of tokens: a sentence is its ids without the special tokens of the template."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError
+from contrasent.text.views._base import (
+    Ids,
+    Level,
+    Rule,
+    View,
+    check_percent,
+    check_rate,
+    chosen,
+    portion,
+    repeats,
+)
+
+Fill = Callable[[Sequence[Ids], Sequence[NDArray[np.int64]]], list[NDArray[np.float32]]]
+"""A masked language model: rows of inner ids and the positions asked for in each, to logits
+(positions, vocabulary) for each row. Special tokens are its own business and score -inf."""
+Draw = Literal["argmax", "sample"]
+DRAWS = ("argmax", "sample")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity(View):
+    """The sentence itself: the dropout view (SimCSE, section 3), where dropout alone differs."""
+
+    level: ClassVar[Level] = "token"
+
+    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
+        """The ids as they are."""
+        return sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatTokens(View):
+    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
+
+    ``rule="code"`` is the released code, which gives the published score: the length counts
+    [CLS] and [SEP], and fewer than ten are repeated. ``rule="paper"`` is equation 3. The result
+    may be longer than the length that sentences are cut at, as in the code.
+    """
+
+    level: ClassVar[Level] = "token"
+    rate: float = 0.32
+    rule: Rule = "code"
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate, self.rule)
+
+    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
+        """The ids with some of them twice."""
+        count = repeats(len(sentence), self.rate, self.rule, random, words=False)
+        if count == 0:
+            return sentence
+        times = np.ones(len(sentence), dtype=np.int64)
+        times[chosen(len(sentence), count, random)] = 2
+        return np.repeat(sentence, times)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertMask(View):
+    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
+
+    Attributes:
+        mask: id of [MASK].
+        continues: (vocabulary,) bool, true for ids that continue a word, see
+            ``word_continuations``; [MASK] then never splits a word. Without it any sub-word may
+            be followed by one.
+        rate: as in ``RepeatWords``; it counts words if ``continues`` is given.
+        rule: as in ``RepeatWords``.
+    """
+
+    level: ClassVar[Level] = "token"
+    mask: int
+    continues: NDArray[np.bool_] | None = None
+    rate: float = 0.32
+    rule: Rule = "code"
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate, self.rule)
+
+    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
+        """The ids with [MASK] between them."""
+        return self.insert(sentence, random)[0]
+
+    def insert(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
+        """The ids with [MASK] between them, and where in the result it stands."""
+        ends = np.cumsum([len(word) for word in _words(sentence, self.continues)])
+        count = repeats(len(ends), self.rate, self.rule, random, words=self.continues is not None)
+        if count == 0:
+            return sentence, np.empty(0, dtype=np.int64)
+        after = ends[chosen(len(ends), count, random)]
+        longer = np.insert(sentence, after, self.mask).astype(np.int32)
+        return longer, after + np.arange(count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertMaskedPrediction(View):
+    """Insert [MASK] after some words and fill it in (ESimCSE, Table 5, "masked prediction").
+
+    Attributes:
+        where: what inserts the [MASK].
+        fill: the masked language model; its best prediction takes the place of the [MASK].
+    """
+
+    level: ClassVar[Level] = "token"
+    where: InsertMask
+    fill: Fill
+
+    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
+        """The ids with predicted ones between them."""
+        return self.many([sentence], [random])[0]
+
+    def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
+        """Several sentences by one call of the model."""
+        masked = [self.where.insert(s, r) for s, r in zip(sentences, randoms, strict=True)]
+        return _filled(masked, self.fill, "argmax", randoms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaceMasked(View):
+    """Mask percent % of the words and fill them in (SimCSE, Table 1, "MLM k%").
+
+    All sub-words of a chosen word are masked and predicted at once. The number of words is
+    rounded, halves up. The paper does not say whether the prediction is drawn or the best one.
+
+    Attributes:
+        mask: id of [MASK].
+        fill: the masked language model.
+        percent: how many of the words.
+        draw: "argmax" or "sample" of the model's distribution.
+        continues: (vocabulary,) bool, true for ids that continue a word, see
+            ``word_continuations``; without it every sub-word is a word.
+    """
+
+    level: ClassVar[Level] = "token"
+    mask: int
+    fill: Fill
+    percent: float = 15.0
+    draw: Draw = "argmax"
+    continues: NDArray[np.bool_] | None = None
+
+    def __post_init__(self) -> None:
+        check_percent(self.percent)
+        if self.draw not in DRAWS:
+            raise OptionError("draw", self.draw, "unknown", choices=DRAWS)
+
+    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
+        """The ids with some replaced."""
+        return self.many([sentence], [random])[0]
+
+    def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
+        """Several sentences by one call of the model."""
+        masked = [self._masked(s, r) for s, r in zip(sentences, randoms, strict=True)]
+        return _filled(masked, self.fill, self.draw, randoms)
+
+    def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
+        words = _words(np.arange(len(sentence)), self.continues, of=sentence)
+        count = portion(len(words), self.percent)
+        if count == 0:
+            return sentence, np.empty(0, dtype=np.int64)
+        where = np.concatenate([words[int(i)] for i in chosen(len(words), count, random)])
+        hidden = sentence.copy()
+        hidden[where] = self.mask
+        return hidden, where
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSentence(View):
+    """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018).
+
+    ``reach=1`` is the next sentence, ``reach=3`` one of the next three. This view works on rows of
+    a corpus in document order: it is given how many sentences of the document follow (one at
+    least) and tells how many rows further the positive stands.
+    """
+
+    level: ClassVar[Level] = "row"
+    reach: int = 1
+
+    def __post_init__(self) -> None:
+        if self.reach < 1:
+            raise OptionError("reach", self.reach, "must be 1 (the next sentence) or more")
+
+    def __call__(self, sentence: int, random: np.random.Generator) -> int:
+        """An offset from 1 to ``reach``, uniform among those inside the document.
+
+        Args:
+            sentence: how many sentences of the same document follow, at least 1.
+            random: the generator.
+        """
+        return 1 + int(random.integers(min(self.reach, sentence)))
+
+
+def _words(
+    ids: NDArray[np.int32] | NDArray[np.int64],
+    continues: NDArray[np.bool_] | None,
+    of: Ids | None = None,
+) -> list[NDArray[np.int32]] | list[NDArray[np.int64]]:
+    """Cut ids (or positions ``of`` ids) where a word begins."""
+    if len(ids) == 0:
+        return []
+    if continues is None:
+        return np.split(ids, np.arange(1, len(ids)))
+    starts = ~continues[ids if of is None else of]
+    return np.split(ids, np.flatnonzero(starts[1:]) + 1)
+
+
+def _filled(
+    masked: Sequence[tuple[Ids, NDArray[np.int64]]],
+    fill: Fill,
+    draw: Draw,
+    randoms: Sequence[np.random.Generator],
+) -> list[Ids]:
+    asked = [i for i, (_, where) in enumerate(masked) if len(where)]
+    out = [ids for ids, _ in masked]
+    if not asked:
+        return out
+    answers = fill([masked[i][0] for i in asked], [masked[i][1] for i in asked])
+    for i, logits in zip(asked, answers, strict=True):
+        ids, where = masked[i]
+        if draw == "sample":
+            # The largest of logits plus Gumbel noise is a draw from the softmax.
+            logits = logits + randoms[i].gumbel(size=logits.shape)
+        new = ids.copy()
+        new[where] = logits.argmax(axis=1)
+        out[i] = new
+    return out

@@ -1,0 +1,190 @@
+"""Views of words: a sentence is a string, its words stand between white space.
+
+A sentence that a view leaves as it is comes back unchanged, white space included. Text without
+spaces between words (Chinese, Japanese, Thai) is one word to these views; use those of tokens.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from contrasent.errors import OptionError
+from contrasent.text.views._base import (
+    Level,
+    Rule,
+    View,
+    check_percent,
+    check_rate,
+    chosen,
+    portion,
+    repeats,
+)
+
+STOP_WORDS = tuple(
+    "a about after all also an and any are as at be because been before but by can could did do "
+    "does for from had has have he her his how i if in into is it its just may more most my no "
+    "not of on only or other our out over she so some such than that the their them then there "
+    "these they this those through to under up very was we were what when where which who will "
+    "with would you your".split()
+)
+"""English function words, for ``InsertStopWords``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crop(View):
+    """Keep one contiguous run of (100 - percent) % of the words (SimCSE, Table 1, "crop k%").
+
+    The start is uniform and at least one word stays. The paper's author counts whole words; where
+    the run starts is not said there.
+    """
+
+    level: ClassVar[Level] = "word"
+    percent: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_percent(self.percent)
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The words that stay, joined by single spaces."""
+        words = sentence.split()
+        keep = max(1, portion(len(words), 100 - self.percent))
+        if keep >= len(words):
+            return sentence
+        start = int(random.integers(len(words) - keep + 1))
+        return " ".join(words[start : start + keep])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteWords(View):
+    """Delete percent % of the words at random (SimCSE, Table 1, "word deletion k%").
+
+    The number is rounded, halves up; at least one word stays.
+    """
+
+    level: ClassVar[Level] = "word"
+    percent: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_percent(self.percent)
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The words that stay, joined by single spaces."""
+        words = sentence.split()
+        gone = min(portion(len(words), self.percent), len(words) - 1)
+        return _without(sentence, words, gone, random)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteOneWord(View):
+    """Delete exactly one word (SimCSE, Tables 1 and 2); a sentence of one word is left alone."""
+
+    level: ClassVar[Level] = "word"
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The words that stay, joined by single spaces."""
+        words = sentence.split()
+        return _without(sentence, words, 1 if len(words) > 1 else 0, random)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatWords(View):
+    """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
+
+    ``rule="code"`` is the released code: fewer than ten, never the last word. ``rule="paper"`` is
+    equation 3, any word. ``repeats`` in this package's ``_base`` states both.
+    """
+
+    level: ClassVar[Level] = "word"
+    rate: float = 0.32
+    rule: Rule = "code"
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate, self.rule)
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The words with some of them twice, joined by single spaces."""
+        words = sentence.split()
+        count = repeats(len(words), self.rate, self.rule, random, words=True)
+        if count == 0:
+            return sentence
+        eligible = len(words) - (self.rule == "code")
+        twice = set(chosen(eligible, min(count, eligible), random).tolist())
+        return " ".join(w for i, word in enumerate(words) for w in [word] * (1 + (i in twice)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertStopWords(View):
+    """Insert a random stop word after each selected word (ESimCSE, Table 5).
+
+    Words are selected as ``RepeatWords`` selects them.
+    """
+
+    level: ClassVar[Level] = "word"
+    rate: float = 0.32
+    rule: Rule = "code"
+    stop_words: Sequence[str] = STOP_WORDS
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate, self.rule)
+        if not self.stop_words:
+            raise OptionError("stop_words", [], "at least one is needed")
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The words with stop words between them, joined by single spaces."""
+        words = sentence.split()
+        count = repeats(len(words), self.rate, self.rule, random, words=True)
+        if count == 0:
+            return sentence
+        eligible = len(words) - (self.rule == "code")
+        for position in chosen(eligible, min(count, eligible), random)[::-1]:
+            stop = self.stop_words[int(random.integers(len(self.stop_words)))]
+            words.insert(int(position) + 1, stop)
+        return " ".join(words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaceSynonym(View):
+    """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
+
+    A word counts if ``synonyms`` knows one for it, in lower case and without the punctuation
+    around it; a capital at its start and the punctuation are kept. Inflected forms are not
+    reduced to their lemma, as the replacement would not be inflected either. Without any such word
+    the sentence is left as it is.
+
+    Attributes:
+        synonyms: a word's synonyms, without the word itself; see ``wordnet_synonyms``.
+        count: how many words to replace.
+    """
+
+    level: ClassVar[Level] = "word"
+    synonyms: Callable[[str], Sequence[str]]
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise OptionError("count", self.count, "must be 1 or more")
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The words with some replaced, joined by single spaces."""
+        words = sentence.split()
+        cores = [word.strip("\"'`.,;:!?()[]{}") for word in words]
+        known = [i for i, core in enumerate(cores) if core and self.synonyms(core.lower())]
+        if not known:
+            return sentence
+        for place in chosen(len(known), min(self.count, len(known)), random):
+            i = known[int(place)]
+            choices = self.synonyms(cores[i].lower())
+            new = choices[int(random.integers(len(choices)))]
+            if cores[i][0].isupper():
+                new = new[0].upper() + new[1:]
+            words[i] = words[i].replace(cores[i], new, 1)
+        return " ".join(words)
+
+
+def _without(sentence: str, words: list[str], gone: int, random: np.random.Generator) -> str:
+    if gone <= 0:
+        return sentence
+    lost = set(chosen(len(words), gone, random).tolist())
+    return " ".join(word for i, word in enumerate(words) if i not in lost)
