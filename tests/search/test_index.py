@@ -166,8 +166,10 @@ def test_created_in_a_stream_is_the_same(index, tmp_path):
             st.text(max_size=12),
             st.recursive(
                 st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-                lambda inner: st.lists(inner, max_size=2)
-                | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+                lambda inner: (
+                    st.lists(inner, max_size=2)
+                    | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+                ),
                 max_leaves=4,
             ),
         ),
@@ -216,10 +218,10 @@ def test_empty_corpus(tmp_path):
 
 
 def test_repeated_ids(tmp_path):
-    with pytest.raises(OptionError, match="'a'.*twice.*text 2"):
+    with pytest.raises(OptionError, match=r"'a'.*twice.*text 2"):
         Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
     rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
-    with pytest.raises(OptionError, match="'a'.*twice, in rows 0 and 2"):
+    with pytest.raises(OptionError, match=r"'a'.*twice, in rows 0 and 2"):
         Index.create(tmp_path / "index", encode, rows, batch=1)
     assert list(tmp_path.iterdir()) == []
 
@@ -252,10 +254,10 @@ def test_bad_k(index, k):
 
 
 def test_other_model_and_dimension(index, tmp_path):
-    with pytest.raises(ModelError, match="model-one.*model-two"):
+    with pytest.raises(ModelError, match=r"model-one.*model-two"):
         index.search(encode(["a"]), model="model-two")
     index.search(encode(["a"]), model="model-one")
-    with pytest.raises(ModelError, match="9 dimensions.*index has 8"):
+    with pytest.raises(ModelError, match=r"9 dimensions.*index has 8"):
         index.search(np.ones((2, 9), dtype=np.float32))
     with pytest.raises(UserError, match="encode="):
         index.search("a river")

@@ -122,6 +122,7 @@ class Index:
         model: str = "",
         source: str = "",
         metric: str = "cosine",
+        settings: dict[str, Any] | None = None,
         overwrite: bool = False,
         batch: int = ROWS_AT_ONCE,
     ) -> "Index":
@@ -134,6 +135,7 @@ class Index:
             model: identity of the model behind ``encode``.
             source: name or path that the model can be loaded by.
             metric: "cosine" or "dot".
+            settings: JSON to keep with the index, such as how its model was loaded.
             overwrite: replace an index that is there.
             batch: rows encoded at a time.
 
@@ -149,7 +151,13 @@ class Index:
             place.mkdir()
             part, dimension = write_stream(place, encode, rows, metric=metric, batch=batch)
             manifest = Manifest(
-                model, source, metric, dimension, next_id=part.rows, segments=(part,)
+                model,
+                source,
+                metric,
+                dimension,
+                next_id=part.rows,
+                segments=(part,),
+                settings=settings or {},
             )
             write_manifest(temporary, manifest)
         return cls.open(target)

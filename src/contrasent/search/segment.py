@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -150,37 +151,34 @@ def id_hash(identity: str) -> int:
 
 
 class NpyWriter:
-    """An ``.npy`` file that grows block by block; its header is completed on closing.
+    """An ``.npy`` file that grows block by block; its header is completed by :meth:`finish`.
 
     Args:
-        path: the file to write.
+        stream: a binary file that can seek, at its start; the caller closes it.
         dtype: of the elements.
         width: length of the second axis, or None for a vector.
     """
 
-    def __init__(self, path: Path, dtype: str, width: int | None = None) -> None:
-        self.dtype, self.width, self.rows = np.dtype(dtype), width, 0
-        self.stream: IO[bytes] = path.open("wb")
-        self.header = self._header()
+    def __init__(self, stream: IO[bytes], dtype: str, width: int | None = None) -> None:
+        self.stream, self.dtype, self.width, self.rows = stream, np.dtype(dtype), width, 0
+        self._header()
 
-    def _header(self) -> int:
+    def _header(self) -> None:
         shape = (self.rows,) if self.width is None else (self.rows, self.width)
         self.stream.seek(0)
         np.lib.format.write_array_header_1_0(
             self.stream, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
         )
-        return self.stream.tell()
 
     def append(self, block: NDArray[Any]) -> None:
         """Write rows behind those already there."""
         self.stream.write(np.ascontiguousarray(block, dtype=self.dtype).tobytes())
         self.rows += len(block)
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Write the header again, now with the row count; numpy leaves room for its digits."""
-        if not self.stream.closed:
-            self._header()
-            self.stream.close()
+        self._header()
+        self.stream.seek(0, os.SEEK_END)
 
 
 class SegmentWriter:
@@ -194,15 +192,18 @@ class SegmentWriter:
     """
 
     def __init__(self, folder: Path, dimension: int) -> None:
-        self.folder, self.rows = folder, 0
-        self.vectors = NpyWriter(folder / "vectors.npy", "<f4", dimension)
-        self.hashes = NpyWriter(folder / "hashes.npy", "<u8")
-        self.data = {name: (folder / f"{name}.bin").open("wb") for name in FLAT}
-        self.offsets = {name: NpyWriter(folder / f"{name}.npy", "<i8") for name in FLAT}
+        self.folder, self.rows, self.opened = folder, 0, ExitStack()
+        self.vectors = NpyWriter(self._file("vectors.npy"), "<f4", dimension)
+        self.hashes = NpyWriter(self._file("hashes.npy"), "<u8")
+        self.data = {name: self._file(f"{name}.bin") for name in FLAT}
+        self.offsets = {name: NpyWriter(self._file(f"{name}.npy"), "<i8") for name in FLAT}
         self.ends = dict.fromkeys(FLAT, 0)
         for writer in self.offsets.values():
             writer.append(np.zeros(1, dtype=np.int64))
         self.files: dict[str, dict[str, Any]] = {}
+
+    def _file(self, name: str) -> IO[bytes]:
+        return self.opened.enter_context((self.folder / name).open("wb"))
 
     def append(self, block: Segment) -> None:
         """Write a block of rows."""
@@ -225,10 +226,9 @@ class SegmentWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for writer in (self.vectors, self.hashes, *self.offsets.values()):
-            writer.close()
-        for stream in self.data.values():
-            stream.close()
+        with self.opened:
+            for writer in (self.vectors, self.hashes, *self.offsets.values()):
+                writer.finish()
         if kind is None:
             self.files = {path.name: describe(path) for path in sorted(self.folder.iterdir())}
 

@@ -1,0 +1,36 @@
+"""Options that several commands share, with one name and one help text each."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from contrasent import progress
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
+BatchSize = Annotated[int, typer.Option("--batch", min=1, help="Sentences a forward pass.")]
+Pooler = Annotated[
+    str | None,
+    typer.Option(help="How a bare encoder, which does not say, pools: cls, mean, max, ..."),
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(help="Cut texts at this many tokens; the model's own if not given.")
+]
+
+
+def quieten(quiet: bool) -> None:
+    """Choose progress for the process."""
+    progress.show("silent" if quiet else "auto")
+
+
+def emit(data: Any) -> None:
+    """Print JSON on standard output."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def remark(text: str, *, quiet: bool) -> None:
+    """A line for people, on standard error."""
+    if not quiet:
+        typer.echo(text, err=True)

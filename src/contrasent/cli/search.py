@@ -1,0 +1,126 @@
+"""``contrasent search INDEX "query"``."""
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contrasent.cli.loading import Counting, find_model, load_model
+from contrasent.cli.options import Json, Quiet, emit, quieten, remark
+from contrasent.errors import InputError, ModelError, OptionError
+
+if TYPE_CHECKING:
+    from contrasent.search.index import Hit, Index
+
+WIDTH = 100
+
+
+def search(
+    index: Annotated[Path, typer.Argument(help="Index folder, made by 'contrasent index'.")],
+    query: Annotated[
+        list[str] | None, typer.Argument(metavar='"QUERY"...', help="What to find.")
+    ] = None,
+    k: Annotated[int, typer.Option("-k", help="Results for each query.")] = 10,
+    threshold: Annotated[
+        float | None, typer.Option(help="Leave out results that score less.")
+    ] = None,
+    queries: Annotated[
+        Path | None, typer.Option(help="File with one query a line, besides those named.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Where the index's model is now, if it has moved.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find the texts of an index that are nearest to a query, best first."""
+    quieten(quiet)
+    from contrasent.search.checks import check_k
+    from contrasent.search.index import Index
+
+    check_k(k)
+    wanted = list(query or [])
+    if queries is not None:
+        wanted += read_queries(queries)
+    if not wanted:
+        raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
+    opened = Index.open(index)
+    encode = model_of(opened, model)
+    began = time.monotonic()
+    found = opened.search(wanted, encode=encode, k=k, threshold=threshold)
+    seconds = time.monotonic() - began
+    if as_json:
+        results = [
+            {"query": text, "hits": [asdict(hit) for hit in hits]}
+            for text, hits in zip(wanted, found, strict=True)
+        ]
+        emit(
+            {
+                "index": str(index),
+                "model": opened.model,
+                "k": k,
+                "threshold": threshold,
+                "seconds": round(seconds, 4),
+                "truncated": encode.truncated,
+                "results": results,
+            }
+        )
+    else:
+        show(wanted, found)
+    line = encode.remark()
+    if line:
+        remark(line, quiet=quiet)
+
+
+def model_of(index: "Index", model: str | None, batch: int = 64) -> Counting:
+    """Load the model that an index was built with.
+
+    Args:
+        index: an open index.
+        model: where the model is now, or None for where the index remembers it.
+        batch: sentences a forward pass.
+
+    Raises:
+        ModelError: it is not there, or is another model.
+    """
+    name = model or index.manifest.source
+    if not name:
+        raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
+    try:
+        folder = find_model(name)
+    except ModelError as error:
+        if model is not None:
+            raise
+        raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
+    settings = index.manifest.settings
+    encode = load_model(
+        folder, batch=batch, pooler=settings.get("pooler"), max_tokens=settings.get("max_tokens")
+    )
+    index.check_model(encode.encoder.identity, f"the model {name}")
+    return encode
+
+
+def read_queries(path: Path) -> list[str]:
+    """One query a line; blank lines are left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, f"is not UTF-8 at byte {error.start}") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def show(queries: list[str], found: "list[list[Hit]]") -> None:
+    """Print hits for people, one line each."""
+    for query, hits in zip(queries, found, strict=True):
+        if len(queries) > 1:
+            typer.echo(f"{query}")
+        if not hits:
+            typer.echo("nothing found")
+        for rank, hit in enumerate(hits, 1):
+            line = " ".join(hit.text.split())
+            text = line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+            typer.echo(f"{rank:>3}  {hit.score:.4f}  {hit.id}  {text}")

@@ -1,0 +1,42 @@
+"""``contrasent similarity MODEL "a" "b"``."""
+
+from typing import Annotated
+
+import typer
+
+from contrasent.cli.loading import find_model, load_model
+from contrasent.cli.options import Json, MaxTokens, Pooler, Quiet, emit, quieten, remark
+
+
+def similarity(
+    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    first: Annotated[str, typer.Argument(metavar='"A"', help="One text.")],
+    second: Annotated[str, typer.Argument(metavar='"B"', help="The other text.")],
+    pooler: Pooler = None,
+    max_tokens: MaxTokens = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Print how similar two texts are: the cosine of their vectors, from -1 to 1."""
+    quieten(quiet)
+    folder = find_model(model)
+    encode = load_model(folder, pooler=pooler, max_tokens=max_tokens)
+    from contrasent.search.checks import checked
+
+    one, two = checked(encode([first, second]), 2, None, "cosine")
+    score = float(one @ two)
+    if as_json:
+        emit(
+            {
+                "model": model,
+                "a": first,
+                "b": second,
+                "similarity": score,
+                "truncated": encode.truncated,
+            }
+        )
+    else:
+        typer.echo(f"{score:.4f}")
+    line = encode.remark()
+    if line:
+        remark(line, quiet=quiet)

@@ -1,0 +1,139 @@
+"""Reading a corpus to index: the text of each row, its id, and any JSON as its metadata."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from contrasent.errors import InputError, OptionError, suggestion
+from contrasent.search.stream import Row
+from contrasent.text.readers import ABSENT, Reading, read
+from contrasent.text.sources import Source, find
+
+TEXT_NAMES = ("text", "sentence")
+ALL = "*"
+
+
+class Records:
+    """Rows of files, each read anew with every iteration.
+
+    Args:
+        source: a file, a folder, or "-" for standard input.
+        text: column with the text, by name or position from 0; by default the only column, or
+            the one called "text" or "sentence".
+        identity: column with the ids; None numbers the rows.
+        metadata: columns to keep with each row, as one JSON object; ("*",) keeps all others.
+
+    Attributes:
+        skipped: blank lines that the last whole iteration passed over.
+
+    Raises:
+        InputError: a file is missing, empty, or of unknown format.
+        OptionError: there is no such column.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        text: str | int | None = None,
+        identity: str | int | None = None,
+        metadata: Sequence[str | int] = (),
+    ) -> None:
+        self.source, self.text, self.identity, self.metadata = source, text, identity, metadata
+        self.files = find(source)
+        self.skipped = 0
+        chosen = [column for column in (text, identity, *metadata) if column is not None]
+        # A csv starts with a header, unless all columns are chosen by position: as in a corpus.
+        self.header = not chosen or any(isinstance(column, str) for column in chosen)
+        if all(self._opened(file) is None for file in self.files):
+            raise InputError(source, "holds no text")
+
+    def __iter__(self) -> Iterator[Row]:
+        skipped = 0
+        for file in self.files:
+            opened = self._opened(file)
+            if opened is None:
+                continue
+            reading, text, identity, metadata = opened
+            for number, cells in reading.rows:
+                if cells is None:
+                    skipped += 1
+                    continue
+                yield (
+                    _text(cells[text], file.shown, number),
+                    None if identity is None else _identity(cells[identity], file.shown, number),
+                    {name: _json(cells[at]) for name, at in metadata if cells[at] is not ABSENT}
+                    if metadata
+                    else None,
+                )
+        self.skipped = skipped
+
+    def _opened(
+        self, file: Source
+    ) -> tuple[Reading, int, int | None, list[tuple[str, int]]] | None:
+        reading = self._read(file)
+        first = next((cells for _, cells in reading.rows if cells is not None), None)
+        if first is None:
+            return None
+        names = reading.names or tuple(str(position) for position in range(len(first)))
+        text = self._text_column(names, file)
+        identity = None if self.identity is None else _position(self.identity, names, "--id", file)
+        if list(self.metadata) == [ALL]:
+            kept = [at for at in range(len(names)) if at not in (text, identity)]
+        else:
+            kept = [_position(name, names, "--metadata", file) for name in self.metadata]
+        return self._read(file), text, identity, [(names[at], at) for at in kept]
+
+    def _read(self, file: Source) -> Reading:
+        return read(file.path, file.form, header=self.header, source=file.shown)
+
+    def _text_column(self, names: tuple[str, ...], file: Source) -> int:
+        if self.text is not None:
+            return _position(self.text, names, "--column", file)
+        if len(names) == 1:
+            return 0
+        for name in TEXT_NAMES:
+            if name in names:
+                return names.index(name)
+        raise OptionError(
+            "--column",
+            "",
+            f"{file.shown} has {len(names)} columns; name the one with the text",
+            choices=names,
+        )
+
+
+def column(value: str) -> str | int:
+    """A column as it is named on the command line: digits are a position from 0."""
+    return int(value) if value.isdecimal() else value
+
+
+def _position(wanted: str | int, names: tuple[str, ...], option: str, file: Source) -> int:
+    if isinstance(wanted, int):
+        if wanted < len(names):
+            return wanted
+        problem = f"{file.shown} has columns 0 to {len(names) - 1}"
+        raise OptionError(option, wanted, problem)
+    if wanted in names:
+        return names.index(wanted)
+    raise OptionError(option, wanted, f"{file.shown} has no such column{suggestion(wanted, names)}")
+
+
+def _text(cell: Any, source: str, line: int) -> str:
+    if not isinstance(cell, str) or not cell.strip():
+        what = "is missing" if cell is ABSENT else "is blank" if cell == "" else "is no text"
+        raise InputError(source, f"the text {what}; every row needs one", line=line)
+    return cell.strip()
+
+
+def _identity(cell: Any, source: str, line: int) -> str:
+    if isinstance(cell, str) and cell:
+        return cell
+    if isinstance(cell, int) and not isinstance(cell, bool):
+        return str(cell)
+    raise InputError(source, "the id must be a string or a whole number", line=line)
+
+
+def _json(cell: Any) -> Any:
+    """Values that JSON does not know, such as dates in parquet, become strings."""
+    return cell if isinstance(cell, str) else json.loads(json.dumps(cell, default=str))

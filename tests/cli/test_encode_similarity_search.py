@@ -1,0 +1,256 @@
+"""The commands encode, similarity, index and search on a real model."""
+
+import io
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from contrasent.cli.encode import encode
+from contrasent.cli.index import index
+from contrasent.cli.search import search
+from contrasent.cli.similarity import similarity
+from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
+
+MINILM = "all-MiniLM-L6-v2"
+LINES = [
+    "The kettle is on the stove.",
+    "A pot of water is being heated.",
+    "Interest rates rose by half a point.",
+    "The central bank made borrowing dearer.",
+    "Our dog dislikes the vacuum cleaner.",
+]
+
+app = typer.Typer()
+for name, command in {
+    "encode": encode,
+    "similarity": similarity,
+    "index": index,
+    "search": search,
+}.items():
+    app.command(name)(command)
+
+
+def run(*arguments, stdin=None):
+    """Run a command that must succeed; returns its standard output."""
+    result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "lines.txt"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("index") / "index"
+    run("index", MINILM, lines, "-o", folder, "--quiet")
+    return folder
+
+
+def reference():
+    from contrasent.model.encoder import Encoder
+
+    return Encoder.load(MINILM).encode(LINES)
+
+
+def test_encode_npy_and_parquet(tmp_path, lines):
+    import pyarrow.parquet as pq
+
+    said = json.loads(run("encode", MINILM, lines, "-o", tmp_path / "v.npy", "--json"))
+    vectors = np.load(tmp_path / "v.npy", allow_pickle=False)
+    assert vectors.dtype == np.float32
+    assert vectors == pytest.approx(reference(), abs=1e-6)
+    assert (said["texts"], said["dimension"], said["truncated"]) == (5, 384, 0)
+    run("encode", MINILM, lines, "-o", tmp_path / "v.parquet")
+    table = pq.read_table(tmp_path / "v.parquet")
+    assert table.column("text").to_pylist() == LINES
+    assert np.array(table.column("vector").to_pylist(), np.float32) == pytest.approx(vectors)
+
+
+def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr("contrasent.cli.encode.BLOCK", 2)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
+    text = "\n".join([*LINES[:2], "", *LINES[2:]])
+    said = json.loads(
+        run("encode", MINILM, "-", "-o", tmp_path / "v.npy", "--json", "--quiet", stdin=text)
+    )
+    assert (said["texts"], said["blank_lines"]) == (5, 1)
+    assert np.load(tmp_path / "v.npy") == pytest.approx(reference(), abs=1e-5)
+
+
+def test_encode_reports_truncation(tmp_path):
+    (tmp_path / "long.txt").write_text("word " * 400 + "\nshort\n")
+    result = CliRunner().invoke(
+        app, ["encode", MINILM, str(tmp_path / "long.txt"), "-o", str(tmp_path / "v.npy"), "--unit"]
+    )
+    assert "1 of 2 texts were longer than" in result.stderr
+    norms = np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1)
+    assert norms == pytest.approx([1, 1])
+
+
+def test_encode_takes_a_column(tmp_path, lines):
+    rows = "".join(f'"k{number}","{line}"\n' for number, line in enumerate(LINES))
+    (tmp_path / "t.csv").write_text("key,body\n" + rows)
+    run("encode", MINILM, tmp_path / "t.csv", "-o", tmp_path / "v.npy", "--column", "body")
+    assert np.load(tmp_path / "v.npy") == pytest.approx(reference(), abs=1e-5)
+    with pytest.raises(InputError, match=r"2 columns \(key, body\)"):
+        run("encode", MINILM, tmp_path / "t.csv", "-o", tmp_path / "w.npy")
+
+
+def test_similarity_is_the_cosine():
+    one, two = reference()[:2].astype(float)
+    wanted = sum(one * two) / math.sqrt(sum(one * one) * sum(two * two))
+    assert run("similarity", MINILM, LINES[0], LINES[1]) == f"{wanted:.4f}\n"
+    said = json.loads(run("similarity", MINILM, LINES[0], LINES[1], "--json"))
+    assert said["similarity"] == pytest.approx(wanted, abs=1e-6)
+    assert run("similarity", MINILM, "same", "same") == "1.0000\n"
+
+
+def test_search_finds_the_near_text(built):
+    printed = run("search", built, "boiling water for tea", "-k", 2)
+    rows = printed.splitlines()
+    assert len(rows) == 2
+    assert {row.split("  ")[-1] for row in rows} == set(LINES[:2])
+    said = json.loads(run("search", built, "monetary policy", "a pet", "-k", 2, "--json"))
+    money, pet = said["results"]
+    assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
+    assert pet["hits"][0]["text"] == LINES[4]
+    assert pet["hits"][0]["id"] == "4"
+    assert set(pet["hits"][0]) == {"id", "text", "score", "metadata"}
+
+
+def test_every_printed_score_is_in_the_json(built):
+    printed = run("search", built, "monetary policy")
+    (result,) = json.loads(run("search", built, "monetary policy", "--json"))["results"]
+    scores = [float(row.split()[1]) for row in printed.splitlines()]
+    assert scores == [round(hit["score"], 4) for hit in result["hits"]]
+
+
+def test_search_threshold_and_query_file(built, tmp_path):
+    (tmp_path / "queries.txt").write_text("monetary policy\n\na pet\n")
+    said = json.loads(
+        run("search", built, "--queries", tmp_path / "queries.txt", "--threshold", 0.2, "--json")
+    )
+    assert [result["query"] for result in said["results"]] == ["monetary policy", "a pet"]
+    scores = [hit["score"] for result in said["results"] for hit in result["hits"]]
+    assert scores
+    assert min(scores) >= 0.2
+    assert run("search", built, "x", "--threshold", 1.5) == "nothing found\n"
+
+
+def test_ids_and_metadata_from_columns(tmp_path):
+    rows = [
+        {"key": f"k{n}", "text": line, "year": 2000 + n, "tags": ["a"]}
+        for n, line in enumerate(LINES)
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder = tmp_path / "index"
+    run("index", MINILM, tmp_path / "t.jsonl", "-o", folder, "--id", "key", "--metadata", "year")
+    said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
+    hit = said["results"][0]["hits"][0]
+    assert (hit["id"], hit["metadata"]) == ("k4", {"year": 2004})
+    run(
+        *("index", MINILM, tmp_path / "t.jsonl", "-o", folder, "--metadata", "*", "--overwrite"),
+    )
+    said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
+    hit = said["results"][0]["hits"][0]
+    assert hit["metadata"] == {"key": "k4", "year": 2004, "tags": ["a"]}
+
+
+def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
+    folder = tmp_path / "index"
+    run("index", MINILM, lines, "-o", folder, "--pooler", "max", "--max-tokens", 16)
+    said = json.loads(run("search", folder, LINES[2], "-k", 1, "--json"))
+    assert said["results"][0]["hits"][0]["score"] == pytest.approx(1.0, abs=1e-5)
+
+
+def test_search_refuses_another_model(built, tmp_path):
+    from contrasent.model.encoder import Encoder
+
+    Encoder.load(MINILM, pooler="max").save(tmp_path / "other")
+    with pytest.raises(ModelError, match="cannot be compared"):
+        run("search", built, "x", "--model", tmp_path / "other")
+
+
+def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, lines):
+    from contrasent.model.encoder import Encoder
+
+    Encoder.load(MINILM).save(tmp_path / "here")
+    folder = tmp_path / "index"
+    run("index", tmp_path / "here", lines, "-o", folder)
+    (tmp_path / "here").rename(tmp_path / "there")
+    with pytest.raises(ModelError, match="if it has moved, use --model"):
+        run("search", folder, "x")
+    assert run("search", folder, "a pet", "-k", 1, "--model", tmp_path / "there")
+
+
+def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
+    for name in ("v.npy", "index"):
+        (tmp_path / name).write_text("precious")
+    with pytest.raises(OutputError, match="exists"):
+        run("encode", MINILM, lines, "-o", tmp_path / "v.npy")
+    with pytest.raises(OutputError, match="exists"):
+        run("index", MINILM, lines, "-o", tmp_path / "index")
+    assert (tmp_path / "v.npy").read_text() == "precious"
+    run("encode", MINILM, lines, "-o", tmp_path / "v.npy", "--overwrite")
+    assert np.load(tmp_path / "v.npy").shape == (5, 384)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        (["encode", MINILM, "{t}", "-o", "{d}/v.txt"], OptionError, "must end in .npy or .parquet"),
+        (["encode", MINILM, "{d}/no.txt", "-o", "{d}/v.npy"], InputError, "no.txt"),
+        (["encode", "{d}/no", "{t}", "-o", "{d}/v.npy"], ModelError, "no such model"),
+        (["encode", MINILM, "{t}", "-o", "/proc/x/v.npy"], OutputError, "/proc/x"),
+        (["index", MINILM, "{d}/no.txt", "-o", "{d}/i"], InputError, "no.txt"),
+        (["index", "{d}", "{t}", "-o", "{d}/i"], ModelError, "not a model folder"),
+        (["index", MINILM, "{t}", "-o", "{d}/i", "--metric", "l2"], OptionError, "cosine"),
+        (["index", MINILM, "{t}", "-o", "{d}/i", "--id", "key"], OptionError, "no such column"),
+        (["index", MINILM, "{t}", "-o", "{d}/i", "--column", "3"], OptionError, "columns 0 to 0"),
+        (["search", "{d}", "x"], InputError, "no index"),
+        (["search", "{d}/no", "x"], InputError, "not a folder"),
+        (["search", "{i}", "x", "-k", "0"], OptionError, "at least 1"),
+        (["search", "{i}"], OptionError, "at least one query"),
+        (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),
+        (["similarity", "{d}/no", "a", "b"], ModelError, "no such model"),
+    ],
+)
+def test_bad_input_costs_no_torch(arguments, error, words, tmp_path, lines, built, monkeypatch):
+    """Each is refused with one line before torch would be imported."""
+    monkeypatch.setitem(sys.modules, "contrasent.model.encoder", None)
+    names = {"t": lines, "d": tmp_path, "i": built}
+    with pytest.raises(error, match=words) as caught:
+        run(*(argument.format(**names) for argument in arguments))
+    assert isinstance(caught.value, UserError)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: the text is no text"),
+        ('{"text": "a"}\n{"other": "b"}\n', r"t\.jsonl:2: the text is missing"),
+        ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
+        ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"),
+        ("", "holds no text"),
+    ],
+)
+def test_bad_rows_leave_no_index(tmp_path, rows, words):
+    (tmp_path / "t.jsonl").write_text(rows)
+    options = ["--id", "id"] if '"id"' in rows else []
+    with pytest.raises(UserError, match=words):
+        run("index", MINILM, tmp_path / "t.jsonl", "-o", tmp_path / "index", *options)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
