@@ -77,6 +77,16 @@ class Report:
         """
         return sum(self.one(task=task, **wanted).value for task in tasks) / len(tasks)
 
+    def table(self) -> str:
+        """Plain text for a terminal: one line a row, correlations and rates times 100.
+
+        Notes follow the rows, one line each.
+        """
+        header = ("task", "split", "metric", "", "value", "95 % interval", "count")
+        lines = [header, *(_cells(row) for row in self.rows)]
+        notes = [f"{key}: {_note(value)}" for key, value in self.notes.items()]
+        return "\n".join([*_columns(lines), *notes])
+
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes: {"rows": [...], "notes": {...}}."""
         return {"rows": [asdict(row) for row in self.rows], "notes": self.notes}
@@ -95,3 +105,38 @@ class Report:
             rows.extend(report.rows)
             notes.update(report.notes)
         return cls(tuple(rows), notes)
+
+
+HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", "map")
+"""Metrics that people read in hundredths; all others are printed as they are."""
+
+
+def shown(metric: str, value: float) -> str:
+    """A value as it is printed: correlations and rates times 100 with two decimals."""
+    if metric.split("@")[0].split("_")[0] in HUNDREDTHS:
+        return f"{100 * value:.2f}"
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    bounds = ""
+    if row.low is not None and row.high is not None:
+        bounds = f"{shown(row.metric, row.low)} to {shown(row.metric, row.high)}"
+    value = shown(row.metric, row.value)
+    return (row.task, row.split, row.metric, row.aggregate, value, bounds, f"{row.count:,}")
+
+
+def _columns(lines: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    used = [i for i, width in enumerate(widths) if width]
+    # The first four columns are words, the others numbers.
+    return [
+        "  ".join(
+            line[i].ljust(widths[i]) if i < 4 else line[i].rjust(widths[i]) for i in used
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _note(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

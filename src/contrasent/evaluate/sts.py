@@ -1,0 +1,233 @@
+"""Semantic textual similarity: do cosines order pairs as people do?
+
+The protocol of SimCSE and its successors (SimCSE, Appendix B): cosine of the two vectors, no
+regressor, the test split, Spearman's correlation, and ``all``: one correlation over the
+concatenated subsets of a year. ``mean`` and ``wmean`` average the subsets' correlations, plainly
+and by their number of pairs (SentEval prints these two).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate.bootstrap import (
+    FEWEST,
+    RESAMPLES,
+    RankedPairs,
+    draw_counts,
+    interval,
+    weighted_pearson,
+)
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.metrics import cosine, pearson, spearman
+from contrasent.report import Report, Row
+from contrasent.text.datasets import ScoredPairs, sts_pairs
+from contrasent.text.official import STS_TASKS
+from contrasent.types import EncodeFn
+
+AGGREGATES = ("all", "mean", "wmean")
+METRICS = ("spearman", "pearson")
+AVERAGE = "STS7"
+
+Floats = NDArray[np.float64]
+
+
+def sts(
+    encode: EncodeFn,
+    *,
+    tasks: Sequence[str] = STS_TASKS,
+    form: str = "senteval",
+    aggregate: str | Sequence[str] = "all",
+    split: str = "test",
+    subsets: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Score a model on semantic textual similarity.
+
+    Each distinct sentence of all tasks is encoded once, in one call. A set without subsets (STSB,
+    SICKR) has the same value under every aggregate. When the seven sets of the papers are all
+    there, rows of task "STS7" hold the plain mean of their unrounded values.
+
+    Args:
+        encode: the model.
+        tasks: names that :func:`contrasent.text.datasets.sts_pairs` knows.
+        form: "senteval" (tokenised and lower-cased, the papers' form) or "raw" (MTEB's form).
+        aggregate: "all", "mean", "wmean", or several of them.
+        split: "test", "dev" or "train".
+        subsets: also give a row for each subset, as "STS12/MSRpar".
+        resamples: bootstrap resamples over pairs (inside each subset) for the 95 % intervals; 0
+            for none.
+        seed: of the bootstrap.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        Rows of metric "spearman" and "pearson". The notes name the form, the protocol, the number
+        of distinct sentences, and of zero vectors if there were any (their cosines count as 0).
+
+    Raises:
+        OptionError: an unknown name.
+        DataError: data that are missing or not official, vectors that are not finite, or cosines
+            that are all equal.
+    """
+    wanted = (aggregate,) if isinstance(aggregate, str) else tuple(aggregate)
+    for name in wanted:
+        if name not in AGGREGATES:
+            raise OptionError("aggregate", name, "unknown", choices=AGGREGATES)
+    if not tasks:
+        raise OptionError("tasks", "", "name at least one task")
+    data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
+    parts = [part for found in data.values() for part in found]
+    encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
+    rows: list[Row] = []
+    draws: dict[tuple[str, str, str], Floats] = {}
+    for task, found in data.items():
+        similarities = [cosine(encoded(part.first), encoded(part.second)) for part in found]
+        scored = _Task(task, split, found, similarities, resamples, seed)
+        rows += scored.rows(wanted, subsets)
+        draws |= {(task, m, a): scored.draw(m, a) for m in METRICS for a in wanted}
+    if set(STS_TASKS) <= set(data):
+        rows += _averages(rows, draws, wanted, split)
+    notes = {
+        "form": form,
+        "protocol": "cosine, no regressor, bootstrap over pairs within subsets",
+        "resamples": resamples,
+        "seed": seed,
+        **encoded.notes,
+    }
+    return Report(tuple(rows), notes)
+
+
+class _Task:
+    """One task's cosines and gold scores, and its statistics over the pairs and over resamples."""
+
+    def __init__(
+        self,
+        task: str,
+        split: str,
+        parts: Sequence[ScoredPairs],
+        similarities: Sequence[Floats],
+        number: int,
+        seed: int,
+    ) -> None:
+        self.task, self.split, self.parts = task, split, parts
+        self.similarities = similarities
+        self.sizes = [len(part) for part in parts]
+        self.joined = np.concatenate(similarities)
+        self.gold = np.concatenate([part.scores for part in parts])
+        if self.joined.min() == self.joined.max():
+            raise DataError(
+                f"{task}: all {len(self.joined):,} cosines are {self.joined[0]:.4f}; "
+                "the model gives every sentence the same direction"
+            )
+        self.values, self.part_values = self._measure()
+        self.draws, self.part_draws = self._resample(number, seed)
+
+    def _measure(self) -> tuple[dict[str, float], dict[str, Floats]]:
+        measures = {"spearman": spearman, "pearson": pearson}
+        whole = {m: f(self.joined, self.gold) for m, f in measures.items()}
+        if len(self.parts) == 1:
+            return whole, {m: np.array([v]) for m, v in whole.items()}
+        pairs = list(zip(self.similarities, self.parts, strict=True))
+        return whole, {m: np.array([f(s, p.scores) for s, p in pairs]) for m, f in measures.items()}
+
+    def _resample(self, number: int, seed: int) -> tuple[dict[str, Floats], dict[str, Floats]]:
+        """Statistics over resamples: (r,) for the whole, (r, parts) for the parts."""
+        ranked = RankedPairs(self.joined, self.gold)
+        inner = [
+            RankedPairs(s, p.scores) for s, p in zip(self.similarities, self.parts, strict=True)
+        ]
+        bounds = np.concatenate([[0], np.cumsum(self.sizes)])
+        whole: dict[str, list[Floats]] = {m: [] for m in METRICS}
+        by_part: dict[str, list[Floats]] = {m: [] for m in METRICS}
+        # A stream of its own for each task, whichever other tasks are measured with it.
+        for counts in draw_counts(self.sizes, number, (seed, crc32(self.task.encode()))):
+            whole["spearman"].append(ranked.spearman(counts))
+            whole["pearson"].append(weighted_pearson(self.joined, self.gold, counts))
+            if len(inner) == 1:
+                continue
+            blocks = [counts[:, bounds[i] : bounds[i + 1]] for i in range(len(inner))]
+            by_part["spearman"].append(
+                np.stack([r.spearman(c) for r, c in zip(inner, blocks, strict=True)], axis=1)
+            )
+            by_part["pearson"].append(
+                np.stack(
+                    [
+                        weighted_pearson(s, p.scores, c)
+                        for s, p, c in zip(self.similarities, self.parts, blocks, strict=True)
+                    ],
+                    axis=1,
+                )
+            )
+        joined = {m: np.concatenate(v) if v else np.empty(0) for m, v in whole.items()}
+        if len(inner) == 1:
+            return joined, {m: v[:, None] for m, v in joined.items()}
+        width = len(inner)
+        return joined, {
+            m: np.concatenate(v) if v else np.empty((0, width)) for m, v in by_part.items()
+        }
+
+    def value(self, metric: str, aggregate: str) -> float:
+        if aggregate == "all":
+            return self.values[metric]
+        weights = self.sizes if aggregate == "wmean" else None
+        return float(np.average(self.part_values[metric], weights=weights))
+
+    def draw(self, metric: str, aggregate: str) -> Floats:
+        if aggregate == "all":
+            return self.draws[metric]
+        weights = self.sizes if aggregate == "wmean" else None
+        drawn: Floats = np.average(self.part_draws[metric], axis=1, weights=weights)
+        return drawn
+
+    def rows(self, aggregates: Sequence[str], subsets: bool) -> list[Row]:
+        found = [
+            self._row(self.task, m, a, self.value(m, a), len(self.joined), self.draw(m, a))
+            for m in METRICS
+            for a in aggregates
+        ]
+        if subsets and len(self.parts) > 1:
+            found += [
+                self._row(
+                    f"{self.task}/{part.name}",
+                    m,
+                    "",
+                    float(self.part_values[m][i]),
+                    len(part),
+                    self.part_draws[m][:, i],
+                )
+                for i, part in enumerate(self.parts)
+                for m in METRICS
+            ]
+        return found
+
+    def _row(
+        self, task: str, metric: str, aggregate: str, value: float, count: int, draws: Floats
+    ) -> Row:
+        if np.isnan(value):
+            raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")
+        bounds = interval(draws) if len(draws) and count >= FEWEST else (None, None)
+        return Row(task, self.split, metric, aggregate, value, count, *bounds)
+
+
+def _averages(
+    rows: Sequence[Row],
+    draws: dict[tuple[str, str, str], Floats],
+    aggregates: Sequence[str],
+    split: str,
+) -> list[Row]:
+    report = Report(tuple(rows))
+    found = []
+    for metric in METRICS:
+        for name in aggregates:
+            value = report.average(STS_TASKS, metric=metric, aggregate=name)
+            mean = np.mean([draws[task, metric, name] for task in STS_TASKS], axis=0)
+            count = sum(report.one(task=t, metric=metric, aggregate=name).count for t in STS_TASKS)
+            bounds = interval(mean) if len(mean) else (None, None)
+            found.append(Row(AVERAGE, split, metric, name, value, count, *bounds))
+    return found

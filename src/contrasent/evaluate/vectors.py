@@ -1,0 +1,88 @@
+"""From sentences to checked vectors: each distinct sentence is encoded once, in one call."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError
+from contrasent.metrics import norms
+from contrasent.types import EncodeFn, Vectors
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """The vectors of a set of sentences.
+
+    Attributes:
+        vectors: (n, d), one row a distinct sentence.
+        row: the row of each sentence.
+        zeros: how many distinct sentences have a zero vector.
+    """
+
+    vectors: Vectors
+    row: dict[str, int]
+    zeros: int
+
+    def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
+        """(n,) the row of each sentence."""
+        return np.fromiter((self.row[s] for s in sentences), np.int64, len(sentences))
+
+    def __call__(self, sentences: Sequence[str]) -> Vectors:
+        """The vectors of sentences that were encoded: an ``EncodeFn`` without a model."""
+        return self.vectors[self.rows(sentences)]
+
+    @property
+    def notes(self) -> dict[str, int]:
+        """What a report says about the encoding."""
+        counts = {"distinct_sentences": len(self.row), "zero_vectors": self.zeros}
+        return counts if self.zeros else {"distinct_sentences": len(self.row)}
+
+
+def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Encoded:
+    """Encode every distinct sentence of several lists, in one call.
+
+    Args:
+        encode: the model.
+        texts: lists of sentences.
+
+    Raises:
+        DataError: the model returned rows that do not fit, or NaN or infinite numbers. Zero
+            vectors are counted; their cosine with anything is 0.
+    """
+    row: dict[str, int] = {}
+    for sentences in texts:
+        for sentence in sentences:
+            row.setdefault(sentence, len(row))
+    vectors = check_vectors(encode(list(row)), list(row))
+    return Encoded(vectors, row, int((norms(vectors) == 0).sum()))
+
+
+def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
+    """Refuse what cannot be measured: a wrong shape, NaN, infinity.
+
+    Args:
+        vectors: what a model returned.
+        sentences: the n sentences it was given.
+
+    Returns:
+        The same numbers as (n, d) float32.
+
+    Raises:
+        DataError: the shape is wrong, or some rows are not finite; their number and one of the
+            sentences are named.
+    """
+    array = np.asarray(vectors, dtype=np.float32)
+    if array.ndim != 2 or len(array) != len(sentences):
+        raise DataError(
+            f"the model returned an array of shape {array.shape} for {len(sentences):,} sentences; "
+            "expected one row a sentence"
+        )
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
+    if len(bad):
+        raise DataError(
+            f"the model gave NaN or infinite numbers for {len(bad):,} of {len(sentences):,} "
+            f"sentences, the first of them {sentences[bad[0]][:60]!r}; nothing can be measured"
+        )
+    return array

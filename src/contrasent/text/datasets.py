@@ -1,0 +1,251 @@
+"""Named data sets: a local folder first, then the hub at a pinned revision.
+
+The environment variable ``CONTRASENT_DATA`` names the local folder. Its layout is SentEval's::
+
+    SentEval/downstream/STS/STS12-en-test/STS.input.MSRpar.txt   (and STS.gs.MSRpar.txt, ...)
+    SentEval/downstream/STS/STSBenchmark/sts-{train,dev,test}.csv
+    SentEval/downstream/SICK/SICK_{train,trial,test_annotated}.txt
+    SentEval/downstream/{MR,CR,SUBJ,MPQA,SST/binary,TREC,MRPC}/...
+    STS-raw/{STS12-en-test,...,STSBenchmark,SICK}/...            the text as SemEval published it
+    STSB-multi-mt/stsb-{de,es}-{dev,test}.csv                    STS-B in German and Spanish
+
+``SentEval/data/downstream`` (SimCSE's place for it) and ``downstream`` do as well. Row counts and
+gold scores are checked against the official ones.
+"""
+
+import csv
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError, OptionError
+from contrasent.text.datafiles import ROOTS, check_choice, check_count, find, missing, read_lines
+from contrasent.text.official import STS_PINS, STS_TABLES, STS_YEARS, Subset, Table
+
+FORMS = ("senteval", "raw")
+SPLITS = ("train", "dev", "test")
+
+Row = tuple[str, str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredPairs:
+    """Pairs of sentences with gold similarity scores.
+
+    Attributes:
+        name: the subset ("MSRpar"), or the task where it has no parts.
+        first: n sentences.
+        second: n sentences.
+        scores: (n,) gold scores, 0 to 5 (SICK: 1 to 5).
+        source: the file or the pinned hub data set that they were read from.
+    """
+
+    name: str
+    first: tuple[str, ...]
+    second: tuple[str, ...]
+    scores: NDArray[np.float64]
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+def sts_names() -> tuple[str, ...]:
+    """Every task that :func:`sts_pairs` knows."""
+    return (*STS_YEARS, *STS_TABLES, "SICKR-all")
+
+
+def sts_pairs(
+    task: str, *, split: str = "test", form: str = "senteval", folder: Path | None = None
+) -> tuple[ScoredPairs, ...]:
+    """The scored pairs of a semantic textual similarity task, one entry a subset.
+
+    Args:
+        task: "STS12" ... "STS16", "STSB", "SICKR", "SICKR-all" (all 9,927 pairs, as MTEB scores
+            it), "STSB-de" or "STSB-es".
+        split: "train", "dev" or "test"; the yearly sets have "test" only.
+        form: "senteval" (tokenised, and lower-cased but for SICK) or "raw" (as published).
+        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
+
+    Raises:
+        OptionError: an unknown task or form, or a split or form that the task has not got.
+        DataError: neither the folder nor the hub has it, or a file is not the official one.
+    """
+    check_choice("task", task, sts_names())
+    check_choice("form", form, FORMS)
+    check_choice("split", split, SPLITS)
+    if task.startswith("STSB-") and form != "raw":
+        raise OptionError("form", form, f"{task} was published in one form only; use 'raw'")
+    if task == "SICKR-all":
+        return _sick_all(split, form, folder)
+    if task in STS_YEARS:
+        if split != "test":
+            raise OptionError("split", split, f"{task} has a test split only")
+        return _year(task, form, folder)
+    table = STS_TABLES[task].get(split)
+    if table is None:
+        raise OptionError("split", split, f"{task} has not got it", choices=STS_TABLES[task])
+    path = find(_sts_places(task, form, table.path), folder)
+    if path is None:
+        return _from_hub(task, split, form, _sts_places(task, form, table.path)[0])
+    return (_read_table(task, path, table),)
+
+
+def score_digest(scores: Sequence[float]) -> str:
+    """16 hexadecimal digits that stand for gold scores to three decimals."""
+    return hashlib.sha256(",".join(f"{s:.3f}" for s in scores).encode()).hexdigest()[:16]
+
+
+def _sts_places(task: str, form: str, path: str) -> list[str]:
+    if task.startswith("STSB-"):
+        return [f"STSB-multi-mt/{path}"]
+    if form == "raw":
+        return [f"STS-raw/{path}"]
+    return [f"{root}/{path}" if task == "SICKR" else f"{root}/STS/{path}" for root in ROOTS]
+
+
+def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
+    found: list[ScoredPairs] = []
+    for subset in STS_YEARS[task]:
+        places = _sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
+        path = find(places, folder)
+        if path is None and not found:
+            return _from_hub(task, "test", form, places[0])
+        if path is None:
+            raise DataError(
+                missing(f"{task}/{subset.name}", places[0], "the other parts are there")
+            )
+        found.append(_read_subset(path, subset))
+    return tuple(found)
+
+
+def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
+    if split != "test":
+        raise OptionError("split", split, "SICKR-all joins all splits; name it 'test'")
+    place = _sts_places("SICKR", form, STS_TABLES["SICKR"]["test"].path)
+    if find(place, folder) is None:
+        return _from_hub("SICKR-all", split, form, place[0])
+    parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]
+    return (
+        ScoredPairs(
+            "SICKR-all",
+            tuple(s for part in parts for s in part.first),
+            tuple(s for part in parts for s in part.second),
+            np.concatenate([part.scores for part in parts]),
+            ", ".join(part.source for part in parts),
+        ),
+    )
+
+
+def _read_subset(path: Path, subset: Subset) -> ScoredPairs:
+    gold = path.with_name(f"STS.gs.{subset.name}.txt")
+    if not gold.is_file():
+        raise DataError(f"{gold}: missing; it belongs beside {path.name}")
+    pairs, scores = read_lines(path), read_lines(gold)
+    for file, lines in ((path, pairs), (gold, scores)):
+        check_count(file, len(lines), subset.lines, "lines")
+    rows = []
+    for number, (pair, score) in enumerate(zip(pairs, scores, strict=True), start=1):
+        if not score.strip():
+            continue
+        columns = pair.split("\t")
+        if len(columns) < 2:
+            raise DataError(f"{path}:{number}: expected two sentences with a tab between them")
+        rows.append((columns[0], columns[1], _score(score.split("\t")[0], gold, number)))
+    check_count(gold, len(rows), subset.annotated, "scores")
+    return _scored(subset.name, rows, gold, subset.digest)
+
+
+def _read_table(task: str, path: Path, table: Table) -> ScoredPairs:
+    rows = _TABLE_READERS[task](path)
+    check_count(path, len(rows), table.rows, "pairs")
+    return _scored(task, rows, path, table.digest)
+
+
+def _benchmark_rows(path: Path) -> list[Row]:
+    return _columns(path, first=5, second=6, score=4)
+
+
+def _sick_rows(path: Path) -> list[Row]:
+    return _columns(path, first=1, second=2, score=3, header=True)
+
+
+def _columns(path: Path, *, first: int, second: int, score: int, header: bool = False) -> list[Row]:
+    rows = []
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if (header and number == 1) or not line.strip():
+            continue
+        if len(columns) <= max(first, second, score):
+            raise DataError(f"{path}:{number}: {len(columns)} columns, more are needed")
+        rows.append((columns[first], columns[second], _score(columns[score], path, number)))
+    return rows
+
+
+def _comma_rows(path: Path) -> list[Row]:
+    rows = []
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.reader(stream)
+        for columns in reader:
+            if len(columns) != 3:
+                raise DataError(f"{path}:{reader.line_num}: {len(columns)} columns, expected 3")
+            rows.append((columns[0], columns[1], _score(columns[2], path, reader.line_num)))
+    return rows
+
+
+_TABLE_READERS: dict[str, Callable[[Path], list[Row]]] = {
+    "STSB": _benchmark_rows,
+    "SICKR": _sick_rows,
+    "STSB-de": _comma_rows,
+    "STSB-es": _comma_rows,
+}
+
+
+def _score(text: str, path: Path, line: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 5:
+        raise DataError(f"{path}:{line}: {text.strip()!r} is no score from 0 to 5")
+    return value
+
+
+def _scored(name: str, rows: Sequence[Row], path: Path, digest: str) -> ScoredPairs:
+    scores = [row[2] for row in rows]
+    if score_digest(scores) != digest:
+        raise DataError(
+            f"{path}: its {len(scores):,} gold scores are not the official ones, or not in their "
+            "order; fetch it again"
+        )
+    return make_pairs(name, rows, str(path))
+
+
+def make_pairs(name: str, rows: Sequence[Row], source: str) -> ScoredPairs:
+    """Put (sentence, sentence, score) rows into columns; white space is made single spaces."""
+    return ScoredPairs(
+        name,
+        tuple(" ".join(row[0].split()) for row in rows),
+        tuple(" ".join(row[1].split()) for row in rows),
+        np.array([row[2] for row in rows], dtype=np.float64),
+        source,
+    )
+
+
+def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs, ...]:
+    from contrasent.text.hub import fetch_pairs
+
+    pin = STS_PINS.get(task)
+    if pin is None:
+        other = "; the hub has all 9,927 pairs as 'SICKR-all'" if task == "SICKR" else ""
+        raise DataError(missing(task, place, f"no copy on the hub has its test split alone{other}"))
+    if form != "raw":
+        why = "the hub has the raw form only (ask for form 'raw' to use it)"
+        raise DataError(missing(task, place, why))
+    rows = fetch_pairs(task, pin, split, place)
+    return (make_pairs(task, rows, f"{pin.repository}@{pin.revision}"),)

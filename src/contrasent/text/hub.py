@@ -1,0 +1,91 @@
+"""Data sets from the Hugging Face hub, at a pinned revision and nothing else."""
+
+import gzip
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import DataError, MissingExtraError
+from contrasent.text.official import Pin
+
+HUB_SPLITS = {"train": "train", "dev": "(?:validation|dev)", "test": "test"}
+
+
+def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, str, float]]:
+    """Download one split of a pinned data set and read its scored pairs.
+
+    Args:
+        task: our name of it, for messages.
+        pin: repository, revision and row counts.
+        split: "train", "dev" or "test".
+        place: where a local copy would lie, for messages.
+
+    Raises:
+        DataError: the hub is out of reach, or what it sent is not the official data.
+        MissingExtraError: the file is parquet and pyarrow is not installed.
+    """
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        names = HfApi().list_repo_files(pin.repository, repo_type="dataset", revision=pin.revision)
+        paths = [
+            Path(hf_hub_download(pin.repository, name, repo_type="dataset", revision=pin.revision))
+            for name in split_files(names, split, pin.config)
+        ]
+    except (OSError, HfHubHTTPError, LocalEntryNotFoundError, ValueError) as error:
+        raise DataError(
+            f"{task}: not in the local folder, and the hub's {pin.repository} cannot be read "
+            f"({_reason(error)}); put the file at {place} in a folder that CONTRASENT_DATA names"
+        ) from error
+    if not paths:
+        raise DataError(f"{pin.repository}@{pin.revision}: holds no file of the split {split!r}")
+    rows = [_row(record, path) for path in paths for record in _records(path)]
+    expected = pin.rows[split]
+    if len(rows) != expected:
+        raise DataError(
+            f"{pin.repository}@{pin.revision}: {len(rows):,} pairs in {split!r}, expected "
+            f"{expected:,}; clear the hub's cache and fetch it again"
+        )
+    return rows
+
+
+def split_files(names: list[str], split: str, config: str = "") -> list[str]:
+    """The files of a data set's repository that hold a split, JSON lines or parquet, sorted."""
+    last = re.compile(
+        rf"(?:^|[-_/]){HUB_SPLITS[split]}(?:[-_/][^/]*)?\.(?:jsonl(?:\.gz)?|parquet)$"
+    )
+    part = re.compile(rf"(?:^|[-_/]){re.escape(config)}(?:[-_/.]|$)")
+    return sorted(n for n in names if last.search(n) and (not config or part.search(n)))
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    if path.suffix == ".parquet":
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise MissingExtraError("pyarrow", "parquet", "reading a parquet file") from error
+        yield from pyarrow.parquet.read_table(path).to_pylist()
+        return
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    for line in text.split("\n"):
+        if line.strip():
+            yield json.loads(line)
+
+
+def _row(record: dict[str, Any], path: Path) -> tuple[str, str, float]:
+    try:
+        score = record["score"] if "score" in record else record["similarity_score"]
+        return str(record["sentence1"]), str(record["sentence2"]), float(score)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path}: its rows have {', '.join(map(str, record))}; expected sentence1, sentence2 "
+            "and a number as score"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__).split("\n")[0][:120]
