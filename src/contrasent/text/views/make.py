@@ -82,23 +82,23 @@ def make_view(
         ModelError: the tokenizer has no [MASK], or no masked language model is given.
         DataError: WordNet is missing.
     """
-    given = dict(options or {})
+    given: dict[str, Any] = dict(options or {})
     known = options_of(name)
     for option in given:
         if option not in known:
-            problem = f"the view {name!r} has no such option"
-            raise OptionError(option, given[option], problem, choices=known)
+            problem = f"the view {name!r} has no option of that name"
+            raise OptionError("option", option, problem, choices=known)
     if name == "synonym":
         return ReplaceSynonym(synonyms=wordnet_synonyms(given.pop("wordnet", None)), **given)
     if name in {"masked_lm", "insert_mask", "insert_prediction"}:
-        words = {"mask": _mask(name, tokenizer), "continues": word_continuations(tokenizer)}
+        given.update(mask=_mask(name, tokenizer), continues=word_continuations(tokenizer))
         if name == "insert_mask":
-            return InsertMask(**words, **given)
+            return InsertMask(**given)
         if fill is None:
             raise ModelError(f"the view {name!r} needs a masked language model")
         if name == "masked_lm":
-            return ReplaceMasked(**words, **given, fill=fill())
-        return InsertMaskedPrediction(where=InsertMask(**words, **given), fill=fill())
+            return ReplaceMasked(**given, fill=fill())
+        return InsertMaskedPrediction(where=InsertMask(**given), fill=fill())
     return VIEWS[name](**given)
 
 

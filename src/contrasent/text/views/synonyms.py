@@ -88,7 +88,8 @@ def _from_lexicon(lexicon: str | None) -> Callable[[str], Sequence[str]]:
     except wn.Error as error:
         name = lexicon or "oewn:2024"
         raise DataError(
-            f"the package wn has no lexicon {lexicon or 'for English'}: python -m wn download {name}"
+            f"the package wn has no lexicon {lexicon or 'for English'}; "
+            f"python -m wn download {name} fetches it"
         ) from error
 
     @lru_cache(maxsize=100_000)

@@ -64,7 +64,7 @@ class RepeatTokens(View):
         return np.repeat(sentence, times)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMask(View):
     """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
 
@@ -92,7 +92,7 @@ class InsertMask(View):
 
     def insert(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
         """The ids with [MASK] between them, and where in the result it stands."""
-        ends = np.cumsum([len(word) for word in _words(sentence, self.continues)])
+        ends = np.asarray([word[-1] + 1 for word in _words(sentence, self.continues)])
         count = repeats(len(ends), self.rate, self.rule, random, words=self.continues is not None)
         if count == 0:
             return sentence, np.empty(0, dtype=np.int64)
@@ -101,7 +101,7 @@ class InsertMask(View):
         return longer, after + np.arange(count)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMaskedPrediction(View):
     """Insert [MASK] after some words and fill it in (ESimCSE, Table 5, "masked prediction").
 
@@ -124,7 +124,7 @@ class InsertMaskedPrediction(View):
         return _filled(masked, self.fill, "argmax", randoms)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ReplaceMasked(View):
     """Mask percent % of the words and fill them in (SimCSE, Table 1, "MLM k%").
 
@@ -162,7 +162,7 @@ class ReplaceMasked(View):
         return _filled(masked, self.fill, self.draw, randoms)
 
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
-        words = _words(np.arange(len(sentence)), self.continues, of=sentence)
+        words = _words(sentence, self.continues)
         count = portion(len(words), self.percent)
         if count == 0:
             return sentence, np.empty(0, dtype=np.int64)
@@ -198,18 +198,12 @@ class NextSentence(View):
         return 1 + int(random.integers(min(self.reach, sentence)))
 
 
-def _words(
-    ids: NDArray[np.int32] | NDArray[np.int64],
-    continues: NDArray[np.bool_] | None,
-    of: Ids | None = None,
-) -> list[NDArray[np.int32]] | list[NDArray[np.int64]]:
-    """Cut ids (or positions ``of`` ids) where a word begins."""
+def _words(ids: Ids, continues: NDArray[np.bool_] | None) -> list[NDArray[np.int64]]:
+    """Positions of each word's tokens; without ``continues`` every token is a word."""
     if len(ids) == 0:
         return []
-    if continues is None:
-        return np.split(ids, np.arange(1, len(ids)))
-    starts = ~continues[ids if of is None else of]
-    return np.split(ids, np.flatnonzero(starts[1:]) + 1)
+    starts = np.ones(len(ids), dtype=np.bool_) if continues is None else ~continues[ids]
+    return np.split(np.arange(len(ids), dtype=np.int64), np.flatnonzero(starts[1:]) + 1)
 
 
 def _filled(
@@ -227,8 +221,10 @@ def _filled(
         ids, where = masked[i]
         if draw == "sample":
             # The largest of logits plus Gumbel noise is a draw from the softmax.
-            logits = logits + randoms[i].gumbel(size=logits.shape)
+            noise = randoms[i].gumbel(size=logits.shape)
+        else:
+            noise = np.zeros((), dtype=np.float64)
         new = ids.copy()
-        new[where] = logits.argmax(axis=1)
+        new[where] = (logits + noise).argmax(axis=1)
         out[i] = new
     return out

@@ -22,13 +22,18 @@ from contrasent.text.views._base import (
     repeats,
 )
 
-STOP_WORDS = tuple(
-    "a about after all also an and any are as at be because been before but by can could did do "
-    "does for from had has have he her his how i if in into is it its just may more most my no "
-    "not of on only or other our out over she so some such than that the their them then there "
-    "these they this those through to under up very was we were what when where which who will "
-    "with would you your".split()
+# fmt: off
+STOP_WORDS = (
+    "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be",
+    "because", "been", "before", "but", "by", "can", "could", "did", "do", "does", "for",
+    "from", "had", "has", "have", "he", "her", "his", "how", "i", "if", "in", "into", "is",
+    "it", "its", "just", "may", "more", "most", "my", "no", "not", "of", "on", "only", "or",
+    "other", "our", "out", "over", "she", "so", "some", "such", "than", "that", "the", "their",
+    "them", "then", "there", "these", "they", "this", "those", "through", "to", "under", "up",
+    "very", "was", "we", "were", "what", "when", "where", "which", "who", "will", "with",
+    "would", "you", "your",
 )
+# fmt: on
 """English function words, for ``InsertStopWords``."""
 
 
