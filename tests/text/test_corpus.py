@@ -1,0 +1,595 @@
+import gzip
+import hashlib
+import io
+import json
+import os
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contrasent.errors import InputError, MissingExtraError, OptionError
+from contrasent.text import readers
+from contrasent.text.corpus import open_corpus, read_labelled_pairs
+
+TRIPLES = [
+    ("A fox sleeps.", "An animal rests.", "A fox barks."),
+    ('She said "no".', "She refused, twice.", "She agreed."),
+    ("Größe zählt", "Size matters", "Size is nothing"),
+]
+NAMES = ("anchor", "positive", "negative")
+
+
+def quoted(rows) -> str:
+    lines = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def tabbed(rows) -> str:
+    return "".join("\t".join(row) + "\n" for row in rows)
+
+
+def objects(rows, names=NAMES) -> str:
+    lines = [json.dumps(dict(zip(names, row, strict=True))) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a file below the temporary folder and give its path."""
+
+    def write(name: str, content: str | bytes) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = content.encode() if isinstance(content, str) else content
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+
+    def write(name: str, **columns) -> Path:
+        pq.write_table(pa.table(columns), tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+def fails(action, *expected: str, kind=InputError) -> str:
+    """The one-line message of the error that an action raises."""
+    with pytest.raises(kind) as caught:
+        action()
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in expected:
+        assert part in message
+    return message
+
+
+def reading(path, **options):
+    return lambda: list(open_corpus(path, **options))
+
+
+# What is read
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_a_sentence_a_line(put, packed):
+    path = put(f"notes.txt{packed}", "  One.\t\n\nTwo, with a comma and a \ttab.\n   \nThree")
+    corpus = open_corpus(path)
+    assert list(corpus) == [("One.",), ("Two, with a comma and a \ttab.",), ("Three",)]
+    assert (corpus.width, corpus.names, corpus.skipped) == (1, ("0",), 2)
+    assert corpus.source == str(path)
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", quoted([NAMES, *TRIPLES])),
+        (".tsv", tabbed([NAMES, *TRIPLES])),
+        (".jsonl", objects(TRIPLES)),
+    ],
+)
+def test_columns_by_name(put, suffix, content, packed):
+    path = put(f"triples{suffix}{packed}", content)
+    corpus = open_corpus(path)
+    assert (corpus.width, corpus.names) == (3, NAMES)
+    assert list(corpus) == TRIPLES
+    assert list(corpus) == TRIPLES, "a corpus is read as often as one likes"
+    chosen = open_corpus(path, columns=["negative", "anchor"])
+    assert chosen.names == ("negative", "anchor")
+    assert list(chosen) == [(c, a) for a, _, c in TRIPLES]
+    assert list(open_corpus(path, columns="positive")) == [(b,) for _, b, _ in TRIPLES]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("triples.csv", quoted(TRIPLES)),
+        ("triples.tsv", tabbed(TRIPLES)),
+        ("triples.jsonl", "".join(json.dumps(row) + "\n" for row in TRIPLES)),
+    ],
+)
+def test_columns_by_position(put, name, content):
+    corpus = open_corpus(put(name, content), columns=[2, 0])
+    assert corpus.names == ("2", "0")
+    assert list(corpus) == [(c, a) for a, _, c in TRIPLES]
+
+
+def test_positions_beside_a_name_count_in_a_file_with_a_header(put):
+    corpus = open_corpus(put("a.csv", quoted([NAMES, *TRIPLES])), columns=["negative", 0])
+    assert corpus.names == ("negative", "anchor")
+    assert list(corpus) == [(c, a) for a, _, c in TRIPLES]
+
+
+def test_parquet(parquet):
+    path = parquet("a.parquet", n=[1, 2, 3], text=["a b", " c ", "d"], more=["x", "y", "z"])
+    corpus = open_corpus(path)
+    assert corpus.names == ("text", "more")
+    assert list(corpus) == list(corpus) == [("a b", "x"), ("c", "y"), ("d", "z")]
+    assert list(open_corpus(path, columns=[2, "text"])) == [("x", "a b"), ("y", "c"), ("z", "d")]
+
+
+def test_parquet_in_many_batches_keeps_order_and_row_numbers(parquet):
+    texts = [f"sentence {i}" for i in range(5000)]
+    assert [row for (row,) in open_corpus(parquet("a.parquet", text=texts))] == texts
+    texts[4321] = " "
+    fails(reading(parquet("b.parquet", text=texts)), "b.parquet:4322: blank sentence")
+
+
+def test_jsonl_of_strings_and_default_columns_of_objects(put):
+    assert list(open_corpus(put("a.jsonl", '"One."\n\n"Two."\n'))) == [("One.",), ("Two.",)]
+    rows = '{"id": 1, "text": "One.", "tags": []}\n{"text": "Two.", "more": 3}\n'
+    corpus = open_corpus(put("b.jsonl", rows))
+    assert corpus.names == ("text",)
+    assert list(corpus) == [("One.",), ("Two.",)]
+
+
+def test_line_ends_and_byte_order_mark(put):
+    content = b'\xef\xbb\xbftext,more\r\n"one\r\ntwo",b\r\n\r\nc,d\r\n'
+    corpus = open_corpus(put("a.csv", content))
+    assert corpus.names == ("text", "more")
+    assert list(corpus) == [("one\ntwo", "b"), ("c", "d")]
+    assert corpus.skipped == 1
+    assert list(open_corpus(put("b.txt", b"\xef\xbb\xbfone\r\ntwo\rthree"))) == [
+        ("one",),
+        ("two",),
+        ("three",),
+    ]
+
+
+def test_a_tsv_has_no_quoting(put):
+    path = put("a.tsv", 'left\tright\n"a\tb\nc "d\te"\n')
+    assert list(open_corpus(path)) == [('"a', "b"), ('c "d', 'e"')]
+
+
+def test_a_folder_is_read_in_the_order_of_paths(put):
+    put("c/b.txt", "three\nfour\n")
+    put("c/a/z.txt.gz", "one\ntwo\n")
+    put("c/a/notes.md", "not read")
+    put("c/.hidden.txt", "not read")
+    put("c/.git/x.txt", "not read")
+    put("c/empty.txt", "")
+    path = put("c/d.jsonl", '"five"\n').parent
+    corpus = open_corpus(path)
+    assert [row for (row,) in corpus] == ["one", "two", "three", "four", "five"]
+    assert corpus.source == str(path)
+
+
+def test_a_folder_with_one_sentence_a_file(put):
+    put("c/a.txt", "one")
+    assert [row for (row,) in open_corpus(put("c/b.txt", "two").parent)] == ["one", "two"]
+
+
+def test_rows_in_memory():
+    assert list(open_corpus([" one", "two "])) == [("one",), ("two",)]
+    corpus = open_corpus(TRIPLES, columns=[1])
+    assert (corpus.width, corpus.names) == (1, ("1",))
+    assert list(corpus) == [(b,) for _, b, _ in TRIPLES]
+
+
+def test_standard_input_is_read_twice_and_leaves_nothing_behind(monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n\ntwo\n")))
+    corpus = open_corpus("-")
+    assert corpus.source == "standard input"
+    assert list(zip(corpus, corpus, strict=True)) == [(("one",), ("one",)), (("two",), ("two",))]
+    assert len(corpus.digest()) == 64
+    assert len(list(tmp_path.iterdir())) == 1
+    del corpus
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_read_like_standard_input(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_text("one\ntwo\n"))
+    writer.start()
+    corpus = open_corpus(path)
+    writer.join()
+    assert list(corpus) == list(corpus) == [("one",), ("two",)]
+
+
+def test_one_row_is_allowed_when_asked_for(put):
+    assert list(open_corpus(put("a.txt", "one"), at_least=1)) == [("one",)]
+
+
+def test_a_line_of_a_megabyte(put):
+    long = "word " * 200_000 + "end"
+    rows = [("short", long), (long, "short")]
+    for path in (put("a.csv", quoted(rows)), put("a.tsv", tabbed(rows))):
+        assert list(open_corpus(path, columns=[0, 1])) == rows
+    assert list(open_corpus(put("a.txt", f"short\n{long}\n"))) == [("short",), (long,)]
+    assert list(open_corpus(put("a.jsonl", objects(rows, ("a", "b"))))) == rows
+
+
+def test_memory_does_not_grow_with_the_file(put):
+    path = put("a.txt", "".join(f"{i} {'word ' * 20}\n" for i in range(100_000)))
+    corpus = open_corpus(path)
+    tracemalloc.start()
+    assert sum(1 for _ in corpus) == 100_000
+    corpus.digest()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert path.stat().st_size > 10_000_000
+    assert peak < 4_000_000
+
+
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"]) | st.sampled_from('",;\t'), min_size=1
+).filter(str.strip)
+
+
+@given(st.lists(st.tuples(TEXT, TEXT), min_size=2, max_size=6))
+def test_every_text_survives_csv_and_jsonl(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("corpus")
+    wanted = [tuple(cell.strip() for cell in row) for row in rows]
+    (folder / "a.csv").write_text(quoted(rows), encoding="utf-8")
+    assert list(open_corpus(folder / "a.csv", columns=[0, 1])) == wanted
+    (folder / "a.jsonl").write_text(objects(rows, ("a", "b")), encoding="utf-8")
+    assert list(open_corpus(folder / "a.jsonl")) == wanted
+
+
+# The digest
+
+
+def test_the_digest_is_that_of_the_bytes_and_of_the_choice(put):
+    path = put("a.csv", quoted([NAMES, *TRIPLES]))
+    digest = open_corpus(path).digest()
+    assert digest == open_corpus(path).digest() == open_corpus(path, columns=NAMES).digest()
+    assert digest == open_corpus(put("moved/b.csv", path.read_bytes())).digest()
+    others = [
+        open_corpus(path, columns=["anchor"]),
+        open_corpus(path, columns=["positive", "anchor", "negative"]),
+        open_corpus(path, columns=[0, 1, 2]),
+        open_corpus(put("c.csv", quoted([NAMES, *TRIPLES[:2]]))),
+        open_corpus(TRIPLES),
+    ]
+    assert len({digest, *(other.digest() for other in others)}) == 6
+    int(digest, 16)
+    assert len(digest) == len(hashlib.sha256().hexdigest())
+
+
+def test_the_digest_of_a_folder_and_of_memory_sees_borders_between_texts(put):
+    put("a/1.txt", "one\n")
+    put("a/2.txt", "two\nthree\n")
+    put("b/1.txt", "one\ntwo\n")
+    put("b/2.txt", "three\n")
+    folder = put("a/1.txt", "one\n").parent
+    assert open_corpus(folder).digest() != open_corpus(folder.parent / "b").digest()
+    assert open_corpus(["ab", "c"]).digest() != open_corpus(["a", "bc"]).digest()
+    assert open_corpus(["ab", "c"]).digest() == open_corpus(("ab", "c")).digest()
+
+
+# Bad input: one line each, with file, line, and what to do
+
+
+def test_a_missing_file_names_the_nearest(put):
+    path = put("sentences.txt", "one\ntwo\n")
+    missing = path.with_name("sentence.txt")
+    fails(lambda: open_corpus(missing), f"{missing}: no such file", f"did you mean '{path}'?")
+    missing = path.parent.with_name(path.parent.name + "x") / "sentences.txt"
+    fails(lambda: open_corpus(missing), "there is no folder", repr(str(path.parent)))
+    lonely = put("other/zebra.txt", "").with_name("q.csv")
+    assert "did you mean" not in fails(lambda: open_corpus(lonely), "no such file")
+
+
+def test_a_folder_without_text(put):
+    folder = put("c/picture.png", b"\x89PNG").parent
+    fails(lambda: open_corpus(folder), f"{folder}: the folder holds no text", ".jsonl")
+    put("c/empty.txt", "\n\n")
+    put("c/more.txt", "")
+    fails(lambda: open_corpus(folder), "all files are empty")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.txt.gz"])
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_file(put, name, content):
+    if name == "a.csv":
+        content = content.replace(" ", "")
+    path = put(name, content)
+    fails(lambda: open_corpus(path), f"{path}: the file is empty")
+
+
+def test_a_header_alone(put):
+    fails(lambda: open_corpus(put("a.csv", "text,more\n")), "a.csv: one row only, the header")
+    fails(lambda: open_corpus(put("a.tsv", "text\tmore\n")), "a.tsv: one row only, the header")
+
+
+def test_an_unknown_format(put):
+    fails(lambda: open_corpus(put("a.docx", b"PK")), "unknown format (suffix .docx)", ".txt")
+    fails(lambda: open_corpus(put("LICENSE", "text")), "unknown format (suffix none)")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("a.txt", b"fine\n", b"caf\xe9\n"),
+        ("a.csv", b"text,more\n", b"caf\xe9,x\n"),
+        ("a.tsv", b"text\tmore\n", b"caf\xe9\tx\n"),
+        ("a.jsonl", b'"fine"\n', b'"caf\xe9"\n'),
+        ("a.txt.gz", b"fine\n", b"caf\xe9\n"),
+    ],
+)
+def test_undecodable_bytes_name_their_line(put, name, before, after):
+    path = put(name, before + b"\n" * 3 + after)
+    character = after.decode("latin1").index("é") + 1
+    fails(reading(path), f"{path}:5: byte 0xe9 at character {character} is not UTF-8", "iconv")
+
+
+def test_utf_16_is_named(put):
+    fails(reading(put("a.txt", "one\ntwo\n".encode("utf-16"))), "a.txt:1:", "UTF-16")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "fine\nb\0d\n"),
+        ("a.csv", "text,more\nb\0d,x\n"),
+        ("a.tsv", "text\tmore\nb\0d\tx\n"),
+        ("a.jsonl", '"fine"\n"b\\u0000d"\n'),
+    ],
+)
+def test_nul_bytes(put, name, content):
+    fails(reading(put(name, content)), f"{name}:2: the text holds a NUL byte")
+
+
+def test_half_a_surrogate_pair(put):
+    fails(reading(put("a.jsonl", '"fine"\n"\\ud83d"\n')), "a.jsonl:2: half a surrogate pair")
+
+
+def test_a_row_with_other_columns(put):
+    fails(
+        reading(put("a.csv", "text,more\na,b\nc\n")),
+        "a.csv:3: 1 columns where the first row has 2",
+    )
+    fails(
+        reading(put("b.csv", 'text,more\n"a\nb",c\nd,e,f\n')),
+        "b.csv:4: 3 columns where the first row has 2",
+    )
+    fails(reading(put("a.tsv", "text\tmore\na\tb\n\nc\n")), "a.tsv:4: 1 columns")
+    fails(reading(put("a.jsonl", '["a", "b"]\n["c"]\n')), "a.jsonl:2: 1 columns")
+    fails(reading([("a", "b"), ("c",)]), "rows in memory:2: 1 columns")
+
+
+def test_an_unclosed_quotation_mark_names_the_line_it_opens(put):
+    fails(reading(put("a.csv", 'text,more\na,b\n"c,d\ne,f\ng,h\n')), "a.csv:3:", "quotes")
+
+
+def test_a_wrong_column_names_the_nearest(put):
+    path = put("a.csv", quoted([NAMES, *TRIPLES]))
+    fails(
+        lambda: open_corpus(path, columns=["anchr"]),
+        "columns 'anchr'",
+        "did you mean 'anchor'?",
+        kind=OptionError,
+    )
+    fails(lambda: open_corpus(path, columns=[3]), "columns 3:", "0 to 2", kind=OptionError)
+    fails(lambda: open_corpus(path, columns=[-1]), "columns -1:", kind=OptionError)
+    fails(lambda: open_corpus(path, columns=[]), "at least one", kind=OptionError)
+    text = put("a.txt", "one\ntwo\n")
+    fails(lambda: open_corpus(text, columns=["text"]), "no names", kind=OptionError)
+    fails(lambda: open_corpus(TRIPLES, columns=["anchor"]), "no names", kind=OptionError)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("A fox sleeps.,An animal rests.\nb,c\n", "reads like data, 'A fox sleeps.'"),
+        ("a,a\nb,c\n", "holds 'a' twice"),
+        (",a\n0,c\n", "holds an empty name"),
+        ("1,a\nb,c\n", "reads like data, '1'"),
+        ("text;more\nb;c\n", "one column with ';' in it"),
+        ("text\tmore\nb\tc\n", r"one column with '\t' in it"),
+    ],
+)
+def test_a_first_row_that_is_no_header_is_not_lost(put, content, problem):
+    fails(lambda: open_corpus(put("a.csv", content)), "a.csv: the first row", problem)
+
+
+def test_a_column_of_numbers_is_not_taken_for_text(put):
+    path = put("a.csv", "id,text\n17,One.\n18,Two.\n")
+    fails(lambda: open_corpus(path), "column 'id' holds numbers ('17')", "id, text")
+    assert list(open_corpus(path, columns=["text"])) == [("One.",), ("Two.",)]
+    fails(lambda: open_corpus(put("a.jsonl", '{"id": 1}\n')), "no column of id holds text")
+
+
+def test_a_blank_sentence(put):
+    fails(
+        reading(put("a.csv", "text,more\na,b\nc, \n")), "a.csv:3: blank sentence in column 'more'"
+    )
+    fails(reading(put("a.tsv", "text\tmore\na\tb\n\tc\n")), "a.tsv:3:", "'text'")
+    fails(reading(put("a.jsonl", '"a"\n" "\n')), "a.jsonl:2: blank sentence; remove the row")
+    fails(reading(["a", "\n"]), "rows in memory:2: blank sentence")
+
+
+def test_cells_that_are_no_text(put, parquet):
+    fails(reading(put("a.jsonl", '{"t": "a"}\n{"t": 3}\n')), "a.jsonl:2: column 't' holds 3")
+    fails(reading(put("b.jsonl", '{"t": "a"}\n{"s": "b"}\n')), "b.jsonl:2: column 't' is missing")
+    fails(reading(put("c.jsonl", '{"t": "a"}\n{"t": null}\n')), "c.jsonl:2: column 't' is missing")
+    fails(reading(parquet("a.parquet", t=["a", None, "b"])), "a.parquet:2: column 't' is missing")
+    fails(reading(["a", 3]), "rows in memory:2: the row holds 3, no text")
+
+
+def test_json_that_is_none(put):
+    fails(reading(put("a.jsonl", '"a"\n{"t": \n')), "a.jsonl:2: the line is no JSON", "character")
+    fails(reading(put("b.jsonl", '"a"\n["b"]\n')), "b.jsonl:2: ['b'] is no string")
+    fails(reading(put("c.jsonl", "3\n")), "c.jsonl:1: 3 is neither a string")
+    fails(reading(put("d.jsonl", '"a"\n' + "[" * 100_000 + "\n")), "d.jsonl:2:")
+    fails(reading(put("e.jsonl", '"a"\n' + "9" * 5000 + "\n")), "e.jsonl:2:")
+
+
+def test_one_sentence_only_is_said_at_the_end(put):
+    corpus = open_corpus(put("a.txt", "one\n"))
+    rows = iter(corpus)
+    assert next(rows) == ("one",)
+    fails(lambda: next(rows), "a.txt: one row only, too few to contrast; 2 or more are needed")
+    fails(reading(["one"]), "rows in memory: one row only")
+    fails(lambda: open_corpus([]), "rows in memory: there are none")
+
+
+def test_files_of_a_folder_must_agree(put):
+    put("c/a.csv", "text,more\na,b\n")
+    folder = put("c/b.csv", "more,text\na,b\n").parent
+    fails(lambda: open_corpus(folder), "b.csv: the file gives more, text where a.csv gives text")
+    assert list(open_corpus(folder, columns=["text"])) == [("a",), ("b",)]
+    put("c/b.csv", "text\na\n")
+    fails(lambda: open_corpus(folder), "b.csv: the file gives text where a.csv gives text, more")
+
+
+def test_broken_files(put, parquet):
+    whole = gzip.compress(b"one\ntwo\n" * 1000)
+    path = put("a.txt", "")
+    broken = path.with_name("b.txt.gz")
+    broken.write_bytes(whole[:-10])
+    fails(reading(broken), "b.txt.gz: this is no whole gzip file")
+    broken.write_bytes(b"one\ntwo\n")
+    fails(reading(broken), "b.txt.gz: this is no whole gzip file")
+    fails(reading(put("a.parquet", b"one")), "a.parquet: this is no whole parquet file")
+    data = bytearray(parquet("b.parquet", text=[f"text {i}" for i in range(9000)]).read_bytes())
+    data[100:4000] = b"\xff" * 3900
+    fails(reading(put("b.parquet", bytes(data))), "b.parquet: ")
+
+
+def test_a_link_that_leads_nowhere(put):
+    folder = put("c/a.txt", "one\ntwo\n").parent
+    (folder / "b.txt").symlink_to(folder / "gone.txt")
+    fails(lambda: open_corpus(folder), "b.txt: cannot read (No such file or directory)")
+
+
+def test_a_line_without_end_is_refused(put, monkeypatch):
+    monkeypatch.setattr(readers, "LONGEST", 1000)
+    fails(reading(put("a.txt", "one\n" + "x" * 1001)), "a.txt:2: a line of 1,000 characters")
+
+
+def test_parquet_without_pyarrow(put, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = put("a.parquet", b"PAR1")
+    fails(lambda: open_corpus(path), "contrasent[parquet]", kind=MissingExtraError)
+
+
+# Labelled pairs
+
+
+LABELLED = [("a fox", "an animal", "3.5"), ("a car", "a tree", "0"), ("one", "1", "4e0")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", quoted([("s1", "s2", "score"), *LABELLED])),
+        ("a.tsv.gz", tabbed([("s1", "s2", "score"), *LABELLED])),
+        ("a.jsonl", objects([(a, b, float(c)) for a, b, c in LABELLED], ("s1", "s2", "score"))),
+        ("b.jsonl", "".join(json.dumps(row) + "\n" for row in LABELLED)),
+    ],
+)
+def test_labelled_pairs(put, name, content):
+    pairs = read_labelled_pairs(put(name, content))
+    assert pairs.first == ["a fox", "a car", "one"]
+    assert pairs.second == ["an animal", "a tree", "1"]
+    assert pairs.scores.dtype == np.float64
+    assert pairs.scores.tolist() == [3.5, 0.0, 4.0]
+    assert len(pairs) == 3
+
+
+def test_labelled_pairs_of_parquet_and_of_chosen_columns(put, parquet):
+    path = parquet("a.parquet", score=[1, 2], b=["c", "d"], a=["x", "y"])
+    pairs = read_labelled_pairs(path, columns=["a", "b", "score"])
+    assert (pairs.first, pairs.second, pairs.scores.tolist()) == (["x", "y"], ["c", "d"], [1, 2])
+    rows = [("news", "2012", "5.0", 'a "b', "c"), ("web", "2013", "1.25", "d", "e")]
+    pairs = read_labelled_pairs(put("sts.tsv", tabbed(rows)), columns=(3, 4, 2))
+    assert pairs.first == ['a "b', "d"]
+    assert pairs.scores.tolist() == [5.0, 1.25]
+
+
+@pytest.mark.parametrize("label", ["high", "", "4,5", "1_0", "0x10"])
+def test_a_label_that_is_not_a_number(put, label):
+    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, ("a", "b", label)]))
+    fails(lambda: read_labelled_pairs(path), f"a.tsv:5: label {label!r} is not a number")
+
+
+@pytest.mark.parametrize("label", ["nan", "NaN", "inf", "-Infinity", "1e999"])
+def test_a_label_that_is_not_finite(put, label):
+    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, ("a", "b", label)]))
+    fails(lambda: read_labelled_pairs(path), f"a.tsv:5: label {label!r} is not a finite number")
+    rows = f'["a", "b", 1]\n["a", "b", {"NaN" if "n" in label.lower() else "1e999"}]\n'
+    fails(lambda: read_labelled_pairs(put("a.jsonl", rows)), "a.jsonl:2:", "finite")
+
+
+def test_a_header_read_as_data_and_data_read_as_a_header(put):
+    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED]))
+    fails(lambda: read_labelled_pairs(path, columns=(0, 1, 2)), "a.tsv:1:", "columns by name")
+    path = put("b.tsv", tabbed(LABELLED))
+    fails(lambda: read_labelled_pairs(path), "reads like data, '3.5'", "columns by position")
+
+
+def test_labelled_pairs_that_cannot_be(put):
+    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, ("a", " ", "1")]))
+    fails(lambda: read_labelled_pairs(path), "a.tsv:5: blank sentence in column 's2'")
+    fails(
+        lambda: read_labelled_pairs(path, columns=["s1", "s2"]), "three columns", kind=OptionError
+    )
+    four = put("b.tsv", "a\tb\tc\td\nw\tx\ty\tz\n")
+    fails(lambda: read_labelled_pairs(four), "choose three columns of a, b, c, d")
+    fails(lambda: read_labelled_pairs(put("c.tsv", "")), "c.tsv: the file is empty")
+    fails(lambda: read_labelled_pairs(put("d.txt", "a\nb\n")), "labelled pairs are one file")
+    fails(lambda: read_labelled_pairs(path.parent), "labelled pairs are one file")
+    missing = put("e.jsonl", '{"a": "x", "b": "y", "n": 1}\n{"a": "x", "b": "y"}\n')
+    fails(lambda: read_labelled_pairs(missing), "e.jsonl:2: the label is missing (column 'n')")
+
+
+# Real files
+
+
+@pytest.mark.data
+@pytest.mark.skipif("CONTRASENT_DATA" not in os.environ, reason="CONTRASENT_DATA is not set")
+def test_real_files(tmp_path):
+    data = Path(os.environ["CONTRASENT_DATA"])
+    triples = open_corpus(data / "nli" / "nli_triples.csv")
+    assert triples.names == ("sent0", "sent1", "hard_neg")
+    assert sum(1 for _ in triples) == 47_911
+    wiki = open_corpus(data / "wiki" / "wiki1m_for_simcse.head.txt")
+    assert sum(1 for _ in wiki) + wiki.skipped == 11_914
+    found = 0
+    for part, count in {"train": 5749, "dev": 1500, "test": 1379}.items():
+        tsv = tmp_path / f"{part}.tsv"
+        tsv.symlink_to(data / "STS-raw" / "STSBenchmark" / f"sts-{part}.csv")
+        assert len(read_labelled_pairs(tsv, columns=(5, 6, 4))) == count
+        found += 1
+    assert found == 3
+    german = data / "STSB-multi-mt" / "stsb-de-dev.csv"
+    assert len(read_labelled_pairs(german, columns=(0, 1, 2))) == 1500
+    questions = open_corpus(data / "qqp" / "qqp_subset.tsv", columns=["question1", "question2"])
+    assert sum(1 for _ in questions) == 9600
