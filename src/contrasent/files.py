@@ -34,10 +34,11 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        os.close(handle)
         temporary = Path(name)
         try:
             encoding = None if "b" in mode else "utf-8"
-            with os.fdopen(handle, mode, encoding=encoding) as stream:
+            with temporary.open(mode, encoding=encoding) as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -16,6 +16,7 @@ Advance = Callable[..., None]
 PATIENCE = 2.0
 LINE_EVERY = 10.0
 _mode = "silent"
+_busy = False
 
 
 def show(mode: str) -> None:
@@ -28,14 +29,23 @@ def show(mode: str) -> None:
 def task(
     title: str, total: int | None = None, unit: str = "it", start: int = 0
 ) -> Iterator[Advance]:
-    """Follow a piece of work of ``total`` units, ``start`` of which are done already."""
-    if _mode == "silent":
+    """Follow a piece of work of ``total`` units, ``start`` of which are done already.
+
+    A piece of work inside another is not shown: the outer one tells.
+    """
+    global _busy
+    if _mode == "silent" or _busy:
         yield lambda n=1, **fields: None
-    elif sys.stderr.isatty():
-        with _bar(title, total, unit, start) as advance:
-            yield advance
-    else:
-        yield _Lines(title, total, unit, start)
+        return
+    _busy = True
+    try:
+        if sys.stderr.isatty():
+            with _bar(title, total, unit, start) as advance:
+                yield advance
+        else:
+            yield _Lines(title, total, unit, start)
+    finally:
+        _busy = False
 
 
 class _Lines:
@@ -96,7 +106,10 @@ def _bar(title: str, total: int | None, unit: str, start: int) -> Iterator[Advan
             bar.start()
             started = True
         more = "  ".join(f"{k} {_text(v)}" for k, v in fields.items())
-        bar.update(identity, advance=n, **({"more": more} if more else {}))
+        if more:
+            bar.update(identity, advance=n, more=more)
+        else:
+            bar.update(identity, advance=n)
 
     try:
         yield advance

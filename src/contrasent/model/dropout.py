@@ -38,6 +38,7 @@ class Dropout(nn.Dropout):
     """``nn.Dropout`` with this module's masks."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Any shape in, the same shape out."""
         return drop(x, self.p) if self.training else x
 
 

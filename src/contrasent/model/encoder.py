@@ -109,7 +109,8 @@ class Encoder(nn.Module):
         backbone = load_backbone(
             said.transformer, dropout=dropout, attention_dropout=attention_dropout
         )
-        limit = longest_input(backbone.config)
+        config: Any = backbone.config
+        limit = longest_input(config)
         cut = max_tokens or min(said.max_tokens or limit, limit)
         if not 3 <= cut <= limit:
             raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
@@ -118,7 +119,7 @@ class Encoder(nn.Module):
             layers = [folder_.read_dense(path) for path in said.head]
             top = nn.Sequential(*layers) if len(layers) > 1 else (layers[0] if layers else None)
         else:
-            top = make_head(head, int(backbone.config.hidden_size))
+            top = make_head(head, int(config.hidden_size))
         encoder = cls(
             backbone,
             Tokenizer.load(said.transformer, max_tokens=cut),

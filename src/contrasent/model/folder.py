@@ -215,8 +215,7 @@ def write(
 
 
 def _pooling(size: int, mode: str) -> dict[str, Any]:
-    every = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-    every += ("weightedmean_tokens", "lasttoken")
+    every = [*MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"]
     flags = {f"pooling_mode_{m}": m == mode for m in every}
     return {"word_embedding_dimension": size, **flags, "include_prompt": True}
 

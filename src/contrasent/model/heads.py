@@ -33,6 +33,7 @@ class Dense(nn.Module):
         self.activation = activation
 
     def forward(self, vectors: Tensor) -> Tensor:
+        """(n, d_in) to (n, d_out)."""
         return cast(Tensor, self.activation(self.linear(vectors)))
 
 

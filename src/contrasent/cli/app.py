@@ -1,0 +1,40 @@
+"""The commands, put together."""
+
+import logging
+
+import typer
+
+from contrasent import __version__, progress
+from contrasent.cli.demo import demo
+from contrasent.cli.index import index
+from contrasent.cli.search import search
+from contrasent.cli.similarity import similarity
+from contrasent.cli.train import train
+
+app = typer.Typer(
+    name="contrasent",
+    help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"contrasent {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _every_command(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
+) -> None:
+    progress.show("auto")
+    logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
+
+
+for command in (demo, train, index, search, similarity):
+    app.command(command.__name__)(command)

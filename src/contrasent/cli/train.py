@@ -1,0 +1,196 @@
+"""``contrasent train CORPUS -o MODEL``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten, remark
+from contrasent.errors import InputError, OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from contrasent.text.corpus import Corpus
+    from contrasent.train.fit import Evaluate
+    from contrasent.train.run import Run
+    from contrasent.train.settings import Settings
+
+RECIPE_KEYS = ("objective", "base", "columns", "evaluate", "settings")
+DEFAULT_BASE = "all-MiniLM-L6-v2"
+
+
+def train(
+    corpus: Annotated[str, typer.Argument(help="txt, csv, tsv, jsonl, parquet, a folder, or -.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
+    base: Annotated[
+        str | None, typer.Option(help=f"Model to begin from. [default: {DEFAULT_BASE}]")
+    ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(help="Method. [default: simcse for sentences, simcse_supervised for pairs]"),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="Columns of a table, by name or position, with commas.")
+    ] = None,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(
+            help="What decides the best model: heldout (pairs of the corpus), stsb (needs "
+            "CONTRASENT_DATA), a file of labelled pairs, or none. "
+            "[default: heldout for pairs, none for sentences]"
+        ),
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="TOML file with any of the options and [settings].")
+    ] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting, key=value; may be repeated.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model on text of your own.
+
+    Without labels a corpus is one column of sentences; with labels, pairs that belong together
+    (two columns), or pairs and hard negatives (three and more).
+    """
+    quieten(quiet)
+    told = _recipe(recipe) if recipe else {}
+    from contrasent.text.corpus import open_corpus
+    from contrasent.train.settings import Settings, assignments, choose
+
+    source = open_corpus(corpus, columns=_columns(columns or told.get("columns")))
+    name = objective or told.get("objective") or _default_objective(source.width)
+    choose(told.get("settings", {}), name, option=f"{recipe}:")
+    given: dict[str, Any] = {**told.get("settings", {}), **assignments(assign or [])}
+    if seed is not None:
+        given["seed"] = seed
+    chosen = choose(given, name)
+    settings = Settings(**chosen.run)
+    judge = evaluate or told.get("evaluate") or ("heldout" if source.width > 1 else "none")
+    scoring, rows = _evaluation(judge, source, settings)
+    run = _run(
+        source,
+        output,
+        base or told.get("base") or DEFAULT_BASE,
+        name,
+        chosen.objective,
+        settings,
+        {"evaluate": scoring, "rows": rows, "resume": resume, "overwrite": overwrite},
+    )
+    _tell(run, as_json=as_json, quiet=quiet, judge=judge)
+
+
+def _run(
+    source: "Corpus",
+    output: Path,
+    base: str,
+    objective: str,
+    parameters: dict[str, Any],
+    settings: "Settings",
+    options: dict[str, Any],
+) -> "Run":
+    from contrasent.files import check_writable
+    from contrasent.model.pretrained import resolve
+
+    folder = resolve(base)
+    check_writable(output)
+    from contrasent.model.card import Facts
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+
+    learner = prepare(folder, objective, parameters, settings)
+    return fit(learner, source, settings, folder=output, facts=Facts(base=_public(base)), **options)
+
+
+def _public(base: str) -> str:
+    """A base's name without the path of this machine."""
+    return Path(base).name if Path(base).is_dir() else base
+
+
+def _default_objective(width: int) -> str:
+    return "simcse" if width == 1 else "simcse_supervised"
+
+
+def _columns(names: str | list[str | int] | None) -> list[str | int] | None:
+    if names is None:
+        return None
+    parts = names.split(",") if isinstance(names, str) else names
+    return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    from contrasent.errors import suggestion
+
+    try:
+        text = path.read_text("utf-8")
+        told = tomllib.loads(text)
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        raise InputError(path, f"not valid TOML ({error})") from error
+    for key in told:
+        if key not in RECIPE_KEYS:
+            lines = text.splitlines()
+            line = next((i for i, t in enumerate(lines, 1) if t.lstrip("[ ").startswith(key)), None)
+            near = suggestion(key, RECIPE_KEYS)
+            raise InputError(path, f"no such key {key!r}{near}", line=line)
+    return told
+
+
+def _evaluation(
+    judge: str, source: "Corpus", settings: "Settings"
+) -> "tuple[Evaluate | None, NDArray[np.int64] | None]":
+    if judge == "none":
+        return None, None
+    if judge == "stsb":
+        from contrasent.evaluate.sts import load_sts, sts
+
+        load_sts(("STSB",), split="dev")
+        return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None
+    if judge == "heldout":
+        if source.width < 2:
+            raise OptionError(
+                "--evaluate", judge, "needs a corpus of pairs; this one has single sentences"
+            )
+        from contrasent.evaluate.retrieval import matched_pairs
+        from contrasent.text.heldout import hold_out
+
+        split = hold_out(source, settings.heldout, seed=settings.seed)
+        return lambda encode: matched_pairs(encode, split.queries, split.documents), split.train
+    if not Path(judge).is_file():
+        raise OptionError(
+            "--evaluate",
+            judge,
+            "neither a file of labelled pairs nor one of the names",
+            choices=("heldout", "none", "stsb"),
+        )
+    from contrasent.evaluate.pairs import labelled_pairs
+    from contrasent.text.corpus import read_labelled_pairs
+
+    pairs = read_labelled_pairs(judge)
+    return lambda encode: labelled_pairs(encode, pairs.first, pairs.second, pairs.scores), None
+
+
+def _tell(run: "Run", *, as_json: bool, quiet: bool, judge: str) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        emit({**asdict(run), "folder": str(run.folder)})
+        return
+    typer.echo(
+        f"{run.folder}: {run.steps} steps, {run.sentences_per_second:,.0f} sentences/s, "
+        f"{run.seconds:,.0f} s in all"
+    )
+    if run.score is not None:
+        before = f", before training {run.history[0][1]:.4f}" if run.history[0][0] == 0 else ""
+        typer.echo(f"best model: step {run.best_step}, {judge} {run.score:.4f}{before}")
+    elif not quiet:
+        remark("nothing was evaluated, so the last model is kept (--evaluate)", quiet=quiet)

@@ -1,0 +1,95 @@
+"""Finding objectives: the file in this folder is the registry.
+
+Names, parameters and defaults are read from the source text, so that a command line or a recipe is
+checked before anything heavy is imported.
+"""
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from contrasent.objectives._base import Objective
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A keyword-only parameter of an objective.
+
+    Attributes:
+        name: the key in recipes and ``--set``.
+        annotation: its type, as written.
+        default: its default value.
+    """
+
+    name: str
+    annotation: str
+    default: Any
+
+
+def names() -> list[str]:
+    """Names of all objectives, sorted."""
+    return sorted(m.name for m in iter_modules([str(HERE)]) if not m.name.startswith("_"))
+
+
+def _require(name: str) -> None:
+    if name not in names():
+        raise OptionError("--objective", name, "no such objective", choices=names())
+
+
+@cache
+def parameters(name: str) -> dict[str, Parameter]:
+    """The parameters of an objective, read from its source.
+
+    Raises:
+        OptionError: no such objective; the nearest name is suggested.
+    """
+    _require(name)
+    function = _constructor(_class(name))
+    pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    found = {}
+    for argument, default in pairs:
+        if argument.annotation is None or default is None:
+            raise TypeError(f"{name}: parameter {argument.arg} needs a type and a default")
+        found[argument.arg] = Parameter(
+            argument.arg, ast.unparse(argument.annotation), ast.literal_eval(default)
+        )
+    return found
+
+
+def find(name: str) -> type["Objective"]:
+    """The class of an objective.
+
+    Raises:
+        OptionError: no such objective; the nearest name is suggested.
+    """
+    _require(name)
+    module = import_module(f"contrasent.objectives.{name}")
+    return getattr(module, _class(name).name)  # type: ignore[no-any-return]
+
+
+def _class(name: str) -> ast.ClassDef:
+    tree = ast.parse((HERE / f"{name}.py").read_text("utf-8"))
+    own = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id == "Objective" for base in node.bases)
+    ]
+    if len(own) != 1:
+        raise TypeError(f"objectives/{name}.py must define one Objective, it defines {len(own)}")
+    return own[0]
+
+
+def _constructor(node: ast.ClassDef) -> ast.FunctionDef:
+    return next(
+        item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__"
+    )

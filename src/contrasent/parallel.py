@@ -1,0 +1,118 @@
+"""Several processes: the only module that names ``torch.distributed``.
+
+Every loss compares the rows of its own process with the candidates of all of them, which
+:func:`gather` brings together with gradients. Each process averages over its own rows and DDP
+averages over processes, so that W processes with B rows give the gradient of one with W * B.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from contrasent.errors import UserError
+
+
+def rank() -> int:
+    """This process's number, from 0."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def world() -> int:
+    """How many processes train together."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def is_main() -> bool:
+    """Whether this process is the one that evaluates, writes and speaks."""
+    return rank() == 0
+
+
+@contextmanager
+def processes() -> Iterator[None]:
+    """Join the processes that ``torchrun`` started, if it did, for the block.
+
+    Raises:
+        UserError: the environment is not one that torchrun makes.
+    """
+    if dist.is_initialized() or "WORLD_SIZE" not in os.environ:
+        yield
+        return
+    try:
+        cuda = torch.cuda.is_available()
+        if cuda:
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        dist.init_process_group("nccl" if cuda else "gloo")
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"several processes: start them with torchrun ({error})") from error
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        ctx.count = len(rows)
+        parts = [torch.empty_like(rows) for _ in range(world())]
+        dist.all_gather(parts, rows.contiguous())
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        total = grads[0].contiguous().clone()
+        dist.all_reduce(total)
+        return total[rank() * ctx.count : (rank() + 1) * ctx.count]
+
+
+def gather(rows: Tensor) -> Tensor:
+    """Rows of all processes, (n, ...) to (world * n, ...), with gradients to every process.
+
+    All processes must hold equally many rows.
+    """
+    if world() == 1:
+        return rows
+    return cast(Tensor, _Gather.apply(rows))  # type: ignore[no-untyped-call]
+
+
+def first_row(count: int) -> int:
+    """Where this process's rows begin among gathered ones, ``count`` rows a process."""
+    return rank() * count
+
+
+def average(value: Tensor) -> Tensor:
+    """Mean of a number over processes, without gradient."""
+    if world() == 1:
+        return value.detach()
+    total = value.detach().clone()
+    dist.all_reduce(total)
+    return total / world()
+
+
+def barrier() -> None:
+    """Wait for every process."""
+    if world() > 1:
+        dist.barrier()
+
+
+def from_main(value: Any) -> Any:
+    """The main process's value, a small plain object, in every process."""
+    if world() == 1:
+        return value
+    box = [value]
+    dist.broadcast_object_list(box)
+    return box[0]
+
+
+def wrap(module: nn.Module) -> nn.Module:
+    """The module under DDP if there are several processes, else itself."""
+    if world() == 1:
+        return module
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)

@@ -1,0 +1,134 @@
+"""Which rows make a batch, and what the views make of them: pure functions of (seed, step).
+
+Nothing here has state: step 4,711 of a run can be made without the steps before it, so a run that
+is killed and resumed sees the same batches.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError, TrainingError
+from contrasent.text.cache import TokenCache
+from contrasent.text.tokens import Tokenizer
+from contrasent.text.views import Identity, View
+from contrasent.types import Batch, Tokens
+
+ORDER, VIEW = 1, 2
+
+
+def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
+    """A generator of its own for every (seed, purpose, key of up to two numbers)."""
+    high = [0, *key, *([0] * (2 - len(key))), purpose]
+    return np.random.Generator(np.random.Philox(key=seed, counter=high))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The order of a run: every epoch is a new permutation, cut into whole batches.
+
+    The rows that do not fill a last batch are left out, others in every epoch.
+
+    Attributes:
+        rows: (n,) int64, the corpus rows to train on.
+        batch: rows a step, over all processes.
+        seed: of the order.
+    """
+
+    rows: NDArray[np.int64]
+    batch: int
+    seed: int
+
+    @classmethod
+    def make(cls, rows: NDArray[np.int64], *, batch: int, seed: int, parts: int) -> "Plan":
+        """Check a batch size against the rows and the number of equal parts it is cut into.
+
+        Raises:
+            OptionError: the batch does not divide into the parts.
+            TrainingError: there are too few rows for two a part.
+        """
+        if batch < 1 or batch % parts:
+            raise OptionError("batch", batch, f"must be a multiple of {parts} (processes x steps)")
+        usable = min(batch, len(rows) // parts * parts)
+        if usable < 2 * parts:
+            raise TrainingError(
+                f"{len(rows)} rows in batches of {batch} over {parts} part(s) leave fewer than two "
+                "sentences to contrast with one another; give more text or a larger batch"
+            )
+        return cls(rows, usable, seed)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch."""
+        return len(self.rows) // self.batch
+
+    def epoch(self, step: int) -> int:
+        """The epoch that a step belongs to, from 0."""
+        return step // self.steps_per_epoch
+
+    def at(self, step: int) -> NDArray[np.int64]:
+        """(batch,) corpus rows of a step."""
+        order = _permutation(self.seed, self.epoch(step), len(self.rows))
+        start = step % self.steps_per_epoch * self.batch
+        return self.rows[order[start : start + self.batch]]
+
+
+@lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
+    return random_for(seed, ORDER, epoch).permutation(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Collator:
+    """Makes batches of a tokenised corpus.
+
+    Attributes:
+        cache: the corpus.
+        plan: its order.
+        views: view c rewrites column c; with a corpus of single sentences every view rewrites the
+            sentence. Columns beyond the views are taken as they are.
+        tokenizer: for views of words, whose result is tokenised afresh.
+        lower: lower-case before the tokenizer.
+    """
+
+    cache: TokenCache
+    plan: Plan
+    views: tuple[View, ...]
+    tokenizer: Tokenizer
+    lower: bool = False
+
+    def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
+        """Part ``part`` of the ``parts`` equal parts of a step's batch."""
+        size = self.plan.batch // parts
+        rows = self.plan.at(step)[part * size : (part + 1) * size]
+        width = len(self.cache.columns)
+        count = max(len(self.views), width)
+        views = [*self.views, *[Identity()] * (count - len(self.views))]
+        epoch = self.plan.epoch(step)
+        columns = tuple(
+            self._column(view, i if width > 1 else 0, i, rows, epoch)
+            for i, view in enumerate(views)
+        )
+        return Batch(columns, rows, step)
+
+    def _column(
+        self, view: View, column: int, index: int, rows: NDArray[np.int64], epoch: int
+    ) -> Tokens:
+        if isinstance(view, Identity):
+            return self.cache.tokens(column, rows)
+        randoms = [random_for(self.plan.seed, VIEW + index, int(row), epoch) for row in rows]
+        if view.level == "word":
+            texts = [
+                view(self.cache.text(column, int(row)), random)
+                for row, random in zip(rows, randoms, strict=True)
+            ]
+            return self.tokenizer([t.lower() for t in texts] if self.lower else texts)[0]
+        before, after = self.tokenizer.frame
+        whole = self.cache.tokens(column, rows)
+        inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+        return Tokens.from_rows(
+            np.concatenate([before, view(ids, random), after])
+            for ids, random in zip(inner, randoms, strict=True)
+        )

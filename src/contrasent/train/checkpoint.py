@@ -1,0 +1,70 @@
+"""A checkpoint: one safetensors file, replaced atomically, from which a run goes on exactly.
+
+It holds the objective (encoder, projector, queues, all buffers), AdamW's moments, and in its
+metadata a JSON text with the step, the scores so far and the settings it belongs to.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from contrasent.errors import ModelError
+from contrasent.files import atomic_file
+
+
+def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, told: Any) -> None:
+    """Write a checkpoint.
+
+    Args:
+        path: the file.
+        module: what trains; its whole state dict is kept.
+        optimizer: its tensors are kept under the names of the parameters.
+        told: anything that JSON can hold.
+
+    Raises:
+        OutputError: it cannot be written; an older checkpoint of that name is untouched.
+    """
+    tensors = {f"model.{k}": v for k, v in module.state_dict().items()}
+    for name, parameter in module.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{key}.{name}"] = value
+    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    with atomic_file(path, "wb") as stream:
+        # Written in place of the temporary file's content: safetensors wants a name.
+        save_file(ready, stream.name, metadata={"contrasent": json.dumps(told)})
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], Any]:
+    """Tensors and told of a checkpoint.
+
+    Raises:
+        ModelError: the file is damaged or no checkpoint.
+    """
+    try:
+        with safe_open(path, framework="pt") as stream:
+            told = json.loads((stream.metadata() or {})["contrasent"])
+            return {k: stream.get_tensor(k) for k in stream.keys()}, told  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise ModelError(f"{path}: not a readable checkpoint ({error})") from error
+
+
+def restore(
+    tensors: dict[str, Tensor], module: nn.Module, optimizer: torch.optim.Optimizer
+) -> None:
+    """Put a checkpoint's tensors back into a module and its optimizer."""
+    module.load_state_dict(
+        {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+    )
+    for name, parameter in module.named_parameters():
+        state = {}
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            value = tensors.get(f"optimizer.{key}.{name}")
+            if value is not None:
+                state[key] = value.to(parameter.device)
+        if state:
+            optimizer.state[parameter] = state

@@ -1,0 +1,330 @@
+"""The training loop, in plain torch."""
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from contrasent import parallel, progress
+from contrasent.model.card import Facts, card
+from contrasent.objectives._base import Objective
+from contrasent.report import Report
+from contrasent.text.batches import Collator, Plan
+from contrasent.text.cache import discard, tokenised
+from contrasent.text.corpus import Corpus, open_corpus
+from contrasent.text.tokens import Tokenizer
+from contrasent.train import checkpoint
+from contrasent.train.monitor import Monitor
+from contrasent.train.run import Run, RunFolder
+from contrasent.train.schedule import learning_rate
+from contrasent.train.settings import Settings
+from contrasent.types import EncodeFn
+
+LOG_EVERY = 10
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+Evaluate = Callable[[EncodeFn], Report]
+
+
+def fit(
+    objective: Objective,
+    corpus: Corpus | str | Path | Sequence[str] | Sequence[tuple[str, ...]],
+    settings: Settings,
+    *,
+    folder: str | Path,
+    evaluate: Evaluate | None = None,
+    rows: NDArray[np.int64] | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    facts: Facts | None = None,
+) -> Run:
+    """Train an objective's encoder on a corpus and leave a model folder.
+
+    Order, views, dropout and learning rate are functions of (seed, step, rank): a run that was
+    killed and is resumed ends, on CPU, in the same bits as one that was not.
+
+    Args:
+        objective: the method, with the encoder in it.
+        corpus: what to learn from, as :func:`contrasent.text.corpus.open_corpus` takes it.
+        settings: how.
+        folder: where the model and the record of the run go.
+        evaluate: called every ``evaluate_every`` steps with the encoder's ``encode``; the first
+            row of its report decides which model is the best (higher is better).
+        rows: which rows of the corpus to train on; all if None.
+        resume: go on with the run in the folder.
+        overwrite: discard what the folder holds.
+        facts: more for the model card.
+
+    Returns:
+        What happened.
+
+    Raises:
+        UserError: bad input, a target that cannot be written, NaN, collapse.
+        KeyboardInterrupt: Ctrl-C, after a checkpoint was written.
+    """
+    with parallel.processes():
+        return _Loop(
+            objective,
+            open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,
+            settings,
+            RunFolder(Path(folder)),
+            evaluate,
+            facts or Facts(),
+        ).run(rows, resume=resume, overwrite=overwrite)
+
+
+class _Loop:
+    """One run in progress."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        corpus: Corpus,
+        settings: Settings,
+        place: RunFolder,
+        evaluate: Evaluate | None,
+        facts: Facts,
+    ) -> None:
+        self.objective, self.corpus, self.settings = objective, corpus, settings
+        self.place, self.evaluate, self.facts = place, evaluate, facts
+        self.encoder = objective.encoder
+        self.history: list[tuple[int, float]] = []
+        self.report: Report | None = None
+        self.monitor = Monitor()
+        self.training_seconds = 0.0
+
+    def run(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> Run:
+        began = time.monotonic()
+        self.objective.check(self.corpus.width)
+        going_on = self._open(rows, resume=resume, overwrite=overwrite)
+        done = self.place.finished()
+        if done is not None:
+            return done
+        collator = self._collator(rows)
+        total = self._total(collator.plan)
+        optimizer = torch.optim.AdamW(
+            [p for p in self.objective.parameters() if p.requires_grad],
+            lr=self.settings.lr,
+            weight_decay=self.settings.weight_decay,
+            fused=True,
+        )
+        self.scaler = torch.amp.GradScaler(
+            self.encoder.device.type, enabled=self.settings.precision == "fp16"
+        )
+        first = self._restore(optimizer) if going_on else 0
+        self.module = parallel.wrap(self.objective)
+        last = self._steps(collator, optimizer, first, total)
+        return self._finish(last, began, (last - first) * collator.plan.batch)
+
+    def _open(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> bool:
+        told = {
+            "settings": asdict(self.settings),
+            "objective": self.objective.describe(),
+            "base": self.facts.base,
+            "corpus": {"source": self.corpus.source, "sha256": self.corpus.digest()},
+            "rows": None if rows is None else len(rows),
+            "processes": parallel.world(),
+        }
+        going_on = False
+        if parallel.is_main():
+            weights = sum(p.numel() * p.element_size() for p in self.objective.parameters())
+            going_on = self.place.open(told, resume=resume, overwrite=overwrite, needed=6 * weights)
+        return bool(parallel.from_main(going_on))
+
+    def _collator(self, rows: NDArray[np.int64] | None) -> Collator:
+        cut = min(self.settings.max_tokens, self.encoder.max_tokens)
+        inside = self.encoder.tokenizer
+        tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
+        lower = self.encoder.lower_case
+        if parallel.is_main():
+            tokenised(self.corpus, tokenizer, self.place.tokens, lower=lower)
+        parallel.barrier()
+        cache = tokenised(self.corpus, tokenizer, self.place.tokens, lower=lower)
+        plan = Plan.make(
+            np.arange(len(cache)) if rows is None else rows,
+            batch=self.settings.batch,
+            seed=self.settings.seed,
+            parts=parallel.world() * self.settings.accumulate,
+        )
+        self.facts = self.facts.with_data(self.corpus.source, len(plan.rows), cache)
+        return Collator(cache, plan, self.objective.views, tokenizer, lower)
+
+    def _total(self, plan: Plan) -> int:
+        asked = self.settings.steps
+        return asked or max(1, math.ceil(self.settings.epochs * plan.steps_per_epoch))
+
+    def _restore(self, optimizer: torch.optim.Optimizer) -> int:
+        tensors, told = checkpoint.read(self.place.checkpoint)
+        checkpoint.restore(tensors, self.objective, optimizer)
+        self.scaler.load_state_dict(told["scaler"])
+        self.monitor.high = told["collapse"]
+        self.history = [(int(s), float(v)) for s, v in told["history"]]
+        self.report = Report.from_json(told["report"]) if told["report"] else None
+        step = int(told["step"])
+        if parallel.is_main():
+            self.place.cut_log(step)
+        return step
+
+    def _checkpoint(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        if parallel.is_main():
+            told = {
+                "step": step,
+                "scaler": self.scaler.state_dict(),
+                "collapse": self.monitor.high,
+                "history": self.history,
+                "report": self.report.to_json() if self.report else None,
+            }
+            checkpoint.save(self.place.checkpoint, self.objective, optimizer, told)
+        parallel.barrier()
+
+    def _steps(
+        self, collator: Collator, optimizer: torch.optim.Optimizer, first: int, total: int
+    ) -> int:
+        batch, settings = collator.plan.batch, self.settings
+        saved = first
+        stopping = self._out_of_patience()
+        if self.evaluate is not None and first == 0 and not self.history:
+            self._evaluate(0)
+        self.objective.train()
+        step = first
+        with (
+            _interruptible() as interrupted,
+            progress.task("train", total * batch, "sentences", first * batch) as advance,
+        ):
+            while step < total and not stopping:
+                begun = time.monotonic()
+                terms = self._step(step, collator, optimizer, total)
+                self.training_seconds += time.monotonic() - begun
+                step += 1
+                advance(batch, loss=terms["loss"], **self._best())
+                if self.evaluate is not None and (
+                    step % settings.evaluate_every == 0 or step == total
+                ):
+                    self._evaluate(step)
+                    stopping = self._out_of_patience()
+                if interrupted() or step % settings.checkpoint_every == 0 or step == total:
+                    self._checkpoint(step, optimizer)
+                    saved = step
+                if interrupted():
+                    raise KeyboardInterrupt
+        if saved < step:
+            self._checkpoint(step, optimizer)
+        return step
+
+    def _step(
+        self, step: int, collator: Collator, optimizer: torch.optim.Optimizer, total: int
+    ) -> dict[str, float]:
+        settings, device = self.settings, self.encoder.device.type
+        rate = learning_rate(step, total=total, peak=settings.lr, warmup=settings.warmup)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+        parts = settings.accumulate
+        sums: dict[str, torch.Tensor] = {}
+        for part in range(parts):
+            torch.manual_seed(_mix(settings.seed, step, parallel.rank(), part))
+            own = parallel.rank() * parts + part
+            batch = collator.batch(step, own, parts * parallel.world())
+            dtype = DTYPES.get(settings.precision)
+            with torch.autocast(device, dtype) if dtype else nullcontext():
+                terms = self.module(batch)
+                loss = self.objective.loss(terms)
+            self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
+            for name, value in {"loss": loss, **terms}.items():
+                sums[name] = sums.get(name, torch.zeros((), device=device)) + value.detach() / parts
+        self.scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        self.objective.after_step()
+        told = {name: float(parallel.average(value)) for name, value in sums.items()}
+        self.monitor.check(step, told, rate)
+        if parallel.is_main() and (step % LOG_EVERY == 0 or step < LOG_EVERY):
+            self.place.write_log({"step": step + 1, "lr": rate, "norm": float(norm), **told})
+        return told
+
+    def _evaluate(self, step: int) -> None:
+        """Score the encoder; keep it if it is the best so far."""
+        score = 0.0
+        if parallel.is_main() and self.evaluate is not None:
+            report = self.evaluate(self.encoder.encode)
+            score = report.rows[0].value
+            self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
+            if step and (self.report is None or score > max(v for s, v in self.history if s)):
+                self.report = report
+                self._write(self.place.best, step)
+        self.history.append((step, float(parallel.from_main(score))))
+
+    def _best(self) -> dict[str, float]:
+        scores = [value for step, value in self.history if step]
+        return {"best": max(scores)} if scores else {}
+
+    def _out_of_patience(self) -> bool:
+        scores = [value for step, value in self.history if step]
+        if not self.settings.patience or not scores:
+            return False
+        return len(scores) - 1 - scores.index(max(scores)) >= self.settings.patience
+
+    def _write(self, target: Path, step: int) -> None:
+        facts = self.facts.with_training(
+            self.objective.describe(), asdict(self.settings), step, self.report
+        )
+        self.encoder.save(target, card=card(self.encoder, facts))
+
+    def _finish(self, step: int, began: float, sentences: int) -> Run:
+        trained = [(s, v) for s, v in self.history if s]
+        best = max(trained, key=lambda pair: (pair[1], -pair[0])) if trained else None
+        run = Run(
+            folder=self.place.model,
+            steps=step,
+            seconds=time.monotonic() - began,
+            sentences_per_second=sentences / self.training_seconds if sentences else 0.0,
+            score=best[1] if best else None,
+            best_step=best[0] if best else None,
+            history=self.history,
+        )
+        if parallel.is_main():
+            self._write(self.place.last, step)
+            self.place.publish(run)
+            discard(self.place.tokens)
+        parallel.barrier()
+        return run
+
+
+def _mix(seed: int, step: int, rank: int, part: int) -> int:
+    """One number for torch's generator, different for all four arguments."""
+    return int(
+        np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
+    )
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C finish the step in hand; a second one stops at once."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    try:
+        before: Any = signal.signal(signal.SIGINT, ask)
+    except ValueError:  # not the main thread, which alone may handle signals
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

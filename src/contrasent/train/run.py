@@ -1,0 +1,159 @@
+"""A run's folder: the model at its top, everything about the training under ``run/``.
+
+```
+MODEL/                 the model: the best one seen, or the last where nothing was evaluated
+MODEL/run/settings.json   what was asked for, and the data's hash
+MODEL/run/log.jsonl       a line every ten steps, and one an evaluation
+MODEL/run/checkpoint.safetensors
+MODEL/run/best/           the best model so far
+MODEL/run/last/           the model after the last step
+MODEL/run/result.json     written when the run is complete
+```
+"""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import OutputError
+from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a finished run tells.
+
+    Attributes:
+        folder: the model's folder.
+        steps: optimizer steps taken.
+        seconds: time in this process, evaluations included.
+        sentences_per_second: corpus rows a second of training, evaluations excluded.
+        score: the best evaluation's first value, or None.
+        best_step: the step after which it was reached, or None.
+        history: (step, score) of every evaluation.
+    """
+
+    folder: Path
+    steps: int
+    seconds: float
+    sentences_per_second: float
+    score: float | None
+    best_step: int | None
+    history: list[tuple[int, float]] = field(default_factory=list)
+
+
+class RunFolder:
+    """Paths and records of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = folder
+        self.home = folder / "run"
+        self.settings = self.home / "settings.json"
+        self.log = self.home / "log.jsonl"
+        self.checkpoint = self.home / "checkpoint.safetensors"
+        self.best = self.home / "best"
+        self.last = self.home / "last"
+        self.result = self.home / "result.json"
+        self.tokens = self.home / "tokens"
+
+    def open(self, told: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
+        """Make sure that the folder may be written; say whether a checkpoint is there.
+
+        Args:
+            told: the settings of this run.
+            resume: go on with a run of the same settings.
+            overwrite: discard what is there.
+            needed: bytes that the run will write.
+
+        Raises:
+            OutputError: something is there and neither was asked for, the settings differ, or
+                there is no room.
+        """
+        check_writable(self.model, needed)
+        recover_folder(self.best)
+        recover_folder(self.last)
+        occupied = sorted(p.name for p in self.model.iterdir() if p.name not in {"tokens"})
+        if occupied and not resume and not overwrite:
+            what = "a run" if self.home.exists() else f"{occupied[0]!r}"
+            raise OutputError(
+                f"{self.model}: already holds {what}; --resume goes on with it, --overwrite starts "
+                "afresh, or choose another folder"
+            )
+        if overwrite and not resume:
+            if occupied and not self.home.exists() and "modules.json" not in occupied:
+                raise OutputError(
+                    f"{self.model}: holds {occupied[0]!r} and no model; --overwrite replaces only "
+                    "models, so remove the folder yourself or choose another"
+                )
+            with writing(self.model):
+                shutil.rmtree(self.model)
+                self.model.mkdir(parents=True)
+        self.home.mkdir(exist_ok=True)
+        if resume and self.settings.is_file():
+            self._same(told)
+            return self.checkpoint.is_file()
+        write_json(self.settings, told)
+        return False
+
+    def _same(self, told: dict[str, Any]) -> None:
+        before = json.loads(self.settings.read_text("utf-8"))
+        now = json.loads(json.dumps(told))
+        for key in sorted(before.keys() | now.keys()):
+            old, new = before.get(key), now.get(key)
+            if isinstance(old, dict) and isinstance(new, dict):
+                inner = next((k for k in sorted(old | new) if old.get(k) != new.get(k)), None)
+                if inner is None:
+                    continue
+                key, old, new = inner, old.get(inner), new.get(inner)
+            if old != new:
+                raise OutputError(
+                    f"{self.model}: the run there has {key} {old!r}, this one {new!r}; resume with "
+                    "the same command, or use --overwrite or another folder"
+                )
+
+    def cut_log(self, step: int) -> None:
+        """Forget log lines of steps from ``step`` on; they will be written again."""
+        if not self.log.is_file():
+            return
+        lines = self.log.read_text("utf-8").splitlines()
+        kept = []
+        for line in lines:
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line)
+            except ValueError:  # the line that a kill cut short
+                break
+        with atomic_file(self.log) as stream:
+            stream.writelines(line + "\n" for line in kept)
+
+    def write_log(self, line: dict[str, Any]) -> None:
+        """Append a line."""
+        with writing(self.log), self.log.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(line) + "\n")
+
+    def publish(self, run: Run) -> None:
+        """Put the best model, or the last, at the top of the folder; record the result."""
+        source = self.best if self.best.is_dir() else self.last
+        with writing(self.model):
+            for path in sorted(source.iterdir(), key=lambda p: p.name == "modules.json"):
+                target = self.model / path.name
+                staged = self.model / f".{path.name}.new"
+                if path.is_dir():
+                    shutil.rmtree(staged, ignore_errors=True)
+                    shutil.copytree(path, staged)
+                    shutil.rmtree(target, ignore_errors=True)
+                else:
+                    shutil.copy2(path, staged)
+                staged.replace(target)
+        write_json(self.result, {**asdict(run), "folder": str(run.folder)})
+
+    def finished(self) -> Run | None:
+        """The result, if the run is complete."""
+        if not self.result.is_file():
+            return None
+        stored = json.loads(self.result.read_text("utf-8"))
+        history = [(int(step), float(score)) for step, score in stored.pop("history")]
+        stored.pop("folder")
+        return Run(folder=self.model, history=history, **stored)

@@ -1,0 +1,169 @@
+"""The settings of a run: the same names in Python, in recipes and in ``--set``; no torch here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from contrasent.errors import OptionError
+from contrasent.objectives._find import Parameter, parameters
+
+Precision = Literal["fp32", "bf16", "fp16"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to train, whatever the objective.
+
+    Attributes:
+        batch: rows a step, over all processes and accumulated parts.
+        accumulate: cut each batch into this many forward passes; negatives come from a part alone.
+        max_tokens: cut sentences at this many tokens in training.
+        epochs: passes over the corpus, unless ``steps`` is given.
+        steps: optimizer steps.
+        lr: peak learning rate of AdamW.
+        warmup: share of the steps over which the rate rises to its peak.
+        weight_decay: of AdamW.
+        clip: gradient norm to clip at.
+        dropout: probability for hidden states.
+        attention_dropout: probability for attention weights; that of ``dropout`` if None.
+        pooler: pooler of the model; the base's own if None.
+        head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
+        normalise: whether the model gives unit vectors; as the base does if None.
+        precision: of the forward pass.
+        evaluate_every: steps between evaluations.
+        checkpoint_every: steps between checkpoints.
+        patience: stop after this many evaluations without a new best; 0 never stops.
+        heldout: pairs of the corpus held out for evaluation when there are no labels.
+        seed: of everything random.
+    """
+
+    batch: int = 64
+    accumulate: int = 1
+    max_tokens: int = 32
+    epochs: float = 1.0
+    steps: int | None = None
+    lr: float = 3e-5
+    warmup: float = 0.0
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    dropout: float = 0.1
+    attention_dropout: float | None = None
+    pooler: str | None = None
+    head: str | None = None
+    normalise: bool | None = None
+    precision: Precision = "fp32"
+    evaluate_every: int = 125
+    checkpoint_every: int = 250
+    patience: int = 0
+    heldout: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive = ("batch", "accumulate", "max_tokens", "evaluate_every", "checkpoint_every")
+        for name in positive:
+            _require(name, getattr(self, name), getattr(self, name) >= 1, "must be at least 1")
+        _require("steps", self.steps, self.steps is None or self.steps >= 1, "must be at least 1")
+        _require("epochs", self.epochs, self.epochs > 0, "must be positive")
+        _require("lr", self.lr, self.lr > 0, "must be positive")
+        _require("warmup", self.warmup, 0 <= self.warmup < 1, "must be a share in [0, 1)")
+        _require("clip", self.clip, self.clip > 0, "must be positive")
+        _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "must not be negative")
+        for name in ("dropout", "attention_dropout"):
+            p = getattr(self, name)
+            _require(name, p, p is None or 0 <= p < 1, "must be a probability in [0, 1)")
+        for name in ("patience", "heldout", "seed"):
+            _require(name, getattr(self, name), getattr(self, name) >= 0, "must not be negative")
+        if self.precision not in get_args(Precision):
+            raise OptionError(
+                "precision", self.precision, "no such precision", choices=get_args(Precision)
+            )
+
+
+def _require(name: str, value: object, holds: bool, problem: str) -> None:
+    if not holds:
+        raise OptionError(name, value, problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Named values, divided into those of the run and those of the objective."""
+
+    run: dict[str, Any]
+    objective: dict[str, Any]
+
+
+def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -> Chosen:
+    """Divide and check named values.
+
+    Args:
+        given: names and values, from ``--set`` or a recipe. Texts are read as the type wanted.
+        objective: name of the objective.
+        option: what to call the source in an error.
+
+    Raises:
+        OptionError: an unknown name, with the nearest known one, or a value of another type.
+    """
+    own = parameters(objective)
+    known = {field.name for field in fields(Settings)}
+    hints = get_type_hints(Settings)
+    chosen = Chosen({}, {})
+    for name, value in given.items():
+        if name in own:
+            chosen.objective[name] = _read(name, value, _kinds(own[name]))
+        elif name in known:
+            chosen.run[name] = _read(name, value, _options(hints[name]))
+        else:
+            problem = f"no such setting of a run or of {objective}"
+            raise OptionError(option, name, problem, choices=sorted(known | set(own)))
+    return chosen
+
+
+def assignments(texts: list[str]) -> dict[str, str]:
+    """Read ``key=value`` texts.
+
+    Raises:
+        OptionError: there is no "=".
+    """
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise OptionError("--set", text, "write key=value")
+        pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _kinds(parameter: Parameter) -> tuple[Any, ...]:
+    if parameter.default is not None:
+        return (type(parameter.default), *((None,) if "None" in parameter.annotation else ()))
+    simple = {"int": int, "float": float, "str": str, "bool": bool, "None": None}
+    parts = [part.strip() for part in parameter.annotation.split("|")]
+    return tuple(simple[part] for part in parts if part in simple)
+
+
+def _options(hint: Any) -> tuple[Any, ...]:
+    if get_origin(hint) is Literal:
+        return (str,)
+    if isinstance(hint, UnionType):
+        return tuple(None if o is NoneType else o for o in get_args(hint))
+    return (hint,)
+
+
+def _read(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
+    text = str(value)
+    if None in kinds and (value is None or text.lower() in {"none", "null"}):
+        return None
+    for kind in kinds:
+        if kind is bool:
+            if text.lower() in {"true", "false"}:
+                return text.lower() == "true"
+        elif kind is str and isinstance(value, str):
+            return value
+        elif kind in (int, float) and not isinstance(value, bool):
+            try:
+                return kind(text)
+            except ValueError:
+                continue
+    wanted = " or ".join("none" if k is None else k.__name__ for k in kinds)
+    raise OptionError(name, value, f"must be of type {wanted}")
