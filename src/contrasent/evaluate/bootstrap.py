@@ -145,9 +145,8 @@ def _middle_ranks(ends: Counts) -> Counts:
 def _ratio(
     xy: NDArray[np.floating], xx: NDArray[np.floating], yy: NDArray[np.floating]
 ) -> NDArray[np.float64]:
-    product = xx.astype(np.float64) * yy.astype(np.float64)
-    empty = np.full(len(product), np.nan)
-    correlation: NDArray[np.float64] = np.divide(
-        xy.astype(np.float64), np.sqrt(product), out=empty, where=product > 1e-12
-    )
+    # Constant columns leave a rest of rounding, far below any true sum of squares.
+    defined = (xx > 1e-6) & (yy > 1e-6)
+    size = np.sqrt(np.where(defined, xx, 1).astype(np.float64) * np.where(defined, yy, 1))
+    correlation: NDArray[np.float64] = np.where(defined, xy / size, np.nan)
     return correlation

@@ -14,7 +14,7 @@ from contrasent.evaluate.bootstrap import (
     interval,
     weighted_pearson,
 )
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Report, Row
 from contrasent.types import EncodeFn
@@ -57,8 +57,7 @@ def pairs(
     _check(first, second, gold, task)
     encoded = encode_distinct(encode, [first, second])
     similarity = cosine(encoded(first), encoded(second))
-    if similarity.min() == similarity.max():
-        raise DataError(f"{task}: all {len(gold):,} cosines are {similarity[0]:.4f}")
+    check_spread(similarity, task)
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
     values = {"spearman": spearman(similarity, gold), "pearson": pearson(similarity, gold)}
     bounds: dict[str, tuple[float, float] | tuple[None, None]] = dict.fromkeys(values, (None, None))

@@ -22,7 +22,7 @@ from contrasent.evaluate.bootstrap import (
     interval,
     weighted_pearson,
 )
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Report, Row
 from contrasent.text.datasets import ScoredPairs, sts_pairs
@@ -120,11 +120,7 @@ class _Task:
         self.sizes = [len(part) for part in parts]
         self.joined = np.concatenate(similarities)
         self.gold = np.concatenate([part.scores for part in parts])
-        if self.joined.min() == self.joined.max():
-            raise DataError(
-                f"{task}: all {len(self.joined):,} cosines are {self.joined[0]:.4f}; "
-                "the model gives every sentence the same direction"
-            )
+        check_spread(self.joined, task)
         self.values, self.part_values = self._measure()
         self.draws, self.part_draws = self._resample(number, seed)
 

@@ -86,3 +86,20 @@ def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
             f"sentences, the first of them {sentences[bad[0]][:60]!r}; nothing can be measured"
         )
     return array
+
+
+SPREAD = 1e-7
+"""Cosines of float32 vectors that differ by less than this say nothing."""
+
+
+def check_spread(similarity: NDArray[np.float64], task: str) -> None:
+    """Refuse cosines that are all equal: the model gives every sentence the same direction.
+
+    Raises:
+        DataError: they are; the task and the cosine are named.
+    """
+    if similarity.max() - similarity.min() < SPREAD:
+        raise DataError(
+            f"{task}: all {len(similarity):,} cosines are {similarity[0]:.4f}; the model gives "
+            "every sentence the same direction"
+        )

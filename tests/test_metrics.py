@@ -1,0 +1,146 @@
+"""Each metric against plain loops written from its definition, and its invariances."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from contrasent import metrics
+
+columns = st.integers(2, 30).flatmap(
+    lambda n: st.tuples(
+        hnp.arrays(np.float64, n, elements=st.integers(-5, 5)),
+        hnp.arrays(np.float64, n, elements=st.floats(-100, 100, width=16)),
+    )
+)
+matrices = st.tuples(st.integers(2, 9), st.integers(1, 6)).flatmap(
+    lambda shape: st.tuples(
+        hnp.arrays(np.float64, shape, elements=st.floats(-3, 3, width=16)),
+        hnp.arrays(np.float64, shape, elements=st.floats(-3, 3, width=16)),
+    )
+)
+
+
+def loop_cosine(u, v):
+    product = sum(a * b for a, b in zip(u, v, strict=True))
+    size = math.sqrt(sum(a * a for a in u)) * math.sqrt(sum(b * b for b in v))
+    return product / size if size else 0.0
+
+
+def loop_rank(x):
+    """Place among the sorted values, ties at the mean of the places they fill."""
+    return [sum(b < a for b in x) + (sum(b == a for b in x) + 1) / 2 for a in x]
+
+
+def loop_pearson(x, y):
+    mx, my = math.fsum(x) / len(x), math.fsum(y) / len(y)
+    xy = math.fsum((a - mx) * (b - my) for a, b in zip(x, y, strict=True))
+    xx = math.fsum((a - mx) ** 2 for a in x)
+    yy = math.fsum((b - my) ** 2 for b in y)
+    return xy / math.sqrt(xx * yy) if xx and yy else math.nan
+
+
+@given(matrices)
+def test_cosine_is_the_definition_row_by_row(pair):
+    a, b = pair
+    expected = [loop_cosine(u, v) for u, v in zip(a, b, strict=True)]
+    np.testing.assert_allclose(metrics.cosine(a, b), expected, atol=1e-12)
+
+
+def test_cosine_of_a_zero_vector_is_zero_and_of_a_nan_is_nan():
+    a = np.array([[0.0, 0.0], [1.0, math.nan], [3.0, 4.0]])
+    b = np.array([[1.0, 2.0], [1.0, 1.0], [6.0, 8.0]])
+    found = metrics.cosine(a, b)
+    assert found[0] == 0.0
+    assert math.isnan(found[1])
+    assert found[2] == 1.0
+
+
+@given(columns)
+def test_rank_shares_ties(pair):
+    for column in pair:
+        assert metrics.rank(column).tolist() == loop_rank(column.tolist())
+
+
+@settings(max_examples=200)
+@given(columns)
+def test_correlations_are_the_definitions(pair):
+    x, y = pair
+    np.testing.assert_allclose(metrics.pearson(x, y), loop_pearson(x, y), atol=1e-9)
+    ranks = loop_pearson(loop_rank(x.tolist()), loop_rank(y.tolist()))
+    np.testing.assert_allclose(metrics.spearman(x, y), ranks, atol=1e-9)
+
+
+@given(columns)
+def test_spearman_sees_only_order_and_is_symmetric(pair):
+    x, y = pair
+    found = metrics.spearman(x, y)
+    np.testing.assert_allclose(metrics.spearman(np.exp(x), y), found, atol=1e-12)
+    np.testing.assert_allclose(metrics.spearman(y, x), found, atol=1e-12)
+    np.testing.assert_allclose(metrics.spearman(-x, y), -found, atol=1e-12)
+
+
+def test_correlations_are_undefined_for_constants_and_nan():
+    assert math.isnan(metrics.spearman([1, 1, 1], [1, 2, 3]))
+    assert math.isnan(metrics.pearson([1.0], [2.0]))
+    assert math.isnan(metrics.spearman([1, math.nan, 3], [1, 2, 3]))
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(1, 12))
+def test_mrr_and_recall_are_means_over_queries(ranks, k):
+    total = hits = 0.0
+    for r in ranks:
+        if r <= k:
+            total += 1 / r
+            hits += 1
+    assert metrics.mrr_at_k(ranks, k) == pytest.approx(total / len(ranks))
+    assert metrics.recall_at_k(ranks, k) == pytest.approx(hits / len(ranks))
+    assert metrics.mrr_at_k(ranks, k) <= metrics.recall_at_k(ranks, k) + 1e-12
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 0)), min_size=1, max_size=7),
+    st.integers(1, 7),
+    st.randoms(use_true_random=False),
+)
+def test_ndcg_is_the_gain_over_the_best_orders_gain(judged, k, random):
+    gains = [g for g, _ in judged]
+    ranks = random.sample(range(1, 15), len(gains))
+
+    def dcg(pairs):
+        return sum(g / math.log2(r + 1) for g, r in pairs if r <= k)
+
+    best = dcg(zip(sorted(gains, reverse=True), range(1, 15), strict=False))
+    found = metrics.ndcg_at_k(gains, ranks, k)
+    if best == 0:
+        assert math.isnan(found)
+    else:
+        assert found == pytest.approx(dcg(zip(gains, ranks, strict=True)) / best)
+        assert 0 <= found <= 1 + 1e-12
+
+
+@given(matrices)
+def test_alignment_and_uniformity_are_the_equations(pair):
+    a, b = ([[*row, 1.0] for row in side] for side in pair)  # no zero rows
+    u, v = metrics.unit(a), metrics.unit(b)
+    gaps = [sum((p - q) ** 2 for p, q in zip(x, y, strict=True)) for x, y in zip(u, v, strict=True)]
+    assert metrics.alignment(a, b) == pytest.approx(sum(gaps) / len(gaps), abs=1e-9)
+    near = [
+        math.exp(-2 * sum((p - q) ** 2 for p, q in zip(u[i], u[j], strict=True)))
+        for i in range(len(u))
+        for j in range(i)
+    ]
+    assert metrics.uniformity(a) == pytest.approx(math.log(sum(near) / len(near)), abs=1e-5)
+
+
+def test_uniformity_does_not_depend_on_the_block(monkeypatch):
+    vectors = np.random.default_rng(0).normal(size=(57, 5))
+    whole = metrics.uniformity(vectors)
+    monkeypatch.setattr(metrics, "BLOCK", 100)
+    assert metrics.uniformity(vectors) == pytest.approx(whole, abs=1e-6)
+    assert metrics.uniformity(vectors * 7.0) == pytest.approx(whole, abs=1e-6)
+    assert metrics.uniformity(np.ones((4, 3))) == pytest.approx(0.0, abs=1e-6)
+    assert math.isnan(metrics.uniformity(vectors[:1]))

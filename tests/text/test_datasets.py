@@ -1,0 +1,299 @@
+"""Named data sets: places, counts, gold scores, a stand-in for the hub; our own sentences."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contrasent.errors import DataError, OptionError
+from contrasent.text import datasets, hub, official
+from contrasent.text.datasets import score_digest, sts_names, sts_pairs
+from contrasent.text.official import Pin, Subset, Table
+from contrasent.text.transfer import transfer_set
+
+PAIRS = [
+    ("The kettle is on.", "Somebody is boiling water.", 3.5),
+    ("Rain fell all night.", "It was a wet night.", 4.25),
+    ("The bridge is closed.", "A cat sleeps on the chair.", 0.0),
+]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A data folder with a yearly set of two parts, one of them partly annotated."""
+    scores = [p[2] for p in PAIRS]
+    parts = (
+        Subset("kitchen", 3, 3, score_digest(scores)),
+        Subset("weather", 3, 2, score_digest(scores[:2])),
+    )
+    monkeypatch.setitem(official.STS_YEARS, "STS12", parts)
+    monkeypatch.setitem(
+        official.STS_TABLES, "STSB", {"dev": Table("STSBenchmark/sts-dev.csv", 3, parts[0].digest)}
+    )
+    folder = tmp_path / "STS-raw" / "STS12-en-test"
+    folder.mkdir(parents=True)
+    for part in parts:
+        text = "".join(f"{a}\t{b}\n" for a, b, _ in PAIRS)
+        (folder / f"STS.input.{part.name}.txt").write_text(text)
+        gold = [str(s) if i < part.annotated else "" for i, s in enumerate(scores)]
+        (folder / f"STS.gs.{part.name}.txt").write_text("\n".join(gold) + "\n")
+    table = tmp_path / "STS-raw" / "STSBenchmark"
+    table.mkdir()
+    (table / "sts-dev.csv").write_text(
+        "".join(f"g\tf\ty\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(PAIRS))
+    )
+    monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path))
+    return folder
+
+
+def test_reads_every_annotated_pair_of_every_part(small):
+    kitchen, weather = sts_pairs("STS12", form="raw")
+    assert (kitchen.name, len(kitchen)) == ("kitchen", 3)
+    assert (weather.name, len(weather)) == ("weather", 2)
+    assert kitchen.first[1] == PAIRS[1][0]
+    assert kitchen.second[2] == PAIRS[2][1]
+    np.testing.assert_array_equal(kitchen.scores, [3.5, 4.25, 0.0])
+
+
+def test_reads_a_table(small):
+    (found,) = sts_pairs("STSB", split="dev", form="raw")
+    assert [
+        (a, b, s) for a, b, s in zip(found.first, found.second, found.scores, strict=True)
+    ] == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: cut(f / "STS.input.kitchen.txt"), r"STS.input.kitchen.txt: 2 lines.* has 3"),
+        (lambda f: cut(f / "STS.gs.weather.txt"), r"STS.gs.weather.txt: 2 lines.* has 3"),
+        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "3.6"), "3 gold scores are not the off"),
+        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "35"), r"kitchen.txt:1: '35' is no score"),
+        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "high"), r":1: 'high' is no score from"),
+        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "nan"), r":1: 'nan' is no score from"),
+        (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", ""), r"kitchen.txt: 2 scores.* has 3"),
+        (
+            lambda f: swap(f / "STS.input.kitchen.txt", "\t", " "),
+            r"kitchen.txt:1: expected two sen",
+        ),
+        (lambda f: (f / "STS.gs.weather.txt").unlink(), r"STS.gs.weather.txt: missing"),
+        (lambda f: (f / "STS.input.weather.txt").unlink(), r"put the file at .*input.weather.txt"),
+        (
+            lambda f: (f / "STS.input.kitchen.txt").write_bytes(b"a\tb\n\xff\tb\n"),
+            r"txt:2: not UTF-8",
+        ),
+    ],
+)
+def test_damaged_files_are_named(small, damage, message):
+    damage(small)
+    with pytest.raises(DataError, match=message):
+        sts_pairs("STS12", form="raw")
+
+
+def cut(path):
+    path.write_text("\n".join(path.read_text().split("\n")[:-2]) + "\n")
+
+
+def swap(path, old, new):
+    path.write_text(path.read_text().replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"task": "STS1"}, "did you mean 'STS1"),
+        ({"task": "STSB", "form": "rav"}, "did you mean 'raw'"),
+        ({"task": "STSB", "split": "tests"}, "did you mean 'test'"),
+        ({"task": "STS12", "split": "dev"}, "test split only"),
+        ({"task": "STSB-de", "form": "senteval"}, "one form only"),
+        ({"task": "SICKR-all", "split": "dev"}, "joins all splits"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(options, message):
+    task = options.pop("task")
+    with pytest.raises(OptionError, match=message):
+        sts_pairs(task, **options)
+
+
+def test_a_folder_that_is_none_is_an_error(monkeypatch):
+    monkeypatch.setenv("CONTRASENT_DATA", "/no/such/place")
+    with pytest.raises(DataError, match="no such folder"):
+        sts_pairs("STSB")
+
+
+def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path):
+    with pytest.raises(
+        DataError, match=r"form 'raw'.*SentEval/downstream/STS/STSBenchmark/sts-test"
+    ):
+        sts_pairs("STSB", folder=tmp_path)
+    with pytest.raises(DataError, match=r"'SICKR-all'.*SICK/SICK_test_annotated.txt"):
+        sts_pairs("SICKR", form="raw", folder=tmp_path)
+    with pytest.raises(DataError, match=r"put the file at .*downstream/MR/rt-polarity.pos"):
+        transfer_set("MR", folder=tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl", "parquet"])
+def test_the_hub_is_asked_for_the_pinned_revision(tmp_path, monkeypatch, kind):
+    rows = [{"sentence1": a, "sentence2": b, "score": s} for a, b, s in PAIRS]
+    file = tmp_path / f"validation.{kind}"
+    text = "".join(json.dumps(r) + "\n" for r in rows)
+    if kind == "parquet":
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.Table.from_pylist(rows), file)
+    else:
+        file.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
+    asked = stand_in(monkeypatch, ["README.md", "train.jsonl", file.name], file)
+    monkeypatch.setitem(official.STS_PINS, "STSB", Pin("o/set", "abc123", {"dev": 3}))
+    (found,) = sts_pairs("STSB", split="dev", form="raw", folder=tmp_path)
+    assert [*zip(found.first, found.second, found.scores, strict=True)] == PAIRS
+    assert found.source == "o/set@abc123"
+    assert asked == [("o/set", "abc123"), ("o/set", file.name, "abc123")]
+
+
+def test_the_hubs_answer_is_counted_and_checked(tmp_path, monkeypatch):
+    file = tmp_path / "test.jsonl"
+    file.write_text(json.dumps({"sentence1": "One.", "sentence2": "Two.", "score": 1}) + "\n")
+    stand_in(monkeypatch, [file.name], file)
+    with pytest.raises(DataError, match=r"1 pairs in 'test', expected 1,379"):
+        sts_pairs("STSB", form="raw", folder=tmp_path)
+    file.write_text(json.dumps({"text": "One."}) + "\n")
+    with pytest.raises(DataError, match="rows have text; expected sentence1"):
+        sts_pairs("STSB", form="raw", folder=tmp_path)
+    stand_in(monkeypatch, ["README.md"], file)
+    with pytest.raises(DataError, match="no file of the split 'test'"):
+        sts_pairs("STSB", form="raw", folder=tmp_path)
+
+
+def test_a_hub_out_of_reach_says_what_to_do(tmp_path, monkeypatch):
+    stand_in(monkeypatch, OSError("no route to host\nmore"), tmp_path)
+    with pytest.raises(
+        DataError, match=r"no route to host\); put the file at STS-raw/STSBenchmark"
+    ):
+        sts_pairs("STSB", form="raw", folder=tmp_path)
+
+
+def stand_in(monkeypatch, names, file):
+    """A hub that holds one file."""
+    import huggingface_hub
+
+    asked = []
+
+    class Api:
+        def list_repo_files(self, repo, *, repo_type, revision):
+            assert repo_type == "dataset"
+            if isinstance(names, Exception):
+                raise names
+            asked.append((repo, revision))
+            return names
+
+    def download(repo, name, *, repo_type, revision):
+        asked.append((repo, name, revision))
+        return str(file)
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    return asked
+
+
+def test_split_files_know_the_usual_layouts():
+    names = [
+        "test.jsonl.gz",
+        "data/test-00000-of-00001.parquet",
+        "de/test-00000-of-00001.parquet",
+        "stsb-es-test.jsonl",
+        "data/contest-0.parquet",
+        "latest.json",
+    ]
+    assert hub.split_files(names, "test", "de") == ["de/test-00000-of-00001.parquet"]
+    assert hub.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
+    assert hub.split_files(names[:2], "test") == sorted(names[:2])
+    assert hub.split_files(names, "dev") == []
+
+
+def test_every_pin_is_a_whole_revision():
+    assert len(official.STS_PINS) == 9
+    for pin in official.STS_PINS.values():
+        assert len(pin.revision) == 40
+        assert int(pin.revision, 16)
+
+
+def test_official_sizes_are_the_published_sums():
+    """Pairs a year, as SentEval and the papers count them (SMT of 2013 left out)."""
+    totals = {year: sum(p.annotated for p in parts) for year, parts in official.STS_YEARS.items()}
+    assert totals == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
+    assert sum(table.rows for table in official.STS_TABLES["SICKR"].values()) == 9927
+
+
+def transfer_folder(tmp_path, monkeypatch, task, files, texts):
+    monkeypatch.setitem(official.TRANSFER_FILES, task, files)
+    for file, text in zip(files, texts, strict=True):
+        path = tmp_path / "SentEval" / "downstream" / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+    return tmp_path
+
+
+def test_transfer_files_are_read(tmp_path, monkeypatch):
+    File = official.TransferFile
+    files = (File("all", "MR/a.pos", 2, 1), File("all", "MR/a.neg", 1, 0))
+    folder = transfer_folder(tmp_path, monkeypatch, "MR", files, [b"well made\nfine\n", b"dull\n"])
+    found = transfer_set("MR", folder=folder)["all"]
+    assert found.first == ("well made", "fine", "dull")
+    assert found.labels.tolist() == [1, 1, 0]
+
+    files = (File("train", "TREC/t", 2),)
+    text = "HUM:ind Who wrote it ?\nLOC:city Where is caf\xe9 ?\n".encode("latin-1")
+    found = transfer_set(
+        "TREC", folder=transfer_folder(tmp_path, monkeypatch, "TREC", files, [text])
+    )
+    assert found["train"].first == ("Who wrote it ?", "Where is caf\xe9 ?")
+    assert found["train"].labels.tolist() == [3, 4]
+
+    files = (File("test", "MRPC/t", 1),)
+    text = b"Quality\t1\t2\tA\tB\n1\t10\t11\tIt rained .\tRain fell .\n"
+    found = transfer_set(
+        "MRPC", folder=transfer_folder(tmp_path, monkeypatch, "MRPC", files, [text])
+    )
+    assert found["test"].second == ("Rain fell .",)
+
+    files = (File("dev", "SST/d", 2),)
+    text = b"good \t1\nbad \t7\n"
+    folder = transfer_folder(tmp_path, monkeypatch, "SST2", files, [text])
+    with pytest.raises(DataError, match=r"SST/d:2: not a row of SST2"):
+        transfer_set("SST2", folder=folder)
+    files = (File("dev", "SST/d", 3),)
+    folder = transfer_folder(tmp_path, monkeypatch, "SST2", files, [text])
+    with pytest.raises(DataError, match=r"SST/d: 2 rows.* has 3"):
+        transfer_set("SST2", folder=folder)
+
+
+@pytest.mark.data
+def test_the_real_files_are_the_official_ones():
+    if "CONTRASENT_DATA" not in os.environ:
+        pytest.skip("CONTRASENT_DATA is not set")
+    data_folder = Path(os.environ["CONTRASENT_DATA"])
+    seen = 0
+    for task in sts_names():
+        for form in datasets.FORMS:
+            if task.startswith("STSB-") and form == "senteval":
+                continue
+            parts = sts_pairs(task, form=form, folder=data_folder)
+            assert all(s.strip() for part in parts for s in (*part.first, *part.second))
+            seen += 1
+    assert seen == 18
+    assert {
+        t: sum(map(len, transfer_set(t, folder=data_folder).values()))
+        for t in official.TRANSFER_FILES
+    } == {
+        "MR": 10662,
+        "CR": 3775,
+        "SUBJ": 10000,
+        "MPQA": 10606,
+        "SST2": 70042,
+        "TREC": 5952,
+        "MRPC": 5801,
+    }
