@@ -151,20 +151,25 @@ def _evaluation(
     if judge == "none":
         return None, None
     if judge == "stsb":
-        from contrasent.evaluate.sts import load_sts, sts
+        from contrasent.evaluate.sts import sts
+        from contrasent.text.datasets import sts_pairs
 
-        load_sts(("STSB",), split="dev")
+        sts_pairs("STSB", split="dev")  # refuse missing data before any training
         return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None
     if judge == "heldout":
         if source.width < 2:
             raise OptionError(
                 "--evaluate", judge, "needs a corpus of pairs; this one has single sentences"
             )
-        from contrasent.evaluate.retrieval import matched_pairs
+        from contrasent.evaluate.retrieval import retrieval
         from contrasent.text.heldout import hold_out
 
         split = hold_out(source, settings.heldout, seed=settings.seed)
-        return lambda encode: matched_pairs(encode, split.queries, split.documents), split.train
+        places = range(len(split.queries))
+        return (
+            lambda encode: retrieval(encode, split.queries, split.documents, places),
+            split.train,
+        )
     if not Path(judge).is_file():
         raise OptionError(
             "--evaluate",
@@ -172,11 +177,11 @@ def _evaluation(
             "neither a file of labelled pairs nor one of the names",
             choices=("heldout", "none", "stsb"),
         )
-    from contrasent.evaluate.pairs import labelled_pairs
+    from contrasent.evaluate.pairs import pairs
     from contrasent.text.corpus import read_labelled_pairs
 
-    pairs = read_labelled_pairs(judge)
-    return lambda encode: labelled_pairs(encode, pairs.first, pairs.second, pairs.scores), None
+    labels = read_labelled_pairs(judge)
+    return lambda encode: pairs(encode, labels.first, labels.second, labels.scores), None
 
 
 def _tell(run: "Run", *, as_json: bool, quiet: bool, judge: str) -> None:
