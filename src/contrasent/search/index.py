@@ -23,6 +23,7 @@ from contrasent.search.checks import (
     refuse_repeats,
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, scan
+from contrasent.search.filters import Columns, Where, check_where
 from contrasent.search.manifest import Manifest, Part, read_manifest, write_manifest
 from contrasent.search.segment import Segment, SegmentWriter, check_size, open_array, open_segment
 from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
@@ -70,6 +71,7 @@ class Index:
         self.segments = tuple(segments)
         self.firsts = np.cumsum([0, *(len(segment) for segment in self.segments)])
         self.deleted = deleted if deleted is not None else np.empty(0, dtype=np.int64)
+        self.columns = tuple(Columns(segment) for segment in self.segments)
 
     # ------------------------------------------------------------------ making and reading
 
@@ -173,17 +175,27 @@ class Index:
         manifest = read_manifest(path)
         while True:
             try:
-                segments = [
-                    open_segment(path / part.name, part.rows, manifest.dimension, part.files)
-                    for part in manifest.segments
-                ]
-                deleted = _open_deleted(path, manifest)
-                return cls(manifest, segments, deleted, path)
+                return cls.from_manifest(path, manifest)
             except InputError:  # a writer may have replaced the files since the manifest was read
                 newer = read_manifest(path)
                 if newer.generation == manifest.generation:
                     raise
                 manifest = newer
+
+    @classmethod
+    def from_manifest(cls, folder: Path, manifest: Manifest) -> "Index":
+        """Map what a manifest names."""
+        segments = [
+            open_segment(folder / part.name, part.rows, manifest.dimension, part.files)
+            for part in manifest.segments
+        ]
+        return cls(manifest, segments, _open_deleted(folder, manifest), folder)
+
+    def refreshed(self) -> "Index":
+        """The newest snapshot of the folder: this one if nothing was written since."""
+        if self.folder is None or read_manifest(self.folder).generation == self.generation:
+            return self
+        return Index.open(self.folder)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the index to a folder, as one segment without the deleted rows.
@@ -224,6 +236,11 @@ class Index:
     def dimension(self) -> int:
         """Length of a vector."""
         return self.manifest.dimension
+
+    @property
+    def generation(self) -> int:
+        """Rises with each change of the folder."""
+        return self.manifest.generation
 
     @property
     def model(self) -> str:
@@ -277,13 +294,9 @@ class Index:
                     yield rows
 
     def take(self, rows: NDArray[np.int64]) -> Segment:
-        """Copy rows of one segment into memory."""
-        segment, _ = self.place(int(rows[0]))
-        at = rows - int(self.firsts[np.searchsorted(self.firsts, rows[0], side="right") - 1])
-        vectors = np.asarray(segment.vectors[at], dtype=np.float32)
-        texts = [segment.texts[int(row)] for row in at]
-        names = [segment.ids[int(row)] for row in at]
-        return Segment.pack(vectors, texts, names, [segment.metadata_of(int(row)) for row in at])
+        """Copy rows that lie in one segment into memory."""
+        segment, at = self.place(int(rows[0]))
+        return segment.take(rows - (int(rows[0]) - at))
 
     def vectors_of(self, rows: NDArray[np.int64]) -> Vectors:
         """(n, d) copies of the vectors of rows, in the order named."""
@@ -294,6 +307,12 @@ class Index:
             out[chosen] = self.segments[home].vectors[rows[chosen] - self.firsts[home]]
         return out
 
+    def matching(self, where: Where) -> NDArray[np.bool_]:
+        """(rows,) which rows are there and have metadata that a filter matches."""
+        check_where(where)
+        masks = [columns.mask(where) for columns in self.columns]
+        return self.alive() & np.concatenate(masks) if masks else self.alive()
+
     # ------------------------------------------------------------------ searching
 
     def search(
@@ -303,6 +322,7 @@ class Index:
         encode: EncodeFn | None = None,
         k: int = 10,
         threshold: float | None = None,
+        where: Where | None = None,
         model: str | None = None,
     ) -> list[list[Hit]]:
         """The best k rows for each query, best first; equal scores in the order of rows.
@@ -312,26 +332,28 @@ class Index:
             encode: makes vectors of texts; of the model the index was built with.
             k: rows to find.
             threshold: smallest score that counts.
+            where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
             model: identity of the model behind the queries, refused if it is another one.
 
         Returns:
             One list a query, shorter than k where the index or the threshold gives fewer.
 
         Raises:
-            OptionError: ``k`` is not a positive whole number.
+            OptionError: ``k`` is not a positive whole number, or the filter is none.
             ModelError: vectors of another model, dimension, or with NaN.
         """
         check_k(k)
         if model is not None:
             self.check_model(model)
         vectors = self.query_vectors(queries, encode)
-        if len(self) == 0:
+        allowed = None if where is None else self.matching(where)
+        k = min(k, len(self) if allowed is None else int(allowed.sum()))
+        if k == 0:
             return [[] for _ in vectors]
-        k = min(k, len(self))
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), QUERIES_AT_ONCE):
             part = vectors[start : start + QUERIES_AT_ONCE]
-            scores, rows = self.nearest(part, k, threshold=threshold)
+            scores, rows = self.nearest(part, k, threshold=threshold, allowed=allowed)
             for query in range(len(part)):
                 kept = rows[query] >= 0
                 pairs = zip(rows[query][kept], scores[query][kept], strict=True)

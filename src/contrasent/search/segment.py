@@ -71,6 +71,15 @@ class Strings:
     def __iter__(self) -> Iterator[str]:
         return (self[row] for row in range(len(self)))
 
+    def take(self, rows: NDArray[np.int64]) -> "Strings":
+        """Copy strings into memory, without decoding them."""
+        starts = np.asarray(self.offsets)[rows]
+        lengths = np.asarray(self.offsets)[rows + 1] - starts
+        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        places = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return Strings(np.asarray(self.data[places]), offsets, self.name)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segment:
@@ -103,6 +112,16 @@ class Segment:
                 self.metadata.name,
                 f"row {row} is not JSON: the file is damaged; build the index again",
             ) from error
+
+    def take(self, rows: NDArray[np.int64]) -> "Segment":
+        """Copy rows into memory."""
+        return Segment(
+            np.asarray(self.vectors[rows], dtype=np.float32),
+            self.texts.take(rows),
+            self.ids.take(rows),
+            self.metadata.take(rows),
+            np.asarray(self.hashes[rows]),
+        )
 
     @classmethod
     def pack(
@@ -294,8 +313,12 @@ def open_strings(folder: Path, name: str, rows: int) -> Strings:
     """Map the ``rows`` strings of NAME.bin and NAME.npy."""
     path = folder / f"{name}.bin"
     offsets = open_array(folder / f"{name}.npy", "<i8", (rows + 1,))
-    size = path.stat().st_size if path.exists() else -1
-    if size != int(offsets[-1]) or int(offsets[0]) != 0:
+    size = int(offsets[-1])
+    check_size(path, size)
+    if int(offsets[0]) != 0:
         raise InputError(path, "does not fit its offsets; build the index again")
-    data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, dtype=np.uint8)
+    try:
+        data = np.memmap(path, dtype=np.uint8, mode="r") if size else np.empty(0, dtype=np.uint8)
+    except (OSError, ValueError) as error:
+        raise InputError(path, "cannot be mapped; build the index again") from error
     return Strings(np.asarray(data), offsets, str(path))

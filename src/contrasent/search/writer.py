@@ -1,0 +1,316 @@
+"""The one writer of an index folder: add, update, delete, compact.
+
+New rows are written as segments that no manifest names yet; :meth:`Writer.commit` names them in
+one rename. A reader keeps the snapshot it opened; a writer that is killed leaves files that no
+manifest names, which the next writer removes.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError, OutputError
+from contrasent.files import recover_folder, writing
+from contrasent.search.checks import checked, numbered, refuse_repeats
+from contrasent.search.ids import IdTable
+from contrasent.search.index import Index
+from contrasent.search.manifest import NAME, Manifest, Part, write_manifest
+from contrasent.search.segment import NpyWriter, Segment, SegmentWriter, describe
+from contrasent.types import EncodeFn, Vectors
+
+LOCK = ".lock"
+_OURS = re.compile(r"(segment|deleted|backend)-\d{6}.*|\.index\.json\..+")
+
+
+class Writer:
+    """Change an index folder; use as a context manager.
+
+    Leaving the block commits what was done in it; an exception drops it. Each method sees what
+    those before it did.
+
+    Args:
+        folder: an index.
+        wait: seconds to wait for another writer to finish.
+
+    Raises:
+        InputError: the folder is no index.
+        OutputError: another process is writing, or the folder cannot be written.
+    """
+
+    def __init__(self, folder: str | Path, *, wait: float = 0.0) -> None:
+        self.folder = Path(folder)
+        recover_folder(self.folder)
+        Index.open(self.folder)  # refuse what is no index before a lock is made in it
+        self.lock = FileLock(self.folder / LOCK, timeout=wait)
+
+    def __enter__(self) -> "Writer":
+        with writing(self.folder):
+            try:
+                self.lock.acquire()
+            except Timeout as error:  # an OSError as well
+                raise OutputError(
+                    f"{self.folder}: another process is writing to this index; "
+                    "try again when it has ended, or wait for it (wait=SECONDS)"
+                ) from error
+        self.index = Index.open(self.folder)
+        self.manifest: Manifest = self.index.manifest
+        self._ids: IdTable | None = None
+        self._sweep()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self.commit()
+            else:
+                self.manifest = Index.open(self.folder).manifest
+                self._sweep()
+        finally:
+            self.lock.release()
+
+    # ------------------------------------------------------------------ changes
+
+    def add(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> int:
+        """Add rows; an id that is there already is refused.
+
+        Args:
+            texts: of the rows.
+            vectors: (n, d) vectors, or an ``EncodeFn`` that makes them of the texts.
+            ids: one distinct string a row; running numbers by default.
+            metadata: one JSON value a row.
+            model: identity of the model behind the vectors, refused if it is another one.
+
+        Returns:
+            How many rows were added.
+
+        Raises:
+            OptionError: an id is there already.
+            ModelError: vectors of another model or dimension, or not finite.
+        """
+        if not texts:
+            return 0
+        names = self._names(ids, len(texts))
+        block = self._block(texts, vectors, names, metadata, model)
+        found = self.ids.find(names)
+        if (found >= 0).any():
+            taken = names[int(np.flatnonzero(found >= 0)[0])]
+            raise OptionError(
+                "ids", taken, "is in the index already; update it, or delete it first"
+            )
+        self._append(block)
+        return len(block)
+
+    def update(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> tuple[int, int]:
+        """Replace the rows of these ids, and add those that are not there yet.
+
+        Arguments are those of :meth:`add`.
+
+        Returns:
+            How many rows were replaced, and how many were added.
+        """
+        if not texts:
+            return 0, 0
+        names = self._names(ids, len(texts))
+        block = self._block(texts, vectors, names, metadata, model)
+        found = self.ids.find(names)
+        old = found[found >= 0]
+        self._delete_rows(old)
+        self._append(block)
+        return len(old), len(block) - len(old)
+
+    def delete(self, ids: Sequence[str], *, missing: str = "refuse") -> int:
+        """Delete the rows of these ids.
+
+        Args:
+            ids: whose rows go.
+            missing: "refuse" or "ignore" ids that are not in the index.
+
+        Returns:
+            How many rows were deleted.
+
+        Raises:
+            OptionError: an id is not there.
+        """
+        if missing not in ("refuse", "ignore"):
+            raise OptionError("missing", missing, "is unknown", choices=("refuse", "ignore"))
+        rows = self.ids.find(ids)
+        if missing == "refuse" and (rows < 0).any():
+            unknown = ids[int(np.flatnonzero(rows < 0)[0])]
+            raise OptionError("ids", unknown, "is not in the index")
+        rows = np.unique(rows[rows >= 0])
+        self._delete_rows(rows)
+        return len(rows)
+
+    def delete_where(self, where: dict[str, Any]) -> int:
+        """Delete the rows whose metadata matches; see :mod:`contrasent.search.filters`."""
+        rows = np.flatnonzero(self.index.matching(where))
+        self._delete_rows(rows)
+        return len(rows)
+
+    def compact(self) -> None:
+        """Write all rows that are left as one segment; an approximate index is dropped."""
+        self.manifest = replace(self.manifest, backend=None)
+        self._merge(0)
+
+    # ------------------------------------------------------------------ commit
+
+    def commit(self) -> Index:
+        """Make the changes so far visible to readers, in one rename; returns the new snapshot."""
+        before = Index.open(self.folder).manifest
+        self._tidy()
+        if self.manifest != before:
+            self.manifest = replace(self.manifest, generation=before.generation + 1)
+            with writing(self.folder):
+                write_manifest(self.folder, self.manifest)
+        self._sweep()
+        self.index = Index.open(self.folder)
+        self._ids = None
+        return self.index
+
+    @property
+    def ids(self) -> IdTable:
+        """Rows by id, as of now."""
+        if self._ids is None or self._ids.index is not self.index:
+            self._ids = IdTable(self.index)
+        return self._ids
+
+    def set_backend(self, part: Part | None) -> None:
+        """Name an approximate index over the first rows, or none."""
+        self.manifest = replace(self.manifest, backend=part)
+
+    def new_name(self, kind: str) -> str:
+        """A name of a file or folder that is not taken, such as "segment-000007"."""
+        used = [path.name for path in self.folder.glob(f"{kind}-*")]
+        numbers = [int(name.removeprefix(f"{kind}-")[:6]) for name in used if _OURS.match(name)]
+        return f"{kind}-{max(numbers, default=0) + 1:06d}"
+
+    # ------------------------------------------------------------------ inside
+
+    def _names(self, ids: Sequence[str] | None, count: int) -> list[str]:
+        if ids is not None:
+            names = numbered(ids, count, 0)
+            refuse_repeats(names)
+            return names
+        first = self.manifest.next_id
+        while (self.ids.find(names := numbered(None, count, first)) >= 0).any():
+            first += count
+        self.manifest = replace(self.manifest, next_id=first + count)
+        return names
+
+    def _block(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        names: list[str],
+        metadata: Sequence[Any] | None,
+        model: str | None,
+    ) -> Segment:
+        if model is not None:
+            self.index.check_model(model)
+        if metadata is not None and len(metadata) != len(texts):
+            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        given = vectors(texts) if callable(vectors) else vectors
+        array = checked(given, len(texts), self.manifest.dimension, self.manifest.metric)
+        return Segment.pack(array, texts, names, metadata)
+
+    def _append(self, block: Segment) -> None:
+        self._change(segments=(*self.manifest.segments, self._write([block])))
+
+    def _write(self, blocks: Sequence[Segment] | Iterator[Segment]) -> Part:
+        place = self.folder / self.new_name("segment")
+        with writing(self.folder):
+            place.mkdir()
+            with SegmentWriter(place, self.manifest.dimension) as writer:
+                for block in blocks:
+                    writer.append(block)
+        return Part(place.name, writer.rows, writer.files)
+
+    def _delete_rows(self, rows: NDArray[np.int64]) -> None:
+        if len(rows):
+            self._change(deleted=self._write_deleted(np.union1d(self.index.deleted, rows)))
+
+    def _write_deleted(self, rows: NDArray[np.int64]) -> Part | None:
+        if not len(rows):
+            return None
+        path = self.folder / f"{self.new_name('deleted')}.npy"
+        with writing(self.folder):
+            with path.open("wb") as stream:
+                writer = NpyWriter(stream, "<i8")
+                writer.append(rows)
+                writer.finish()
+            return Part(path.name, len(rows), {path.name: describe(path)})
+
+    def _change(self, **changes: Any) -> None:
+        """Let the methods that follow see a change, which is on disk but in no manifest yet."""
+        self.manifest = replace(self.manifest, **changes)
+        self.index = Index.from_manifest(self.folder, self.manifest)
+
+    def _tidy(self) -> None:
+        """Keep segments few: merge the last ones while they are small against what precedes."""
+        sizes = [part.rows for part in self.manifest.segments]
+        covered = self.manifest.backend.rows if self.manifest.backend else 0
+        if not covered and len(self.index.deleted) * 2 > sum(sizes):
+            self._merge(0)
+            return
+        first, total = len(sizes), 0
+        while first and (first == len(sizes) or sizes[first - 1] <= 2 * total):
+            if sum(sizes[: first - 1]) < covered:
+                break
+            first -= 1
+            total += sizes[first]
+        if len(sizes) - first > 1:
+            self._merge(first)
+
+    def _merge(self, first: int) -> None:
+        """Write the segments from ``first`` on as one, without their deleted rows."""
+        start = int(self.index.firsts[first])
+        live = (rows for rows in self.index.row_blocks() if rows[0] >= start)
+        part = self._write(self.index.take(rows) for rows in live)
+        kept = self.index.deleted[self.index.deleted < start]
+        merged = (part,) if part.rows else ()
+        self._change(
+            segments=(*self.manifest.segments[:first], *merged), deleted=self._write_deleted(kept)
+        )
+
+    def _sweep(self) -> None:
+        """Remove files of ours that the manifest does not name."""
+        for path in self.folder.iterdir():
+            if _OURS.fullmatch(path.name) and path.name not in self.manifest.names:
+                # A reader on a system that forbids it may hold a file: the next writer removes it.
+                with suppress(OSError):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def is_index(folder: Path) -> bool:
+    """Whether a folder looks like an index."""
+    return (folder / NAME).is_file()
