@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from contrasent.cli.encode import encode
 from contrasent.cli.index import index
+from contrasent.cli.remove import remove
 from contrasent.cli.search import search
 from contrasent.cli.similarity import similarity
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
@@ -31,6 +32,7 @@ for name, command in {
     "similarity": similarity,
     "index": index,
     "search": search,
+    "remove": remove,
 }.items():
     app.command(name)(command)
 
@@ -254,3 +256,51 @@ def test_bad_rows_leave_no_index(tmp_path, rows, words):
     with pytest.raises(UserError, match=words):
         run("index", MINILM, tmp_path / "t.jsonl", "-o", tmp_path / "index", *options)
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+def test_index_grows_changes_and_shrinks(tmp_path):
+    def write(rows):
+        (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def found(*options):
+        (result,) = json.loads(run("search", folder, "x", "-k", 99, "--json", *options))["results"]
+        return {hit["id"]: hit["text"] for hit in result["hits"]}
+
+    folder = tmp_path / "index"
+    source = tmp_path / "t.jsonl"
+    write([{"id": "a", "text": "one", "n": 1}, {"id": "b", "text": "two", "n": 2}])
+    run("index", MINILM, source, "-o", folder, "--id", "id", "--metadata", "n")
+    write([{"id": "b", "text": "deux", "n": 3}, {"id": "c", "text": "trois", "n": 4}])
+    with pytest.raises(OptionError, match="in the index already"):
+        run("index", MINILM, source, "-o", folder, "--id", "id", "--metadata", "n", "--add")
+    assert found() == {"a": "one", "b": "two"}
+    run("index", MINILM, source, "-o", folder, "--id", "id", "--metadata", "n", "--update")
+    assert found() == {"a": "one", "b": "deux", "c": "trois"}
+    assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
+    assert found("--where", "n>=3", "--where", '{"n": {"$ne": 4}}') == {"b": "deux"}
+    write([{"text": "four"}])
+    run("index", MINILM, source, "-o", folder, "--add")
+    assert set(found().values()) == {"one", "deux", "trois", "four"}
+    assert run("remove", folder, "--id", "a", "--where", "n=4").endswith("2 rows removed, 2 left\n")
+    assert json.loads(run("remove", folder, "--compact", "--json"))["texts"] == 2
+    assert set(found().values()) == {"deux", "four"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["index", MINILM, "{t}", "-o", "{i}", "--add", "--update"], "choose one"),
+        (["index", MINILM, "{t}", "-o", "{i}", "--add", "--overwrite"], "replaces an index"),
+        (["index", MINILM, "{t}", "-o", "{i}", "--update"], "needs --id"),
+        (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], "not a folder"),
+        (["search", "{i}", "x", "--where", "year"], "neither JSON nor"),
+        (["remove", "{i}"], "name rows by"),
+        (["remove", "{i}", "--id", "nobody"], "not in the index"),
+        (["remove", "{d}", "--id", "0"], "no index"),
+    ],
+)
+def test_bad_changes_cost_no_torch(arguments, words, tmp_path, lines, built, monkeypatch):
+    monkeypatch.setitem(sys.modules, "contrasent.model.encoder", None)
+    names = {"t": lines, "d": tmp_path, "i": built}
+    with pytest.raises(UserError, match=words):
+        run(*(argument.format(**names) for argument in arguments))

@@ -1,12 +1,14 @@
 """``contrasent index MODEL CORPUS -o INDEX``."""
 
 import time
+from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.loading import find_model, lasting_name, load_model
+from contrasent import progress
+from contrasent.cli.loading import Counting, find_model, lasting_name, load_model
 from contrasent.cli.options import (
     BatchSize,
     Json,
@@ -18,6 +20,11 @@ from contrasent.cli.options import (
     quieten,
     remark,
 )
+from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from contrasent.search.index import Index
+    from contrasent.search.records import Records
 
 
 def index(
@@ -37,6 +44,10 @@ def index(
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
+    add: Annotated[bool, typer.Option("--add", help="Add to an index that exists.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Replace rows of the same id, add the others.")
+    ] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -48,7 +59,10 @@ def index(
     from contrasent.search.records import column as position
 
     check_metric(metric)
-    check_target(output, overwrite)
+    if add or update:
+        check_change(output, add=add, update=update, overwrite=overwrite, id_column=id_column)
+    else:
+        check_target(output, overwrite)
     rows = Records(
         corpus,
         text=None if column is None else position(column),
@@ -57,25 +71,28 @@ def index(
     )
     folder = find_model(model)
     encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-    from contrasent.search.index import Index
-
     began = time.monotonic()
-    made = Index.create(
-        output,
-        encode,
-        rows,
-        model=encode.encoder.identity,
-        source=lasting_name(model),
-        metric=metric,
-        settings={"pooler": pooler, "max_tokens": max_tokens},
-        overwrite=overwrite,
-    )
+    if add or update:
+        made = change(output, encode, rows, update=update)
+    else:
+        from contrasent.search.index import Index
+
+        made = Index.create(
+            output,
+            encode,
+            rows,
+            model=encode.encoder.identity,
+            source=lasting_name(model),
+            metric=metric,
+            settings={"pooler": pooler, "max_tokens": max_tokens},
+            overwrite=overwrite,
+        )
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
         "texts": len(made),
         "dimension": made.dimension,
-        "metric": metric,
+        "metric": made.metric,
         "model": model,
         "identity": made.model,
         "blank_lines": rows.skipped,
@@ -94,3 +111,39 @@ def index(
     line = encode.remark()
     if line:
         remark(line, quiet=quiet)
+
+
+def check_change(
+    output: Path, *, add: bool, update: bool, overwrite: bool, id_column: str | None
+) -> None:
+    """Refuse, before any work, a change of an index that cannot be made."""
+    from contrasent.search.manifest import read_manifest
+
+    if add and update:
+        raise OptionError("--add", "--update", "choose one of the two")
+    if overwrite:
+        raise OptionError("--overwrite", True, "replaces an index; --add and --update change one")
+    if update and id_column is None:
+        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
+    read_manifest(output)
+
+
+def change(output: Path, encode: Counting, rows: "Records", *, update: bool) -> "Index":
+    """Add rows to an index, or replace those of the same ids, in one commit."""
+    from contrasent.search.stream import ROWS_AT_ONCE
+    from contrasent.search.writer import Writer
+
+    stream = iter(rows)
+    identity = encode.encoder.identity
+    with Writer(output) as writer, progress.task("index", unit="texts") as advance:
+        writer.index.check_model(identity, "the model")
+        while block := list(islice(stream, ROWS_AT_ONCE)):
+            texts = [text for text, _, _ in block]
+            given = [name for _, name, _ in block if name is not None]
+            metadata = [value for _, _, value in block]
+            if update:
+                writer.update(texts, encode, ids=given, metadata=metadata)
+            else:
+                writer.add(texts, encode, ids=given or None, metadata=metadata)
+            advance(len(block))
+    return writer.index

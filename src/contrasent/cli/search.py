@@ -26,6 +26,10 @@ def search(
     threshold: Annotated[
         float | None, typer.Option(help="Leave out results that score less.")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Only rows whose metadata matches: year>=2000, or a JSON filter."),
+    ] = None,
     queries: Annotated[
         Path | None, typer.Option(help="File with one query a line, besides those named.")
     ] = None,
@@ -38,9 +42,11 @@ def search(
     """Find the texts of an index that are nearest to a query, best first."""
     quieten(quiet)
     from contrasent.search.checks import check_k
+    from contrasent.search.filters import parse_where
     from contrasent.search.index import Index
 
     check_k(k)
+    condition = parse_where(where or [])
     wanted = list(query or [])
     if queries is not None:
         wanted += read_queries(queries)
@@ -49,7 +55,7 @@ def search(
     opened = Index.open(index)
     encode = model_of(opened, model)
     began = time.monotonic()
-    found = opened.search(wanted, encode=encode, k=k, threshold=threshold)
+    found = opened.search(wanted, encode=encode, k=k, threshold=threshold, where=condition)
     seconds = time.monotonic() - began
     if as_json:
         results = [
@@ -62,6 +68,7 @@ def search(
                 "model": opened.model,
                 "k": k,
                 "threshold": threshold,
+                "where": condition,
                 "seconds": round(seconds, 4),
                 "truncated": encode.truncated,
                 "results": results,

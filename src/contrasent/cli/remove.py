@@ -1,0 +1,42 @@
+"""``contrasent remove INDEX --id ID | --where CONDITION``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contrasent.cli.options import Json, Quiet, emit, quieten
+from contrasent.errors import OptionError
+
+
+def remove(
+    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a row to remove.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Remove rows whose metadata matches: year<2000, or a JSON filter."),
+    ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Give the room of removed rows back now.")
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Remove rows from an index, by id or by metadata."""
+    quieten(quiet)
+    from contrasent.search.filters import parse_where
+    from contrasent.search.writer import Writer
+
+    condition = parse_where(where or [])
+    if not ids and condition is None and not compact:
+        raise OptionError("--id", "", "name rows by --id or --where, or use --compact")
+    with Writer(index) as writer:
+        count = writer.delete(ids) if ids else 0
+        if condition is not None:
+            count += writer.delete_where(condition)
+        if compact:
+            writer.compact()
+    if as_json:
+        emit({"index": str(index), "removed": count, "texts": len(writer.index)})
+    else:
+        typer.echo(f"{index}: {count:,} rows removed, {len(writer.index):,} left")
