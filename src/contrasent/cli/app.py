@@ -6,7 +6,9 @@ import typer
 
 from contrasent import __version__, progress
 from contrasent.cli.demo import demo
+from contrasent.cli.encode import encode
 from contrasent.cli.index import index
+from contrasent.cli.remove import remove
 from contrasent.cli.search import search
 from contrasent.cli.similarity import similarity
 from contrasent.cli.train import train
@@ -16,7 +18,6 @@ app = typer.Typer(
     help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
 )
 
 
@@ -36,5 +37,5 @@ def _every_command(
     logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
 
 
-for command in (demo, train, index, search, similarity):
+for command in (demo, train, encode, similarity, index, search, remove):
     app.command(command.__name__)(command)

@@ -1,0 +1,1 @@
+"""Measurements that take minutes; nothing here is part of the package or of its tests."""

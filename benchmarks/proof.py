@@ -1,0 +1,142 @@
+"""Does training help? Several seeds of each method from each base, STS before and after.
+
+    CONTRASENT_DATA=... python -m benchmarks.proof --out runs/proof --lab FOLDER
+
+Every run is a ``contrasent train``; a run that is finished is not repeated, so the script may be
+stopped at any time. ``--table`` prints the Markdown of docs/results.md from what is there.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
+COMMON = ("precision=bf16", "batch=64", "evaluate_every=50", "checkpoint_every=1000")
+SENTENCES = 100_000
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One method from one base."""
+
+    name: str
+    base: str
+    objective: str
+    corpus: str
+    settings: tuple[str, ...]
+
+
+def arms(lab: str) -> list[Arm]:
+    """What is compared."""
+    mini = "all-MiniLM-L6-v2"
+    return [
+        Arm("lab-unsup", lab, "simcse", "wiki.txt", ("steps=150", "lr=1e-4")),
+        Arm("lab-sup", lab, "simcse_supervised", "nli.csv", ("steps=300", "lr=1e-4", "head=tanh")),
+        Arm("minilm-unsup", mini, "simcse", "wiki.txt", ("steps=150", "lr=1e-5")),
+        Arm("minilm-sup", mini, "simcse_supervised", "nli.csv", ("steps=300", "lr=2e-5")),
+    ]
+
+
+def prepare(out: Path, data: Path) -> None:
+    """Write the two corpora: the first Wikipedia sentences, and the NLI triples."""
+    out.mkdir(parents=True, exist_ok=True)
+    wiki = out / "wiki.txt"
+    if not wiki.is_file():
+        with gzip.open(data / "wiki" / "enwiki_sentences_1m.txt.gz", "rt", encoding="utf-8") as s:
+            wiki.write_text("".join(islice(s, SENTENCES)), "utf-8")
+    nli = out / "nli.csv"
+    if not nli.is_file():
+        nli.write_bytes((data / "nli" / "nli_triples.csv").read_bytes())
+
+
+def measure(folder: str, target: Path, *, pooler: str | None = None) -> None:
+    """STS of a model, all seven sets, SentEval's form, into a JSON file."""
+    if target.is_file():
+        return
+    from contrasent.evaluate.sts import sts
+    from contrasent.files import write_json
+    from contrasent.model.encoder import Encoder
+    from contrasent.model.pretrained import resolve
+
+    encoder = Encoder.load(resolve(folder), pooler=pooler)
+    write_json(target, sts(encoder.encode).to_json())
+
+
+def run(arm: Arm, seed: int, out: Path) -> None:
+    """Train one arm with one seed and measure it."""
+    import shutil
+
+    folder = out / f"{arm.name}-{seed}"
+    scores = out / f"{arm.name}-{seed}.json"
+    if scores.is_file():
+        return
+    settings = [part for s in (*arm.settings, *COMMON, f"seed={seed}") for part in ("--set", s)]
+    command = ["train", str(out / arm.corpus), "-o", str(folder), "--base", arm.base]
+    command += ["--objective", arm.objective, "--evaluate", "stsb", "--resume", *settings]
+    from contrasent.cli.app import app
+
+    app(command, standalone_mode=False)
+    measure(str(folder), scores)
+    record = json.loads((folder / "run" / "result.json").read_text())
+    (out / f"{arm.name}-{seed}.run.json").write_text(json.dumps({"arm": arm.name, **record}))
+    shutil.rmtree(folder)
+
+
+def table(out: Path, lab: str) -> str:
+    """Markdown: each arm's mean over seeds, each seed's average, and the interval a set."""
+    from contrasent.report import Report
+
+    lines = ["| model | " + " | ".join(TASKS) + " | average | by seed |", "|---" * 10 + "|"]
+
+    def cells(path: Path) -> list[float]:
+        report = Report.from_json(json.loads(path.read_text()))
+        rows = [report.one(task=t, metric="spearman", aggregate="all") for t in TASKS]
+        return [100 * row.value for row in rows]
+
+    for path in sorted(out.glob("base-*.json")):
+        values = cells(path)
+        mean = sum(values) / len(values)
+        shown = " | ".join(f"{v:.2f}" for v in (*values, mean))
+        lines.append(f"| {path.stem} | {shown} | |")
+    for arm in arms(lab):
+        seeds = sorted(p for p in out.glob(f"{arm.name}-?.json"))
+        if not seeds:
+            continue
+        every = [cells(path) for path in seeds]
+        means = [sum(column) / len(column) for column in zip(*every, strict=True)]
+        averages = [sum(v) / len(v) for v in every]
+        shown = " | ".join(f"{v:.2f}" for v in (*means, sum(means) / len(means)))
+        lines.append(f"| {arm.name} | {shown} | {', '.join(f'{a:.2f}' for a in averages)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--lab", required=True, help="folder of a small masked language model")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--table", action="store_true")
+    options = parser.parse_args()
+    if options.table:
+        print(table(options.out, options.lab))
+        return
+    data = os.environ.get("CONTRASENT_DATA")
+    if not data:
+        sys.exit("set CONTRASENT_DATA to the folder of the data sets")
+    prepare(options.out, Path(data))
+    for pooler in ("cls", "mean", "embeddings_last"):
+        measure(options.lab, options.out / f"base-lab-{pooler}.json", pooler=pooler)
+    measure("all-MiniLM-L6-v2", options.out / "base-minilm.json")
+    for seed in range(options.seeds):
+        for arm in arms(options.lab):
+            run(arm, seed, options.out)
+
+
+if __name__ == "__main__":
+    main()
