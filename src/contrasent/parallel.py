@@ -27,6 +27,16 @@ def world() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
+def device() -> str:
+    """Where this process computes: the GPU that torchrun's LOCAL_RANK names, else the CPU."""
+    return f"cuda:{local_rank()}" if torch.cuda.is_available() else "cpu"
+
+
+def local_rank() -> int:
+    """This process's number on its machine, from 0; it is known before the processes join."""
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
 def is_main() -> bool:
     """Whether this process is the one that evaluates, writes and speaks."""
     return rank() == 0
@@ -45,7 +55,7 @@ def processes() -> Iterator[None]:
     try:
         cuda = torch.cuda.is_available()
         if cuda:
-            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+            torch.cuda.set_device(local_rank())
         dist.init_process_group("nccl" if cuda else "gloo")
     except (ValueError, RuntimeError) as error:
         raise UserError(f"several processes: start them with torchrun ({error})") from error
@@ -92,6 +102,16 @@ def average(value: Tensor) -> Tensor:
     total = value.detach().clone()
     dist.all_reduce(total)
     return total / world()
+
+
+def anywhere(flag: bool) -> bool:
+    """Whether a flag is set in any process; all get the same answer."""
+    if world() == 1:
+        return flag
+    place = device() if dist.get_backend() == "nccl" else "cpu"
+    total = torch.tensor(int(flag), device=place)
+    dist.all_reduce(total, dist.ReduceOp.MAX)
+    return bool(total)
 
 
 def barrier() -> None:

@@ -29,7 +29,7 @@ def drop(x: Tensor, p: float) -> Tensor:
         return functional.dropout(x, p, True)
     count = x.numel()
     threshold = min(max(round(p * 65536), 0), 65535)
-    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64, device="cpu").random_(-(2**63), None)
     keep = draws.view(torch.int16)[:count].view(x.shape) >= threshold - 32768
     return x * keep.to(x.dtype).mul_(65536 / (65536 - threshold))
 
@@ -47,7 +47,7 @@ def take_over(backbone: nn.Module) -> None:
     for parent in list(backbone.modules()):
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, Dropout(child.p))
+                setattr(parent, name, Dropout(child.p).train(child.training))
     config: Any = backbone.config
     if getattr(config, "_attn_implementation", None) == "sdpa":
         _register()

@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent import progress
-from contrasent.errors import ModelError, OptionError
+from contrasent import parallel, progress
+from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
 from contrasent.model import dropout as dropout_
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
 from contrasent.model.groups import by_length
-from contrasent.model.heads import as_dense, make_head
-from contrasent.model.poolers import layer_weights, pooler
+from contrasent.model.heads import as_dense, check_head, make_head
+from contrasent.model.poolers import check_pooler, layer_weights, pooler
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
@@ -92,7 +92,7 @@ class Encoder(nn.Module):
             dropout: probability for hidden states in training; the folder's own if None.
             attention_dropout: the same for attention weights.
             revision: commit of a model on the hub.
-            device: "cpu", "cuda", ...; the first GPU if there is one, if None.
+            device: "cpu", "cuda", ...; if None, this process's GPU if there is one.
 
         Raises:
             ModelError: no model there, weights missing, newly initialised or of another shape, or
@@ -100,18 +100,20 @@ class Encoder(nn.Module):
             OptionError: a value that cannot be.
         """
         said = folder_.describe(resolve(name, revision=revision))
-        pooling = pooler or said.pooler
+        pooling = said.pooler if pooler is None else pooler
         if pooling is None:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
                 "name a pooler (cls, mean, max, first_last, embeddings_last, last_two)"
             )
+        check_pooler(pooling)
+        check_head(head)
         backbone = load_backbone(
             said.transformer, dropout=dropout, attention_dropout=attention_dropout
         )
         config: Any = backbone.config
         limit = longest_input(config)
-        cut = max_tokens or min(said.max_tokens or limit, limit)
+        cut = min(said.max_tokens or limit, limit) if max_tokens is None else max_tokens
         if not 3 <= cut <= limit:
             raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
         top: nn.Module | None
@@ -129,8 +131,7 @@ class Encoder(nn.Module):
             lower_case=said.lower_case,
         )
         check_vocabulary(backbone, encoder.tokenizer, said.transformer)
-        place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return encoder.to(place).eval()
+        return encoder.to(device or parallel.device()).eval()
 
     @property
     def layers(self) -> int:
@@ -177,20 +178,21 @@ class Encoder(nn.Module):
         return self.tokenizer(sentences)
 
     def forward(self, tokens: Tokens) -> Tensor:
-        """Vectors of tokenised sentences, (n, d) float32, not normalised.
+        """Vectors of tokenised sentences, (n, d), not normalised.
 
         Rows are grouped by length, each group padded to its own longest; the result does not
-        depend on it.
+        depend on it. They are float32, whatever the precision inside; float64 of a model in
+        float64.
         """
         pooled = self.pool(tokens)
-        return pooled if self.head is None else self.head(pooled).float()
+        return pooled if self.head is None else _full(self.head(pooled))
 
     def pool(self, tokens: Tokens) -> Tensor:
-        """Pooled vectors before the head, (n, hidden size) float32."""
+        """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
         parts, order = [], []
         for rows in by_length(tokens.lengths):
             hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
-            parts.append(self._pool(hidden, mask).float())
+            parts.append(_full(self._pool(hidden, mask)))
             order.append(rows)
         if not parts:
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
@@ -269,16 +271,22 @@ class Encoder(nn.Module):
         return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
-        """Write a model folder, atomically; an older one of that name is replaced.
+        """Write a model folder, atomically; an older model of that name is replaced.
 
         Args:
             folder: the target.
             card: text of README.md; see :mod:`contrasent.model.card`.
 
         Raises:
-            OutputError: the target cannot be written.
+            OutputError: the target cannot be written, or is a folder of other things.
         """
-        with atomic_folder(Path(folder)) as target:
+        place = Path(folder)
+        if place.is_dir() and any(place.iterdir()) and not (place / "modules.json").is_file():
+            raise OutputError(
+                f"{folder}: holds other things than a model, which would be lost; choose another "
+                "folder"
+            )
+        with atomic_folder(place) as target:
             self.write(target)
             (target / "README.md").write_text(card, "utf-8")
 
@@ -294,3 +302,7 @@ class Encoder(nn.Module):
             lower_case=self.lower_case,
         )
         self.tokenizer.save(folder)
+
+
+def _full(vectors: Tensor) -> Tensor:
+    return vectors if vectors.dtype == torch.float64 else vectors.float()

@@ -64,7 +64,8 @@ def describe(folder: Path) -> Description:
     """Read what a model folder says of itself.
 
     Raises:
-        ModelError: it is no model folder, or holds a module that contrasent does not know.
+        ModelError: it is no model folder, or holds a module or asks for a prompt or shortened
+            vectors, which contrasent does not know.
     """
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
@@ -73,11 +74,12 @@ def describe(folder: Path) -> Description:
             raise ModelError(
                 f"{folder}: not a model folder (neither modules.json nor config.json in it)"
             )
-        return Description(folder, None, (), False, None, False)
+        return Description(folder, None, (), False, _length(folder, {}), False)
+    _refuse_unknown(folder / "config_sentence_transformers.json")
     transformer, pooler, normalise, head = folder, None, False, []
     weights: list[float] | None = None
-    for module in read_json(folder / "modules.json"):
-        kind, path = str(module["type"]).rsplit(".", 1)[-1], folder / module["path"]
+    for name, path in _modules(folder):
+        kind = name.rsplit(".", 1)[-1]
         if kind == "Transformer":
             transformer = path
         elif kind == "WeightedLayerPooling":
@@ -90,7 +92,7 @@ def describe(folder: Path) -> Description:
             normalise = True
         else:
             raise ModelError(
-                f"{folder / 'modules.json'}: module {module['type']!r} is not supported "
+                f"{folder / 'modules.json'}: module {name!r} is not supported "
                 "(Transformer, Pooling, WeightedLayerPooling, Dense and Normalize are)"
             )
     settings = transformer / "sentence_bert_config.json"
@@ -100,9 +102,40 @@ def describe(folder: Path) -> Description:
         pooler,
         tuple(head),
         normalise,
-        stated.get("max_seq_length"),
+        _length(transformer, stated),
         bool(stated.get("do_lower_case", False)),
     )
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Type and folder of each module, in order."""
+    try:
+        listed = read_json(folder / "modules.json")
+        return [(str(module["type"]), folder / module["path"]) for module in listed]
+    except (KeyError, TypeError) as error:
+        problem = "not a list of modules with their types and paths"
+        raise ModelError(f"{folder / 'modules.json'}: {problem}") from error
+
+
+def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
+    """The length texts are cut at: the newer schema keeps it with the tokenizer alone."""
+    path = transformer / "tokenizer_config.json"
+    told = stated.get("max_seq_length")
+    if told is None and path.is_file():
+        told = read_json(path).get("model_max_length")
+    # Tokenizers without a limit say 10^30.
+    return int(told) if told is not None and told < 10**9 else None
+
+
+def _refuse_unknown(path: Path) -> None:
+    """Refuse what would change the vectors and is not done here."""
+    config = read_json(path) if path.is_file() else {}
+    for key in ("default_prompt_name", "truncate_dim"):
+        if config.get(key) is not None:
+            raise ModelError(
+                f"{path}: {key} {config[key]!r} is not supported; set it to null, knowing that the "
+                "vectors are then others"
+            )
 
 
 def _pooler(path: Path, weights: list[float] | None) -> str:
@@ -138,13 +171,12 @@ def read_dense(path: Path) -> Dense:
         raise ModelError(
             f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
         )
-    layer = Dense(
-        config["in_features"], config["out_features"], ACTIVATIONS[name](), bias=config["bias"]
-    )
     weights = _load(path / "model.safetensors")
     try:
+        sizes = (int(config["in_features"]), int(config["out_features"]))
+        layer = Dense(*sizes, ACTIVATIONS[name](), bias=bool(config.get("bias", True)))
         layer.load_state_dict(weights)
-    except RuntimeError as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelError(f"{path}: the weights do not fit its config.json ({error})") from error
     return layer
 
@@ -235,12 +267,16 @@ def _write_dense(path: Path, layer: Dense) -> None:
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """Write tensors as safetensors, each with storage of its own."""
-    save_file(
-        {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()},
-        path,
-        metadata={"format": "pt"},
-    )
+    """Write tensors as safetensors, each with storage of its own.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    try:
+        save_file(ready, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
 
 
 def _load(path: Path) -> dict[str, torch.Tensor]:

@@ -56,6 +56,16 @@ class BatchNormProjector(nn.Sequential):
 HEADS = ("none", "tanh", "batchnorm")
 
 
+def check_head(name: str | None) -> None:
+    """Refuse a name that is none of a head; None is no name.
+
+    Raises:
+        OptionError: there is none; the nearest name is suggested.
+    """
+    if name is not None and name not in HEADS:
+        raise OptionError("head", name, "no such head", choices=HEADS)
+
+
 def make_head(name: str, size: int) -> nn.Module | None:
     """A freshly initialised head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm".
 
@@ -64,13 +74,12 @@ def make_head(name: str, size: int) -> nn.Module | None:
     Raises:
         OptionError: no such head.
     """
-    if name == "none":
-        return None
+    check_head(name)
     if name == "tanh":
         return Dense(size, size, nn.Tanh())
     if name == "batchnorm":
         return BatchNormProjector(size)
-    raise OptionError("head", name, "no such head", choices=HEADS)
+    return None
 
 
 def as_dense(head: nn.Module) -> list[Dense]:

@@ -63,14 +63,23 @@ POOLERS: dict[str, Pooler] = {
 }
 
 
-def pooler(name: str) -> Pooler:
-    """The pooler of that name.
+def check_pooler(name: str) -> None:
+    """Refuse a name that is none of a pooler.
 
     Raises:
         OptionError: there is none; the nearest name is suggested.
     """
     if name not in POOLERS:
         raise OptionError("pooler", name, "no such pooler", choices=POOLERS)
+
+
+def pooler(name: str) -> Pooler:
+    """The pooler of that name.
+
+    Raises:
+        OptionError: there is none; the nearest name is suggested.
+    """
+    check_pooler(name)
     return POOLERS[name]
 
 

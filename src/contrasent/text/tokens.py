@@ -20,6 +20,8 @@ from contrasent.errors import ModelError
 from contrasent.types import Tokens
 
 CHUNK = 4096
+VOCABULARIES = ("vocab*", "*.model", "*.vocab")
+"""Files of older tokenizers; without one of them transformers makes an empty tokenizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,12 @@ class Tokenizer:
         Args:
             backend: the tokenizer; it is copied.
             max_tokens: see the class.
-            names: the texts of the special tokens: ``pad_token``, ``mask_token``, ``unk_token``.
+            names: the texts of the special tokens: ``pad_token``, ``mask_token``, ``unk_token``;
+                other keys of a tokenizer_config.json are passed over.
         """
         self.backend = tokenizers.Tokenizer.from_str(backend.to_str())
         self.backend.no_padding()
-        self.names = {k: _text(v) for k, v in (names or {}).items()}
+        self.names = _special_names(names or {})
         self.max_tokens = max_tokens
         self.backend.enable_truncation(max_tokens)
 
@@ -66,7 +69,7 @@ class Tokenizer:
         names: dict[str, Any] = {}
         config = folder / "tokenizer_config.json"
         if config.is_file():
-            names = {k: v for k, v in _read(config).items() if k.endswith("_token")}
+            names = _read(config)
         path = folder / "tokenizer.json"
         if path.is_file():
             try:
@@ -74,6 +77,8 @@ class Tokenizer:
             except Exception as error:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
             return cls(backend, max_tokens=max_tokens, names=names)
+        if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
+            raise ModelError(f"{folder}: no tokenizer.json in it, nor a vocabulary to make one of")
         try:
             from transformers import AutoTokenizer
 
@@ -86,13 +91,16 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Write ``tokenizer.json`` and what readers need beside it."""
-        self.backend.save(str(folder / "tokenizer.json"))
+        (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
         config = {
             **self.names,
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": self.max_tokens,
+            # Not every encoder knows token types, and with one text they are all zero.
+            "model_input_names": ["input_ids", "attention_mask"],
         }
-        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n")
+        text = json.dumps(config, indent=2, ensure_ascii=False)
+        (folder / "tokenizer_config.json").write_text(text + "\n", "utf-8")
 
     @cached_property
     def specials(self) -> Specials:
@@ -132,8 +140,8 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """Number of entries in the vocabulary, added tokens included."""
-        return int(self.backend.get_vocab_size(with_added_tokens=True))
+        """One more than the largest id, added tokens included."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def __call__(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
         """Tokenise sentences.
@@ -170,5 +178,11 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _text(token: Any) -> str:
-    return str(token["content"]) if isinstance(token, dict) else str(token)
+def _special_names(config: dict[str, Any]) -> dict[str, str]:
+    """The texts of special tokens; null and settings such as ``add_bos_token`` name none."""
+    texts = {
+        key: value.get("content") if isinstance(value, dict) else value
+        for key, value in config.items()
+        if key.endswith("_token")
+    }
+    return {key: text for key, text in texts.items() if isinstance(text, str)}
