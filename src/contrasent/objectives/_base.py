@@ -1,16 +1,20 @@
 """What every objective is: the encoder and all else that trains, and a forward of named terms."""
 
 import inspect
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from contrasent.errors import TrainingError
-from contrasent.losses import similarities
 from contrasent.model.encoder import Encoder
+from contrasent.model.heads import make_head
+from contrasent.objectives._checks import check_values
+from contrasent.objectives._contrast import Contrast
+from contrasent.objectives._queue import MomentumQueue, follower
+from contrasent.objectives._step import Step
 from contrasent.text.views import Identity, View
-from contrasent.types import Batch, Tokens
+from contrasent.types import Batch
 
 Terms = dict[str, Tensor]
 """Named scalars of one batch; those with a weight make the loss, all are logged."""
@@ -24,15 +28,27 @@ class Objective(nn.Module):
     that must survive a resume a parameter or a buffer. Torch's random state at the start of
     ``forward`` is a function of (seed, step, rank).
 
+    Most methods need no forward of their own: they put together, in the constructor, what the
+    attributes below name. Such methods can be combined ("esimcse+simcse_plus_plus").
+
     Attributes:
+        labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
         encoder: what will be saved.
         views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
+        fresh: whether views are drawn anew in every epoch.
+        roles: what each column is: "anchor", "positive" (one or more), "negative" or "edited"
+            (not contrasted). Columns of a labelled corpus beyond these are hard negatives.
+        projector: network on the pooled vectors that is dropped after training, or None.
+        second: an encoder of its own for all columns but the first, or None.
+        second_projector: its projector.
+        masks: "fixed" gives both views the same dropout masks.
+        contrast: the contrastive term, or None.
+        queue: negatives from earlier batches, or None.
+        terms: further terms by name: modules that map a ``Step`` to ``Terms``.
         weights: weight of each term in the loss.
-        labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
     """
 
-    labelled: ClassVar[bool] = False
-
+    labelled: bool = False
     _given: dict[str, Any]
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
@@ -43,8 +59,18 @@ class Objective(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
+        check_values(self._given)
         self.encoder = encoder
         self.views: tuple[View, ...] = (Identity(), Identity())
+        self.fresh = True
+        self.roles: tuple[str, ...] = ("anchor", "positive")
+        self.projector: nn.Module | None = None
+        self.second: Encoder | None = None
+        self.second_projector: nn.Module | None = None
+        self.masks = "independent"
+        self.contrast: Contrast | None = None
+        self.queue: MomentumQueue | None = None
+        self.terms = nn.ModuleDict()
         self.weights: dict[str, float] = {"contrast": 1.0}
 
     def forward(self, batch: Batch) -> Terms:
@@ -53,7 +79,11 @@ class Objective(nn.Module):
         Args:
             batch: the rows of this process.
         """
-        raise TypeError(f"{type(self).__name__} has no forward")
+        step = Step(self, batch)
+        terms: Terms = self.contrast(step) if self.contrast is not None else {}
+        for term in self.terms.values():
+            terms.update(term(step))
+        return terms
 
     def loss(self, terms: Terms) -> Tensor:
         """The weighted sum of the terms that have a weight."""
@@ -75,15 +105,41 @@ class Objective(nn.Module):
 
     def after_step(self) -> None:
         """Called after every optimizer step: momentum, queues."""
+        if self.queue is not None:
+            self.queue.after_step(self.encoder)
 
-    def check(self, width: int) -> None:
+    def use_projector(self, name: str, *, encoders: int = 1) -> None:
+        """Put a freshly initialised projector on the encoder, and a second encoder beside it.
+
+        Args:
+            name: "tanh", "batchnorm" or "none".
+            encoders: 2 for an independent encoder (and projector) for all columns but the first;
+                it starts from the same weights, and the first is the one that is saved.
+        """
+        self.projector = make_head(name, self.encoder.dimension)
+        if encoders == 2:
+            self.second = follower(self.encoder)
+            self.second_projector = make_head(name, self.encoder.dimension)
+
+    def use_contrast(self, weight: float, **settings: Any) -> None:
+        """Make the contrastive term with its weight; a weight of 0 leaves it out."""
+        self.contrast = Contrast(**settings) if weight else None
+        self.weights = {"contrast": weight} if weight else {}
+
+    def roles_of(self, width: int) -> tuple[str, ...]:
+        """Roles of a batch's columns."""
+        return self.roles + ("negative",) * (width - len(self.roles))
+
+    def check(self, width: int, *, ordered: bool = False) -> None:
         """Refuse a corpus that does not fit the objective.
 
         Args:
             width: the number of its columns.
+            ordered: whether it is in document order, with its documents marked.
 
         Raises:
-            TrainingError: it has no pairs, or has pairs that would be ignored.
+            TrainingError: it has no pairs, or has pairs that would be ignored, or a view needs the
+                sentences that follow and nothing says which do.
         """
         if self.labelled and width < 2:
             raise TrainingError(
@@ -95,19 +151,8 @@ class Objective(nn.Module):
                 f"objective {self.name}: takes single sentences and this corpus has "
                 f"{width} columns; name one column, or use simcse_supervised"
             )
-
-
-def encode_columns(encoder: nn.Module, columns: tuple[Tokens, ...]) -> list[Tensor]:
-    """Vectors of every column, each (n, d), by one forward of the encoder over all rows."""
-    vectors = encoder(Tokens.concatenate(columns))
-    return list(vectors.split([len(column) for column in columns]))
-
-
-@torch.no_grad()
-def watch(anchors: Tensor, positives: Tensor) -> Terms:
-    """Mean cosine of the positive pairs and of the other pairs of a batch; not part of the loss."""
-    cosines = similarities(anchors, positives)
-    diagonal = cosines.diagonal()
-    count = len(cosines)
-    others = (cosines.sum() - diagonal.sum()) / max(count * (count - 1), 1)
-    return {"cosine_positive": diagonal.mean(), "cosine_negative": others}
+        if any(view.level == "row" for view in self.views) and not ordered:
+            raise TrainingError(
+                f"objective {self.name}: next sentences need a corpus in document order, with its "
+                "documents marked (a text file with a blank line between documents)"
+            )

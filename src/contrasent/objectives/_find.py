@@ -5,8 +5,9 @@ checked before anything heavy is imported.
 """
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -40,19 +41,37 @@ def names() -> list[str]:
     return sorted(m.name for m in iter_modules([str(HERE)]) if not m.name.startswith("_"))
 
 
-def _require(name: str) -> None:
-    if name not in names():
-        raise OptionError("--objective", name, "no such objective", choices=names())
+def methods(name: str) -> tuple[str, ...]:
+    """The methods that a name joins by "+", such as "esimcse+simcse_plus_plus".
+
+    Raises:
+        OptionError: one of them does not exist, or is named twice.
+    """
+    found = tuple(part.strip() for part in name.split("+"))
+    for part in found:
+        if part not in names():
+            raise OptionError("--objective", part, "no such objective", choices=names())
+        if found.count(part) > 1:
+            raise OptionError("--objective", name, f"names {part} twice")
+    return found
 
 
 @cache
 def parameters(name: str) -> dict[str, Parameter]:
     """The parameters of an objective, read from its source.
 
+    Of a combination, the parameters of all its methods; where two have the same, the first says
+    its type and default.
+
     Raises:
         OptionError: no such objective; the nearest name is suggested.
     """
-    _require(name)
+    joined = methods(name)
+    if len(joined) > 1:
+        shared: dict[str, Parameter] = {}
+        for part in joined:
+            shared = {**parameters(part), **shared}
+        return shared
     function = _constructor(_class(name))
     pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
     found = {}
@@ -65,13 +84,19 @@ def parameters(name: str) -> dict[str, Parameter]:
     return found
 
 
-def find(name: str) -> type["Objective"]:
-    """The class of an objective.
+def find(name: str) -> Callable[..., "Objective"]:
+    """The class of an objective, or what makes a combination of several.
+
+    Call it with an encoder and keyword parameters.
 
     Raises:
         OptionError: no such objective; the nearest name is suggested.
     """
-    _require(name)
+    joined = methods(name)
+    if len(joined) > 1:
+        from contrasent.objectives._combine import Combination
+
+        return partial(Combination, methods=joined)
     module = import_module(f"contrasent.objectives.{name}")
     return getattr(module, _class(name).name)  # type: ignore[no-any-return]
 

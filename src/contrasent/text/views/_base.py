@@ -12,8 +12,8 @@ from contrasent.errors import OptionError
 
 Ids = NDArray[np.int32]
 Level = Literal["word", "token", "row"]
-Rule = Literal["code", "paper"]
-RULES = ("code", "paper")
+Rule = Literal["code", "paper", "exact"]
+RULES = ("code", "paper", "exact")
 MOST = 10
 """The released code of ESimCSE repeats fewer than this many."""
 SPECIAL = 2
@@ -54,7 +54,10 @@ def repeats(
     Code, words: uniform over 0 .. min(10, n, max(2, int(rate * n))) - 1.
     Code, sub-words: uniform over 0 .. min(10, int(rate * n)) - 1, n with the two special tokens;
     at rate 0.32 a sentence of four sub-words or fewer is never changed.
+    Exact: always rate * N, halves rounded up (DiffCSE, section 5, edits of 15 %).
     """
+    if rule == "exact":
+        return portion(count, 100 * rate)
     if rule == "paper":
         most = max(2, int(rate * count)) + 1
     elif words:

@@ -1,0 +1,321 @@
+"""The difference prediction of DiffCSE: what was edited, told by the sentence vector."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from contrasent import parallel
+from contrasent.errors import ModelError
+from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
+from contrasent.model.encoder import Encoder
+from contrasent.model.groups import by_length
+from contrasent.objectives import _masking
+from contrasent.objectives._masked_model import LanguageHead, MaskedModel
+from contrasent.objectives._queue import follower
+from contrasent.objectives._step import Step
+from contrasent.types import Tokens
+
+Edits = Literal["replace", "insert", "delete", "all"]
+Task = Literal["detection", "masked_lm", "corrective"]
+Target = Literal["same", "next", "both"]
+Positions = Literal["all", "masked"]
+Draw = Literal["argmax", "sample"]
+Condition = Literal["projected", "pooled"]
+
+
+class Discriminator(nn.Module):
+    """A full copy of the encoder that reads an edited sentence with the sentence vector in front.
+
+    The vector takes the place of the first token's embedding after the embedding's normalisation
+    and dropout, without position or type (as in DiffCSE's released code). Its gradient goes back
+    into the encoder; the copy's own weights learn from this task alone and are never saved with
+    the model.
+    """
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.reader = follower(encoder)
+        self.reader.head = None
+        backbone = cast(Any, self.reader.backbone)
+        # ELECTRA projects its embeddings to the hidden size in a layer of its own.
+        place = getattr(backbone, "embeddings_project", None) or getattr(
+            backbone, "embeddings", None
+        )
+        if not isinstance(place, nn.Module):
+            raise ModelError(
+                f"a discriminator cannot be made of a {backbone.config.model_type!r} encoder: it "
+                "has no embedding layer to put the sentence vector into"
+            )
+        if encoder.dimension != backbone.config.hidden_size:
+            raise ModelError(
+                f"a discriminator takes sentence vectors of the encoder's hidden size "
+                f"{backbone.config.hidden_size}, and these have {encoder.dimension}; leave out the "
+                "encoder's head"
+            )
+        if not len(encoder.tokenizer.frame[0]):
+            raise ModelError(
+                "a discriminator needs a tokenizer that puts a token such as [CLS] first, whose "
+                "place the sentence vector takes"
+            )
+        self._condition: Tensor | None = None
+        place.register_forward_hook(self._put)
+
+    def _put(self, module: nn.Module, args: Any, output: Any) -> Any:
+        if self._condition is None:
+            return output
+        first = self._condition.to(output.dtype)[:, None]
+        return torch.cat([first, output[:, 1:]], dim=1)
+
+    def forward(
+        self, tokens: Tokens, condition: Tensor, *, width: int | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Token vectors (n, t, d) of one padded block, and its mask (n, t).
+
+        Args:
+            tokens: the edited rows.
+            condition: (n, d) sentence vectors.
+            width: t at least, where another process has a longer row.
+        """
+        rows = len(tokens)
+        if width is not None and width > int(tokens.lengths.max()):
+            # A row of that length makes the padding; its result is thrown away.
+            longer = Tokens.from_rows([np.full(width, tokens.ids[0], dtype=np.int32)])
+            tokens = Tokens.concatenate([tokens, longer])
+            condition = torch.cat([condition, condition[:1].detach()])
+        self._condition = condition
+        try:
+            hidden, mask = self.reader.hidden(tokens)
+        finally:
+            self._condition = None
+        return hidden[-1][:rows], mask[:rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Settings of the difference prediction, see ``DiffCSE`` for what each means."""
+
+    task: Task
+    edits: Edits
+    target: Target
+    mask_ratio: float
+    edit_ratio: float
+    normalisation: Normalisation
+    draw: Draw
+    positions: Positions
+    condition: Condition
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The edits that are made."""
+        return ("replace", "insert", "delete") if self.edits == "all" else (self.edits,)
+
+
+class DifferencePrediction(nn.Module):
+    """The term "difference": detection, or the language-modelling tasks of DiffCSE's Table 3."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        settings: Difference,
+        *,
+        generator: MaskedModel | None,
+        language_head: str | None,
+    ) -> None:
+        super().__init__()
+        if encoder.tokenizer.specials.mask is None:
+            raise ModelError("DiffCSE needs a tokenizer with a [MASK] token")
+        self.settings = settings
+        self.generator = generator
+        self.discriminator = Discriminator(encoder)
+        size = encoder.dimension
+        kinds = settings.kinds if settings.task == "detection" else ()
+        self.detect = nn.ModuleDict({kind: nn.Linear(size, 2) for kind in kinds})
+        self.language = self.copy = None
+        if settings.task != "detection":
+            self.language = LanguageHead.load(language_head, encoder)
+        if settings.task == "corrective":
+            self.copy = nn.Linear(size, 1)
+        self.to(encoder.device)
+
+    def forward(self, step: Step) -> dict[str, Tensor]:
+        """The term of a step, and how well the discriminator does."""
+        conditions = self._conditions(step)
+        sources = self._sources(step)
+        condition = torch.cat([conditions[i] for i, _, _ in sources])
+        terms: list[dict[str, Tensor]] = []
+        for k, kind in enumerate(self.settings.kinds):
+            edited = [self._edit(kind, step, tokens, 8 * k + c) for _, tokens, c in sources]
+            whole = Edit.join(edited)
+            terms.append(self._predict(kind, whole, condition))
+        names = terms[0].keys()
+        return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
+
+    def _conditions(self, step: Step) -> list[Tensor]:
+        found = step.noisy if self.settings.condition == "projected" else step.pooled
+        return found[:2]
+
+    def _sources(self, step: Step) -> list[tuple[int, Tokens, int]]:
+        """Which sentence is edited under which view's vector: (view, tokens, column of masks)."""
+        own = step.columns("anchor", "positive")[:2]
+        found = []
+        if self.settings.target != "next":
+            found += [(i, tokens, i) for i, tokens in enumerate(own)]
+        if self.settings.target != "same":
+            following = step.columns("edited")[0]
+            found += [(i, following, 2 + i) for i in range(len(own))]
+        return found
+
+    def _edit(self, kind: str, step: Step, tokens: Tokens, column: int) -> "Edit":
+        randoms = _masking.generators(step.batch, column)
+        tokenizer = step.objective.encoder.tokenizer
+        settings = self.settings
+        if kind == "delete":
+            gone = _masking.delete(tokens, settings.edit_ratio, tokenizer, randoms)
+            return Edit(gone.tokens, gone.labels, gone.labels)
+        if kind == "insert":
+            longer = _masking.insert_masks(tokens, settings.edit_ratio, tokenizer, randoms)
+            new = self._generate(longer.tokens, longer.labels > 0, randoms)
+            return Edit(new, longer.labels, longer.labels)
+        masked = _masking.mask(tokens, settings.mask_ratio, tokenizer, randoms)
+        if settings.task == "masked_lm":
+            return Edit(masked.tokens, masked.labels, _ids(tokens))
+        where = masked.labels >= 0
+        if settings.task == "detection" and settings.positions == "all":
+            # As in the released code: the generator rewrites every token but the first.
+            where = np.ones(len(where), dtype=np.bool_)
+            where[masked.tokens.offsets[:-1]] = False
+        new = self._generate(masked.tokens, where, randoms)
+        return Edit(new, masked.labels, _ids(tokens))
+
+    def _generate(
+        self, rows: Tokens, where: NDArray[np.bool_], randoms: list[np.random.Generator]
+    ) -> Tokens:
+        """Rows with the generator's tokens where asked."""
+        if self.generator is None:
+            raise TypeError("this edit needs a generator")
+        sampled = randoms if self.settings.draw == "sample" else None
+        return Tokens(self.generator.predict(rows, where, randoms=sampled), rows.offsets)
+
+    def _predict(self, kind: str, edit: "Edit", condition: Tensor) -> dict[str, Tensor]:
+        if self.settings.task == "detection":
+            return self._detection(kind, edit, condition)
+        vectors, labels, truth, seen = self._read(edit, condition)
+        chosen = labels >= 0
+        language = cast(LanguageHead, self.language)
+        if self.copy is None:
+            count = _everywhere(chosen.sum())
+            return {"difference": masked_lm(language(vectors[chosen]), labels[chosen], count=count)}
+        loss = corrective_lm(
+            language(vectors[chosen]),
+            labels[chosen],
+            (seen == truth)[chosen],
+            cast(Tensor, self.copy(vectors)).squeeze(1),
+            seen == truth,
+            chosen,
+            count=_everywhere(torch.tensor(len(seen), device=seen.device)),
+        )
+        return {"difference": loss}
+
+    def _detection(self, kind: str, edit: "Edit", condition: Tensor) -> dict[str, Tensor]:
+        changed = edit.changed(kind)
+        flags = Tokens(changed.astype(np.int32), edit.tokens.offsets)
+        total = torch.zeros((), device=condition.device)
+        tally = torch.zeros(4, device=condition.device)
+        positions = 0
+        width = _longest(edit.tokens, condition) if self._padded else None
+        for rows in self._groups(edit.tokens):
+            block = edit.tokens.select(rows)
+            place = torch.from_numpy(rows).to(condition.device)
+            vectors, mask = self.discriminator(block, condition[place], width=width)
+            labels = torch.from_numpy(flags.select(rows).pad(0)[0]).to(condition.device)
+            labels = nn.functional.pad(labels, (0, mask.shape[1] - labels.shape[1]))
+            scores = self.detect[kind](vectors)
+            part: Normalisation = "mean_with_padding" if self._padded else "sum"
+            total = total + token_detection(scores, labels, mask, normalisation=part, count=1.0)
+            positions += mask.numel()
+            tally += _tally(scores.detach().argmax(-1), labels.bool(), mask)
+        count: Tensor | float
+        if self.settings.normalisation == "sum":
+            count = 1 / parallel.world()
+        else:
+            seen = positions if self._padded else len(edit.tokens.ids)
+            count = _everywhere(torch.tensor(seen, device=condition.device))
+        hit, replaced, kept, originals = tally
+        return {
+            "difference": total / count,
+            "changed_share": replaced / (replaced + originals).clamp_min(1),
+            "changed_found": hit / replaced.clamp_min(1),
+            "kept_found": kept / originals.clamp_min(1),
+        }
+
+    @property
+    def _padded(self) -> bool:
+        return self.settings.normalisation == "mean_with_padding"
+
+    def _groups(self, tokens: Tokens) -> list[NDArray[np.int64]]:
+        """Rows of similar length; all together where padding counts."""
+        return [np.arange(len(tokens))] if self._padded else by_length(tokens.lengths)
+
+    def _read(self, edit: "Edit", condition: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Vectors (t, d), labels, true ids and seen ids of all real tokens."""
+        parts: list[tuple[Tensor, ...]] = []
+        for rows in by_length(edit.tokens.lengths):
+            place = torch.from_numpy(rows).to(condition.device)
+            vectors, mask = self.discriminator(edit.tokens.select(rows), condition[place])
+            sides = []
+            for values in (edit.labels, edit.truth, edit.tokens.ids):
+                side = Tokens(cast(Any, values), edit.tokens.offsets).select(rows).pad(-1)[0]
+                sides.append(torch.from_numpy(side).to(condition.device)[mask])
+            parts.append((vectors[mask], *sides))
+        joined = [torch.cat(same) for same in zip(*parts, strict=True)]
+        return joined[0], joined[1], joined[2], joined[3]
+
+
+@dataclass(frozen=True, eq=False)
+class Edit:
+    """Edited rows with labels and, where lengths are kept, the true ids beside them."""
+
+    tokens: Tokens
+    labels: NDArray[np.int64]
+    truth: NDArray[np.int64]
+
+    @classmethod
+    def join(cls, parts: list["Edit"]) -> "Edit":
+        """Several blocks of rows as one."""
+        return cls(
+            Tokens.concatenate([part.tokens for part in parts]),
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.truth for part in parts]),
+        )
+
+    def changed(self, kind: str) -> NDArray[np.bool_]:
+        """(total,) what the discriminator has to find."""
+        return self.tokens.ids != self.truth if kind == "replace" else self.labels > 0
+
+
+def _ids(tokens: Tokens) -> NDArray[np.int64]:
+    return tokens.ids[tokens.offsets[0] : tokens.offsets[-1]].astype(np.int64)
+
+
+def _everywhere(count: Tensor) -> Tensor:
+    """A count, averaged over processes: DDP's own average then divides by the whole count."""
+    return parallel.average(count.float()).clamp_min(1e-6)
+
+
+def _longest(tokens: Tokens, like: Tensor) -> int:
+    """The longest row of all processes."""
+    own = torch.tensor([int(tokens.lengths.max())], device=like.device)
+    return int(parallel.gather(own).max())
+
+
+@torch.no_grad()
+def _tally(guess: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """How many changed tokens were found, were there; how many original ones likewise."""
+    changed, original = labels & mask, ~labels & mask
+    found = (guess == 1) & changed
+    kept = (guess == 0) & original
+    return torch.stack([x.sum().float() for x in (found, changed, kept, original)])

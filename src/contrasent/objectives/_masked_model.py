@@ -1,0 +1,225 @@
+"""Masked language models of transformers: heads to train, and frozen ones that fill in."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.model.groups import by_length
+from contrasent.model.pretrained import resolve
+from contrasent.objectives._checks import check_vocabularies
+from contrasent.text.tokens import Tokenizer
+from contrasent.types import Tokens
+
+ROWS = 32
+"""Rows at a time through the vocabulary layer, which is the largest block in memory."""
+
+
+class _Given(nn.Module):
+    """Stands where a masked language model has its encoder, and hands on what it was given."""
+
+    hidden: Tensor | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The hidden states as an encoder's output."""
+        from transformers.modeling_outputs import BaseModelOutput
+
+        return BaseModelOutput(last_hidden_state=cast(Any, self.hidden))
+
+
+class LanguageHead(nn.Module):
+    """The part of a masked language model above its encoder: vectors to vocabulary scores.
+
+    Works for every architecture: the model's own forward runs with its encoder taken out. The
+    output layer has weights of its own, as in SimCSE's released code (not tied to the embeddings).
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.given = _Given()
+        setattr(model, cast(Any, model).base_model_prefix, self.given)
+
+    @classmethod
+    def load(cls, source: str | Path | None, encoder: Encoder) -> "LanguageHead":
+        """The head of a checkpoint, or a new one.
+
+        Args:
+            source: a folder or name with a masked-LM head; "new" for one that starts from the
+                encoder's embeddings; None for that of the folder the encoder came from.
+            encoder: whose vectors it will read.
+
+        Raises:
+            ModelError: the checkpoint has no such head, or it is of another size.
+            OptionError: nothing says where it comes from.
+        """
+        if source is None:
+            source = getattr(encoder, "source", None)
+        if source is None:
+            raise OptionError(
+                "language_head",
+                None,
+                "name the folder that has the masked-LM head, or 'new' for one that is trained "
+                "from scratch",
+            )
+        config = cast(Any, encoder.backbone).config
+        model = _new(encoder) if source == "new" else _read(str(source))
+        width = cast(Any, model).config.hidden_size
+        if width != config.hidden_size or cast(Any, model).config.vocab_size != config.vocab_size:
+            raise ModelError(f"{source}: its masked-LM head does not fit the encoder's vectors")
+        return cls(model).to(encoder.device)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Scores (k, vocabulary) of token vectors (k, d)."""
+        self.given.hidden = vectors[None]
+        ids = torch.zeros(1, len(vectors), dtype=torch.long, device=vectors.device)
+        try:
+            scores = self.model(input_ids=ids, return_dict=True).logits
+        finally:
+            self.given.hidden = None
+        return cast(Tensor, scores.reshape(-1, scores.shape[-1]))
+
+
+class MaskedModel(nn.Module):
+    """A frozen masked language model that fills in tokens: DiffCSE's generator, or a view's.
+
+    It is in evaluation mode whatever the mode of what holds it, unless ``noisy``.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, noisy: bool = False) -> None:
+        super().__init__()
+        self.model = model.requires_grad_(False)
+        self.tokenizer = tokenizer
+        self.noisy = noisy
+        self.eval()
+
+    @classmethod
+    def load(
+        cls, name: str | None, encoder: Encoder, *, option: str, noisy: bool = False
+    ) -> "MaskedModel":
+        """Load one and check that it reads the encoder's ids.
+
+        Raises:
+            OptionError: none is named.
+            ModelError: it cannot be loaded, or has another vocabulary.
+        """
+        from contrasent.objectives._checks import check_generator
+
+        check_generator(name, None, option=option)
+        folder = resolve(str(name))
+        own = Tokenizer.load(folder, max_tokens=16)
+        check_vocabularies(own, encoder.tokenizer, str(name))
+        return cls(_read(str(folder)), encoder.tokenizer, noisy=noisy).to(encoder.device)
+
+    def train(self, mode: bool = True) -> "MaskedModel":
+        """Follow the mode only if ``noisy``."""
+        return super().train(mode and self.noisy)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        tokens: Tokens,
+        where: NDArray[np.bool_],
+        *,
+        randoms: Sequence[np.random.Generator] | None = None,
+    ) -> NDArray[np.int32]:
+        """Predicted ids at the positions asked for.
+
+        Args:
+            tokens: rows with special tokens.
+            where: (total,) bool beside ``tokens.ids``.
+            randoms: one generator a row to sample from the distribution; None for the best id.
+
+        Returns:
+            (total,) int32: the prediction where asked, the id itself elsewhere.
+        """
+        out = tokens.ids.astype(np.int32).copy()
+        for rows, logits, mask in self._blocks(tokens):
+            best = logits.argmax(dim=-1).cpu().numpy()
+            cumulative = logits.double().softmax(-1).cumsum(-1) if randoms is not None else None
+            for k, row in enumerate(rows.tolist()):
+                start, stop = int(tokens.offsets[row]), int(tokens.offsets[row + 1])
+                asked = where[start:stop]
+                new = best[k][mask[k].cpu().numpy()]
+                if cumulative is not None and randoms is not None:
+                    draws = torch.from_numpy(randoms[row].random((stop - start, 1)))
+                    shares = cumulative[k, : stop - start].cpu()
+                    new = torch.searchsorted(shares, draws * shares[:, -1:]).squeeze(1).numpy()
+                out[start:stop] = np.where(asked, new, out[start:stop])
+        return out
+
+    @torch.no_grad()
+    def fill(
+        self, rows: Sequence[NDArray[np.int32]], positions: Sequence[NDArray[np.int64]]
+    ) -> list[NDArray[np.float32]]:
+        """Scores at positions of rows without special tokens: what views ask for.
+
+        Special tokens cannot be predicted: their scores are -inf.
+        """
+        before, after = self.tokenizer.frame
+        tokens = Tokens.from_rows(np.concatenate([before, row, after]) for row in rows)
+        special = torch.as_tensor(sorted(self.tokenizer.specials.all))
+        found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
+        for group, logits, _ in self._blocks(tokens):
+            for k, row in enumerate(group.tolist()):
+                asked = torch.from_numpy(positions[row] + len(before))
+                scores = logits[k].cpu()[asked].float()
+                scores[:, special] = float("-inf")
+                found[row] = scores.numpy()
+        return found
+
+    def _blocks(self, tokens: Tokens) -> Any:
+        """Groups of rows of similar length with their scores (n, t, vocabulary) and mask."""
+        device = next(self.model.parameters()).device
+        for group in by_length(tokens.lengths):
+            for start in range(0, len(group), ROWS):
+                rows = group[start : start + ROWS]
+                ids, mask = tokens.select(rows).pad(self.tokenizer.specials.pad)
+                told = torch.from_numpy(mask).to(device)
+                output = self.model(
+                    input_ids=torch.from_numpy(ids).to(device), attention_mask=told.long()
+                )
+                yield rows, output.logits, told
+
+
+def _read(name: str) -> nn.Module:
+    from transformers import AutoModelForMaskedLM
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    folder = resolve(name)
+    try:
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # transformers raises many kinds here, all about the files
+        first = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise ModelError(f"{name}: no masked language model ({first.strip()})") from error
+    missing = sorted(info.get("missing_keys", ()))
+    if missing:
+        raise ModelError(
+            f"{name}: has no masked-LM head ({len(missing)} weights would be random: {missing[0]})"
+        )
+    return cast(nn.Module, model)
+
+
+def _new(encoder: Encoder) -> nn.Module:
+    from transformers import AutoModelForMaskedLM
+
+    backbone = cast(Any, encoder.backbone)
+    model = AutoModelForMaskedLM.from_config(backbone.config)
+    with torch.no_grad():
+        output = model.get_output_embeddings()
+        output.weight.copy_(backbone.get_input_embeddings().weight)
+    return cast(nn.Module, model)

@@ -1,0 +1,118 @@
+"""Edits of token rows for masked language modelling and for DiffCSE, in numpy.
+
+Every row has a random generator of its own, a function of (step, corpus row, column): several
+processes make the same edits as one, and a resumed run the same as before.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import ModelError
+from contrasent.text.batches import random_for
+from contrasent.text.tokens import Tokenizer
+from contrasent.types import Batch, Tokens
+
+EDIT = 100
+KEEP, MASK = 0.1, 0.8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Edited:
+    """Rows after an edit.
+
+    Attributes:
+        tokens: the edited rows.
+        labels: (total,) int64 beside ``tokens.ids``: for masking the original ids where a token was
+            chosen and -1 elsewhere; for insertion and deletion 1 where something happened, else 0.
+    """
+
+    tokens: Tokens
+    labels: NDArray[np.int64]
+
+
+def generators(batch: Batch, column: int) -> list[np.random.Generator]:
+    """One generator for each row of a column of a batch."""
+    return [random_for(batch.step, EDIT + column, int(row)) for row in batch.rows]
+
+
+def mask(
+    tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
+) -> Edited:
+    """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT).
+
+    Special tokens are never chosen. The input is not changed.
+    """
+    special = _special(tokenizer)
+    hidden = _mask_id(tokenizer)
+    rows, labels = [], []
+    for i, random in enumerate(randoms):
+        ids = tokens[i].copy()
+        chosen = (random.random(len(ids)) < ratio) & ~np.isin(ids, special)
+        labels.append(np.where(chosen, ids, -1).astype(np.int64))
+        fate = random.random(len(ids))
+        other = random.integers(tokenizer.size, size=len(ids))
+        ids[chosen & (fate < MASK)] = hidden
+        swapped = chosen & (fate >= MASK) & (fate < 1 - KEEP)
+        ids[swapped] = other[swapped]
+        rows.append(ids)
+    return Edited(Tokens.from_rows(rows), _flat(labels))
+
+
+def insert_masks(
+    tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
+) -> Edited:
+    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones."""
+    rows, labels = [], []
+    for i, random in enumerate(randoms):
+        ids = tokens[i]
+        first, last = _inner(ids, tokenizer)
+        count = round_half_up((last - first) * ratio)
+        places = np.sort(random.integers(first, last + 1, size=count))
+        rows.append(np.insert(ids, places, _mask_id(tokenizer)))
+        labels.append(np.insert(np.zeros(len(ids), dtype=np.int64), places, 1))
+    return Edited(Tokens.from_rows(rows), _flat(labels))
+
+
+def delete(
+    tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
+) -> Edited:
+    """Delete ``ratio`` times the length tokens; 1 marks a token whose predecessor was deleted."""
+    rows, labels = [], []
+    for i, random in enumerate(randoms):
+        ids = tokens[i]
+        first, last = _inner(ids, tokenizer)
+        count = min(round_half_up((last - first) * ratio), max(last - first - 1, 0))
+        gone = np.zeros(len(ids) + 1, dtype=np.bool_)
+        gone[first + random.choice(max(last - first, 1), size=count, replace=False)] = True
+        follows = np.concatenate([[False], gone[: len(ids) - 1]]).astype(np.int64)
+        stay = ~gone[: len(ids)]
+        rows.append(ids[stay])
+        labels.append(follows[stay])
+    return Edited(Tokens.from_rows(rows), _flat(labels))
+
+
+def round_half_up(value: float) -> int:
+    """The nearest whole number, halves up."""
+    return int(np.floor(value + 0.5))
+
+
+def _inner(ids: NDArray[np.int32], tokenizer: Tokenizer) -> tuple[int, int]:
+    """Where the sentence stands between the special tokens of the template."""
+    before, after = tokenizer.frame
+    return len(before), max(len(ids) - len(after), len(before))
+
+
+def _mask_id(tokenizer: Tokenizer) -> int:
+    if tokenizer.specials.mask is None:
+        raise ModelError("masking needs a tokenizer with a [MASK] token")
+    return tokenizer.specials.mask
+
+
+def _special(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    return np.asarray(sorted(tokenizer.specials.all), dtype=np.int64)
+
+
+def _flat(labels: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(labels) if labels else np.empty(0, dtype=np.int64)

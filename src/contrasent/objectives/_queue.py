@@ -1,0 +1,117 @@
+"""The momentum queue of ESimCSE: negatives from the batches before."""
+
+import copy
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from contrasent import parallel
+from contrasent.model import dropout
+from contrasent.model.encoder import Encoder
+
+if TYPE_CHECKING:
+    from contrasent.objectives._step import Step
+
+Init = Literal["copy", "random"]
+Column = Literal["first", "second"]
+Start = Literal["grow", "full"]
+
+
+class MomentumQueue(nn.Module):
+    """Vectors of the last batches by a slowly following encoder (ESimCSE, section 3.2).
+
+    After every optimizer step theta_m <- momentum * theta_m + (1 - momentum) * theta_e (equation
+    5). Every training batch is encoded by theta_m without dropout and without gradient, put through
+    the objective's own projector (there is no momentum copy of it, as in the released code), and
+    enters the queue after the step; the oldest rows leave. With several processes the rows of all
+    of them enter every process's queue, so that the loss is that of one process.
+
+    Attributes:
+        momentum_encoder: theta_m, equal to the encoder at step 0 unless ``init`` is "random".
+        rows: (size, d) buffer, the newest rows last.
+        filled: how many of them are in use.
+    """
+
+    rows: Tensor
+    filled: Tensor
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        size: int,
+        momentum: float,
+        init: Init = "copy",
+        column: Column = "first",
+        start: Start = "grow",
+    ) -> None:
+        """Make an empty queue.
+
+        Args:
+            encoder: theta_e.
+            size: rows at most.
+            momentum: lambda of equation 5.
+            init: "copy" of the encoder; "random" is what the released code does, by accident: its
+                copy is made before the weights are loaded.
+            column: "first" enqueues the original sentence (released code), "second" its view.
+            start: "grow" uses the queue from its first rows on (released code), "full" only once
+                it is filled.
+        """
+        super().__init__()
+        self.size, self.momentum, self.column, self.start = size, momentum, column, start
+        self.momentum_encoder = follower(encoder)
+        if init == "random":
+            randomise(self.momentum_encoder)
+        self.momentum_encoder.requires_grad_(False)
+        self.register_buffer("rows", torch.zeros(size, encoder.dimension))
+        self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+        self._waiting: list[Tensor] = []
+
+    def negatives(self) -> Tensor | None:
+        """(q, d) rows to contrast with, or None while there are none."""
+        filled = int(self.filled)
+        if filled == 0 or (self.start == "full" and filled < self.size):
+            return None
+        return self.rows[self.size - filled :]
+
+    @torch.no_grad()
+    def keep(self, step: "Step") -> None:
+        """Encode a batch for later steps; it enters the queue after this one."""
+        role = "anchor" if self.column == "first" else "positive"
+        tokens = step.columns(role)[0]
+        objective = step.objective
+        with dropout.off(self.momentum_encoder):
+            vectors = self.momentum_encoder(tokens)
+        if objective.projector is not None:
+            with dropout.off(objective.projector):
+                vectors = objective.projector(vectors)
+        self._waiting.append(parallel.gather(vectors.float()))
+
+    @torch.no_grad()
+    def after_step(self, encoder: Encoder) -> None:
+        """Let the step's rows in and let the momentum encoder follow."""
+        for vectors in self._waiting:
+            self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
+            self.filled = (self.filled + len(vectors)).clamp_max(self.size)
+        self._waiting.clear()
+        mine = [p.detach() for p in self.momentum_encoder.parameters()]
+        theirs = [p.detach() for p in encoder.parameters()]
+        torch._foreach_lerp_(mine, theirs, 1 - self.momentum)
+
+
+def follower(encoder: Encoder) -> Encoder:
+    """A copy of an encoder with weights of its own; the tokenizer is shared."""
+    memo: dict[int, Any] = {id(encoder.tokenizer): encoder.tokenizer}
+    return copy.deepcopy(encoder, memo)
+
+
+def randomise(encoder: Encoder) -> None:
+    """Give a backbone the weights that its architecture starts from before pre-training."""
+    from transformers import AutoModel
+
+    config = copy.deepcopy(cast(Any, encoder.backbone).config)
+    fresh = AutoModel.from_config(config)
+    weights = fresh.state_dict()
+    own = encoder.backbone.state_dict()
+    encoder.backbone.load_state_dict({k: weights[k] for k in own})

@@ -1,0 +1,47 @@
+"""SimCSE with Barlow Twins: decorrelated dimensions, and the rank bottleneck of a small batch."""
+
+from contrasent.losses import BarlowNorm, Similarity
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._base import Objective
+from contrasent.objectives._dimensions import Barlow
+
+
+class BarlowTwins(Objective):
+    """SimCSE plus Barlow Twins (SimCSE++: Xu et al., 2023, sections 4.1, 4.2, equation 4, Table 2).
+
+    The cross-correlation of N rows has a rank of N at most; ``artificial`` rows of Gaussian noise,
+    appended to both views, lift that. The paper's equation has a minus sign before its first sum
+    that the code does not have. The weight of the term beside SimCSE's is not stated.
+
+    Args:
+        encoder: what is trained.
+        temperature: tau of the contrast.
+        similarity: "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        contrast_weight: of the contrast; 0 trains by Barlow Twins alone.
+        barlow_weight: of the term.
+        off_diagonal: lambda of equation 4; 0.012 in the code.
+        artificial: rows of noise, 0, 100, 300 or 704 in Table 2.
+        barlow_norm: "batch" (code), or "length" (equation 4: columns by their length, not centred).
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: float = 0.05,
+        similarity: Similarity = "cosine",
+        projector: str = "tanh",
+        contrast_weight: float = 1.0,
+        barlow_weight: float = 1.0,
+        off_diagonal: float = 0.012,
+        artificial: int = 704,
+        barlow_norm: BarlowNorm = "batch",
+    ) -> None:
+        super().__init__(encoder)
+        self.use_projector(projector)
+        self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
+        self.weights["barlow"] = barlow_weight
+        self.terms["barlow"] = Barlow(
+            off_diagonal=off_diagonal, artificial=artificial, norm=barlow_norm
+        )

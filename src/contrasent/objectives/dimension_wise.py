@@ -1,0 +1,45 @@
+"""Dimension-wise contrast as the only loss: an alternative to whitening."""
+
+from contrasent.losses import Norm, Reduction, Variance
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._base import Objective
+from contrasent.objectives._dimensions import DimensionWise
+
+
+class DimensionWiseContrast(Objective):
+    """Dimension-wise contrast alone (SimCSE++: Xu et al., 2023, section 5.3, Table 4, "+DCL").
+
+    No script was released for this use; of the forms of the loss only the one that divides by the
+    rows has a workable scale at the paper's temperature of 0.05.
+
+    Args:
+        encoder: what is trained.
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        dimension_temperature: tau_DCL.
+        dimension_norm: "batch" or "none".
+        dimension_variance: "biased" or "unbiased".
+        dimension_reduction: "mean" or "sum" over dimensions.
+        divide_by_rows: divide the inner product by the rows.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        projector: str = "none",
+        dimension_temperature: float = 0.05,
+        dimension_norm: Norm = "batch",
+        dimension_variance: Variance = "biased",
+        dimension_reduction: Reduction = "mean",
+        divide_by_rows: bool = True,
+    ) -> None:
+        super().__init__(encoder)
+        self.use_projector(projector)
+        self.weights = {"dimensions": 1.0}
+        self.terms["dimensions"] = DimensionWise(
+            temperature=dimension_temperature,
+            norm=dimension_norm,
+            variance=dimension_variance,
+            reduction=dimension_reduction,
+            divide_by_rows=divide_by_rows,
+        )

@@ -1,0 +1,73 @@
+"""ESimCSE: positives of another length, and negatives from the batches before."""
+
+from contrasent.losses import Similarity
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._base import Objective
+from contrasent.objectives._contrast import Contrast
+from contrasent.objectives._queue import Column, Init, MomentumQueue, Start
+from contrasent.objectives._views import choose
+
+
+class ESimCSE(Objective):
+    """ESimCSE (Wu et al., 2022, section 3, equations 3 to 6; Tables 4, 5, 9 and 10).
+
+    The second view repeats some sub-words, so that a pair's length says nothing; a queue of
+    vectors by a momentum encoder adds negatives. Either works alone: ``view="dropout"``, or
+    ``queue_size=0``.
+
+    Paper and code: the defaults follow the released code, which gave the published scores: its
+    repetition rule (see ``RepeatTokens``), the original sentence in the queue, dropout off there,
+    no warm-up. Two of its accidents are not followed: the momentum encoder starts as a copy (code:
+    random, see ``momentum_init``), and hard negatives and further terms stay in the loss beside
+    the queue (code: dropped silently). The queue holds the rows of all processes (code: its own).
+
+    Args:
+        encoder: what is trained.
+        temperature: tau.
+        similarity: "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        view: "repeat_tokens", "repeat_words", or Table 5's "insert_stop_words", "insert_mask" and
+            "insert_prediction"; "dropout" for none.
+        rate: dup_rate; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base and large in the code.
+        rule: "code", "paper" (equation 3) or "exact".
+        filler: folder of the masked language model of "insert_prediction".
+        fresh: draw views anew in each "epoch", or once as in the code ("static").
+        queue_size: rows of the queue, 2.5 times the batch in the paper; 0 for none.
+        momentum: lambda of equation 5.
+        momentum_init: "copy", or "random" for the released code's accident.
+        queue_column: "first" enqueues the sentence (code), "second" its view (the paper's h+).
+        queue_start: "grow" uses the queue from the second step (code), "full" once it is full.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: float = 0.05,
+        similarity: Similarity = "cosine",
+        projector: str = "tanh",
+        view: str = "repeat_tokens",
+        rate: float | None = None,
+        rule: str | None = None,
+        filler: str | None = None,
+        fresh: str = "epoch",
+        queue_size: int = 160,
+        momentum: float = 0.995,
+        momentum_init: Init = "copy",
+        queue_column: Column = "first",
+        queue_start: Start = "grow",
+    ) -> None:
+        super().__init__(encoder)
+        self.views = choose(encoder, view, {"rate": rate, "rule": rule, "filler": filler})
+        self.fresh = fresh == "epoch"
+        self.contrast = Contrast(temperature=temperature, similarity=similarity)
+        self.use_projector(projector)
+        if queue_size:
+            self.queue = MomentumQueue(
+                encoder,
+                size=queue_size,
+                momentum=momentum,
+                init=momentum_init,
+                column=queue_column,
+                start=queue_start,
+            )

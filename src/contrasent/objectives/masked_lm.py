@@ -1,0 +1,36 @@
+"""Masked language modelling: beside a contrast, or alone."""
+
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._base import Objective
+from contrasent.objectives._masked_lm import MaskedLanguageModelling
+
+
+class MaskedLM(Objective):
+    """Masked language modelling (SimCSE: Gao et al., 2021, appendix A, Tables D.2 and E.1).
+
+    SimCSE's auxiliary loss is the combination "simcse+masked_lm", or with simcse_supervised. Of
+    15 % of the tokens 80 % become [MASK], 10 % a random token and 10 % stay; special tokens are
+    never chosen. The contrast sees the text unmasked (the released code let it see the masked text
+    until November 2021, and the published scores are older).
+
+    Args:
+        encoder: what is trained.
+        masked_lm_weight: lambda beside a contrast, 0.1 in Table E.1.
+        mask_ratio: share of tokens.
+        language_head: folder of the checkpoint whose masked-LM head is trained on; "new" for a new
+            one; none for that of the encoder's own folder.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        masked_lm_weight: float = 0.1,
+        mask_ratio: float = 0.15,
+        language_head: str | None = None,
+    ) -> None:
+        super().__init__(encoder)
+        self.weights = {"masked_lm": masked_lm_weight}
+        self.terms["masked_lm"] = MaskedLanguageModelling(
+            encoder, mask_ratio=mask_ratio, head=language_head
+        )

@@ -1,0 +1,60 @@
+"""SimCSE with an edited copy of every sentence as one more positive or negative."""
+
+from contrasent.losses import Similarity
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._base import Objective
+from contrasent.objectives._contrast import Contrast
+from contrasent.objectives._views import choose
+from contrasent.text.views import Identity
+
+
+class CopiesSimCSE(Objective):
+    """Edited copies as positives or negatives (DiffCSE: Chuang et al., 2022, appendix B, Table 15).
+
+    The paper shows that copies with insertions, deletions or replacements help little as positives
+    or negatives. As a negative the copy is a hard negative of every row (SimCSE, equation 5); as a
+    positive the loss is the mean of the contrasts with the two positives, which the paper leaves
+    open.
+
+    Args:
+        encoder: what is trained.
+        temperature: tau.
+        similarity: "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        copies: "negative" or "positive".
+        view: what makes the copy: "masked_lm" (replaced), "insert_prediction" (inserted),
+            "delete_words" (deleted), or any other view.
+        percent: share of words to replace or delete, 15 in the paper.
+        rate: share to insert, with ``rule="exact"`` 0.15 as in the paper.
+        rule: how ``rate`` counts, "code", "paper" or "exact".
+        draw: "argmax" or "sample" from the masked language model.
+        filler: folder of the masked language model.
+        alpha: weight of a row's own copy as a negative.
+        fresh: draw copies anew in each "epoch", or once ("static").
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: float = 0.05,
+        similarity: Similarity = "cosine",
+        projector: str = "tanh",
+        copies: str = "negative",
+        view: str = "delete_words",
+        percent: float | None = None,
+        rate: float | None = None,
+        rule: str | None = None,
+        draw: str | None = None,
+        filler: str | None = None,
+        alpha: float = 1.0,
+        fresh: str = "epoch",
+    ) -> None:
+        super().__init__(encoder)
+        options = {"percent": percent, "rate": rate, "rule": rule, "draw": draw, "filler": filler}
+        _, copy = choose(encoder, view, options)
+        self.views = (Identity(), Identity(), copy)
+        self.roles = ("anchor", "positive", copies)
+        self.fresh = fresh == "epoch"
+        self.contrast = Contrast(temperature=temperature, similarity=similarity, alpha=alpha)
+        self.use_projector(projector)

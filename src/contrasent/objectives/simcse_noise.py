@@ -1,0 +1,51 @@
+"""SimCSE with more or less dropout noise in positive or in negative pairs."""
+
+from contrasent.losses import Similarity
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._base import Objective
+from contrasent.objectives._contrast import Contrast, Source
+
+
+class NoisySimCSE(Objective):
+    """The noise probes of SimCSE++ (Xu et al., 2023, section 3.1, Table 1).
+
+    "+Noise" is "gaussian": a normal deviate on each vector. "-Noise" is "mean": each vector is the
+    mean over K encodings with dropout of their own, drawn for this side alone.
+
+    Paper and code: the text gives the noise a variance of 0.1 on both vectors; the commented line
+    of the code a deviation of 0.1 on one. The text averages K vectors for each side; the code takes
+    one mean for both sides of the negatives, the positive's own two encodings included.
+
+    Args:
+        encoder: what is trained.
+        temperature: tau.
+        similarity: "cosine" or "dot".
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        positives: encodings of the positive pairs: "noisy" (plain), "gaussian" or "mean".
+        negatives: encodings of the negative pairs: the same, or "off_dropout".
+        passes: K, 10 in the paper; a "mean" encodes 2 K rows a sentence.
+        noise_variance: of "gaussian".
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: float = 0.05,
+        similarity: Similarity = "cosine",
+        projector: str = "tanh",
+        positives: Source = "noisy",
+        negatives: Source = "mean",
+        passes: int = 10,
+        noise_variance: float = 0.1,
+    ) -> None:
+        super().__init__(encoder)
+        self.contrast = Contrast(
+            temperature=temperature,
+            similarity=similarity,
+            positives=positives,
+            negatives=negatives,
+            passes=passes,
+            noise_variance=noise_variance,
+        )
+        self.use_projector(projector)

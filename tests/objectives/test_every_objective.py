@@ -1,0 +1,198 @@
+"""What must hold for every file in ``objectives/``, and for combinations of them."""
+
+import copy
+import itertools
+import re
+
+import pytest
+import torch
+
+from contrasent.errors import OptionError
+from contrasent.objectives._base import Objective
+from contrasent.objectives._find import find, names, parameters
+
+NAMES = [
+    "barlow_twins",
+    "diffcse",
+    "dimension_wise",
+    "esimcse",
+    "masked_lm",
+    "simcse",
+    "simcse_copies",
+    "simcse_noise",
+    "simcse_plus_plus",
+    "simcse_supervised",
+]
+COMBINED = [
+    "esimcse+simcse_plus_plus",
+    "diffcse+simcse_plus_plus",
+    "simcse+masked_lm",
+    "simcse_supervised+masked_lm",
+    "simcse_supervised+simcse_plus_plus",
+    "simcse_supervised+esimcse",
+    "simcse_supervised+diffcse",
+    "esimcse+masked_lm",
+    "esimcse+diffcse+simcse_plus_plus",
+]
+KINDS = ("bert", "roberta", "distilbert")
+
+
+def build(name, kind, load, examples, **more):
+    given = {}
+    for part in name.split("+"):
+        given |= examples(kind)[part]
+    torch.manual_seed(3)
+    return find(name)(load(kind), **(given | more))
+
+
+def run(objective, batch, step=0):
+    """One step of training with the random state that the loop sets."""
+    objective.train()
+    torch.manual_seed(100 + step)
+    terms = objective(batch(objective, step))
+    loss = objective.loss(terms)
+    loss.backward()
+    return loss, terms
+
+
+def test_all_files_are_walked():
+    assert names() == NAMES
+    pairs = itertools.combinations(NAMES, 2)
+    assert len(list(pairs)) == 45
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_docstring_cites_its_source_and_explains_every_parameter(name):
+    text = find(name).__doc__
+    assert re.search(r"\(.*(20\d\d|et al\.).*\)", text), "no source"
+    assert "section" in text or "appendix" in text
+    assert "Table" in text
+    for parameter in parameters(name):
+        assert re.search(rf"^        {parameter}: ", text, re.MULTILINE), parameter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_read_from_the_source_as_they_are(name):
+    import inspect
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    signature = inspect.signature(find(name).__init__)
+    real = {n: p.default for n, p in signature.parameters.items() if p.kind is kind}
+    assert {n: p.default for n, p in parameters(name).items()} == real
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", NAMES + COMBINED)
+def test_runs_and_every_trainable_parameter_gets_a_gradient(name, kind, load, examples, batches):
+    objective = build(name, kind, load, examples)
+    loss, terms = run(objective, batches)
+    assert loss.isfinite() and loss.item() > 0
+    assert set(objective.weights) <= set(terms)
+    for key, value in terms.items():
+        assert value.dim() == 0 and value.isfinite(), key
+    without = [n for n, p in objective.named_parameters() if p.requires_grad and (p.grad is None)]
+    assert not without
+    frozen = [
+        n for n, p in objective.named_parameters() if not p.requires_grad and p.grad is not None
+    ]
+    assert not frozen
+
+
+@pytest.mark.parametrize("name", NAMES + COMBINED)
+def test_state_round_trips_and_resume_is_bit_exact(name, load, examples, batches):
+    def train(objective, optimizer, first, last):
+        for step in range(first, last):
+            optimizer.zero_grad(set_to_none=True)
+            run(objective, batches, step)
+            optimizer.step()
+            objective.after_step()
+
+    def made():
+        objective = build(name, "bert", load, examples)
+        trained = [p for p in objective.parameters() if p.requires_grad]
+        return objective, torch.optim.AdamW(trained, lr=1e-3)
+
+    whole, optimizer = made()
+    train(whole, optimizer, 0, 4)
+
+    part, optimizer = made()
+    train(part, optimizer, 0, 2)
+    state, moments = copy.deepcopy(part.state_dict()), copy.deepcopy(optimizer.state_dict())
+    torch.manual_seed(999)
+    again, optimizer = made()
+    with torch.no_grad():
+        for value in again.parameters():
+            value.add_(torch.randn_like(value))
+    again.load_state_dict(state)
+    optimizer.load_state_dict(moments)
+    train(again, optimizer, 2, 4)
+    expected, found = whole.state_dict(), again.state_dict()
+    assert expected.keys() == found.keys()
+    for key in expected:
+        assert torch.equal(expected[key], found[key]), key
+
+
+@pytest.mark.parametrize("name", NAMES + COMBINED)
+def test_nothing_but_the_encoder_is_saved(name, load, examples, batches, tmp_path):
+    from safetensors import safe_open
+
+    objective = build(name, "bert", load, examples)
+    run(objective, batches)
+    objective.after_step()
+    bare = load("bert")
+    bare.save(tmp_path / "bare")
+    objective.encoder.save(tmp_path / "trained")
+    files = [sorted(p.name for p in (tmp_path / k).rglob("*")) for k in ("bare", "trained")]
+    assert files[0] == files[1]
+    held = []
+    for which in ("bare", "trained"):
+        with safe_open(tmp_path / which / "model.safetensors", "pt") as stream:
+            held.append(sorted(stream.keys()))
+    assert held[0] == held[1]
+    assert len(held[0]) > 30
+
+
+@pytest.mark.parametrize("name", NAMES + COMBINED)
+def test_a_step_is_a_function_of_the_random_state(name, load, examples, batches):
+    losses = [
+        run(build(name, "bert", load, examples), batches, step)[0].item() for step in (0, 0, 1)
+    ]
+    assert losses[0] == losses[1] != losses[2]
+
+
+@pytest.mark.parametrize("first", NAMES)
+@pytest.mark.parametrize("second", NAMES)
+def test_every_pair_combines_or_says_why_not(first, second, load, examples, batches):
+    """No combination is accepted and then partly ignored."""
+    name = f"{first}+{second}"
+    try:
+        objective = build(name, "bert", load, examples)
+    except OptionError as error:
+        assert "\n" not in str(error)
+        assert len(str(error)) > 20
+        return
+    parts = [build(part, "bert", load, examples) for part in (first, second)]
+    assert set(objective.weights) == set().union(*(p.weights for p in parts))
+    assert set(objective.terms) == set().union(*(p.terms for p in parts))
+    assert (objective.queue is not None) == any(p.queue is not None for p in parts)
+    assert (objective.contrast is not None) == any(p.contrast is not None for p in parts)
+    loss, terms = run(objective, batches)
+    assert loss.isfinite()
+    assert set(objective.weights) <= set(terms)
+
+
+def test_how_many_pairs_combine(load, examples):
+    made = 0
+    for first, second in itertools.permutations(NAMES, 2):
+        try:
+            made += isinstance(build(f"{first}+{second}", "bert", load, examples), Objective)
+        except OptionError:
+            continue
+    assert made >= 60
+
+
+def test_unknown_and_doubled_names_are_refused():
+    with pytest.raises(OptionError, match="did you mean 'esimcse'"):
+        find("simcse+esimsce")
+    with pytest.raises(OptionError, match="names simcse twice"):
+        find("simcse+simcse")
