@@ -1,0 +1,1 @@
+"""An HTTP server and its page: an ``EncodeFn`` in two steps goes in; no model is known here."""

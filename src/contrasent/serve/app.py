@@ -1,0 +1,306 @@
+"""The server: OpenAI's embeddings interface, similarity, search, health, metrics and a page."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Annotated, Any
+
+import numpy as np
+import orjson
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+
+from contrasent.errors import UserError
+from contrasent.search.exact import unit
+from contrasent.search.index import Index
+from contrasent.serve import schemas
+from contrasent.serve.batcher import Batcher
+from contrasent.serve.embedding import Embedder, encoded, shortened
+from contrasent.serve.guard import Guard, Refused, problem
+from contrasent.serve.library import Library
+from contrasent.serve.metrics import Metrics
+from contrasent.serve.settings import Served, Settings
+
+PAGES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/docs": ("docs.html", "text/html; charset=utf-8"),
+    "/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.ErrorResponse, "description": words}
+    for status, words in {
+        400: "The request cannot be answered as it is.",
+        401: "A key is needed.",
+        404: "There is no such model, or no index.",
+        408: "The body did not arrive in time.",
+        413: "The body is too large.",
+        415: "The body is not application/json.",
+        429: "The server is busy; Retry-After says when to try again.",
+        503: "Not done in time.",
+    }.items()
+}
+
+
+def create_app(
+    model: Served, *, index: Index | None = None, settings: Settings | None = None
+) -> FastAPI:
+    """The server as an ASGI application.
+
+    Args:
+        model: what it serves.
+        index: what /search looks in; its model must be this one.
+        settings: limits, key and hosts.
+
+    Raises:
+        ModelError: the index was made by another model.
+    """
+    if index is not None:
+        index.check_model(model.identity, f"the model {model.name}")
+    limits = settings or Settings()
+    metrics = Metrics()
+    batcher = Batcher(
+        model.embed,
+        model.dimension,
+        batch_tokens=limits.batch_tokens,
+        queue_tokens=limits.queue_tokens,
+        observe=metrics.batch,
+    )
+    metrics.waiting.set_function(lambda: batcher.waiting)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        batcher.start()
+        yield
+        await batcher.stop()
+
+    app = FastAPI(
+        title="contrasent",
+        description=f"Sentence embeddings of the model {model.name}.",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    embedder = Embedder(model, batcher, limits)
+    library = Library(index) if index is not None else None
+    _add_errors(app)
+    _add_embeddings(app, model, embedder, metrics)
+    _add_search(app, model, embedder, library, metrics, limits)
+    _add_status(app, model, library, metrics, limits)
+    _add_pages(app)
+    _describe(app)
+    app.add_middleware(Guard, settings=limits, metrics=metrics)
+    return app
+
+
+def reply(data: Any) -> Response:
+    """JSON, vectors included."""
+    body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(body, media_type="application/json")
+
+
+def note(request: Request, metrics: Metrics, **facts: int) -> None:
+    """Add numbers, never texts, to the log line of a request."""
+    request.scope.setdefault("state", {})["facts"] = facts
+    metrics.truncated.inc(facts.get("truncated", 0))
+
+
+def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Metrics) -> None:
+    @app.post("/v1/embeddings", response_model=schemas.EmbeddingResponse, responses=REFUSALS)
+    async def embeddings(request: Request, body: schemas.EmbeddingRequest) -> Response:
+        """Vectors of texts or token ids, as OpenAI's interface gives them."""
+        _check_name(body.model, model)
+        given = [body.input] if isinstance(body.input, str) else body.input
+        if isinstance(given[0], str):
+            vectors, tokens, cut = await embedder.texts(given)
+        else:
+            rows = [given] if isinstance(given[0], int) else given
+            vectors, tokens, cut = await embedder.ids(rows)
+        vectors = shortened(vectors, body.dimensions, model.dimension)
+        note(request, metrics, inputs=len(vectors), tokens=tokens, truncated=cut)
+        data = [
+            {"object": "embedding", "index": at, "embedding": encoded(row, body.encoding_format)}
+            for at, row in enumerate(vectors)
+        ]
+        return reply(
+            {
+                "object": "list",
+                "data": data,
+                "model": model.name,
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+                "truncated": cut,
+            }
+        )
+
+    @app.post("/similarity", response_model=schemas.SimilarityResponse, responses=REFUSALS)
+    async def similarity(request: Request, body: schemas.SimilarityRequest) -> Response:
+        """Cosines of each of some texts with each of some others."""
+        first = [body.a] if isinstance(body.a, str) else body.a
+        second = first if body.b is None else [body.b] if isinstance(body.b, str) else body.b
+        both = first if body.b is None else [*first, *second]
+        vectors, tokens, cut = await embedder.texts(both)
+        scaled = unit(vectors)
+        scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
+        note(request, metrics, inputs=len(both), tokens=tokens, truncated=cut)
+        return reply(
+            {"scores": list(np.clip(scores, -1, 1)), "model": model.name, "truncated": cut}
+        )
+
+
+def _check_name(name: str | None, model: Served) -> None:
+    if name is not None and name != model.name:
+        raise Refused(
+            404, f"there is no model {name!r} here, only {model.name!r}", "model_not_found"
+        )
+
+
+def _add_search(
+    app: FastAPI,
+    model: Served,
+    embedder: Embedder,
+    library: Library | None,
+    metrics: Metrics,
+    limits: Settings,
+) -> None:
+    none = Refused(404, "the server was started without --index", "no_index")
+
+    @app.post("/search", response_model=schemas.SearchResponse, responses=REFUSALS)
+    async def search(request: Request, body: schemas.SearchRequest) -> Response:
+        """The texts of the index that are nearest to each query."""
+        if library is None:
+            raise none
+        if body.k > limits.max_k:
+            raise Refused(400, f"k is {body.k}; at most {limits.max_k} are given", "k")
+        queries = [body.query] if isinstance(body.query, str) else body.query
+        vectors, tokens, cut = await embedder.texts(queries)
+        began = time.perf_counter()
+        found, texts = await asyncio.to_thread(
+            library.search, vectors, body.k, body.threshold, body.where
+        )
+        seconds = time.perf_counter() - began
+        note(request, metrics, inputs=len(queries), tokens=tokens, truncated=cut)
+        results = [
+            {"query": query, "hits": hits} for query, hits in zip(queries, found, strict=True)
+        ]
+        return reply({"results": results, "texts": texts, "seconds": seconds})
+
+    @app.get("/map", response_model=schemas.MapResponse, responses=REFUSALS)
+    async def map_(limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
+        """Texts of the index on the plane in which their vectors vary most."""
+        if library is None:
+            raise none
+        return reply(await asyncio.to_thread(library.map, limit))
+
+
+def _add_status(
+    app: FastAPI, model: Served, library: Library | None, metrics: Metrics, limits: Settings
+) -> None:
+    info = {
+        "id": model.name,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": "contrasent",
+        "dimension": model.dimension,
+        "max_tokens": model.max_tokens,
+        "identity": model.identity,
+    }
+
+    @app.get("/v1/models", response_model=schemas.ModelList, responses=REFUSALS)
+    async def models() -> Response:
+        """The model served."""
+        return reply({"object": "list", "data": [info]})
+
+    @app.get("/v1/models/{name:path}", response_model=schemas.ModelInfo, responses=REFUSALS)
+    async def one_model(name: str) -> Response:
+        """One model."""
+        _check_name(name, model)
+        return reply(info)
+
+    @app.get("/health", response_model=schemas.Health)
+    async def health() -> Response:
+        """Whether the server works."""
+        return reply(
+            {
+                "status": "ok",
+                "model": model.name,
+                "dimension": model.dimension,
+                "max_tokens": model.max_tokens,
+                "texts": None if library is None else len(library.index),
+                "key_needed": bool(limits.api_key),
+            }
+        )
+
+    @app.get("/metrics", response_class=Response, responses={401: REFUSALS[401]})
+    async def show_metrics() -> Response:
+        """Counters for Prometheus."""
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_pages(app: FastAPI) -> None:
+    def page(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
+        content = (files("contrasent.serve") / "page" / name).read_bytes()
+
+        async def show() -> Response:
+            return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
+
+        return show
+
+    for path, (name, kind) in PAGES.items():
+        app.add_api_route(path, page(name, kind), methods=["GET"], include_in_schema=False)
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(Refused)
+    async def refused(_: Request, error: Refused) -> Response:
+        body = problem(error.status, error.message, error.code)
+        return Response(body, error.status, error.headers, "application/json")
+
+    @app.exception_handler(UserError)
+    async def user_error(_: Request, error: UserError) -> Response:
+        return Response(problem(400, str(error), "invalid"), 400, media_type="application/json")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        # What was wrong and where; never the value, which may be text of the user's.
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])[:100]
+        words = f"{where}: {first['msg']}" if where else str(first["msg"])
+        body = problem(400, words[:300], "invalid", where.encode("utf-8", "replace").decode())
+        return Response(body, 400, media_type="application/json")
+
+    @app.exception_handler(HTTPException)
+    async def http_error(_: Request, error: HTTPException) -> Response:
+        body = problem(error.status_code, str(error.detail), "http")
+        return Response(body, error.status_code, error.headers, "application/json")
+
+
+def _describe(app: FastAPI) -> None:
+    """An OpenAPI description that says 400 where FastAPI would say 422, and how the key goes."""
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=app.routes,
+            )
+            for path in schema["paths"].values():
+                for operation in path.values():
+                    operation["responses"].pop("422", None)
+            for name in ("HTTPValidationError", "ValidationError"):
+                schema["components"]["schemas"].pop(name, None)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,179 @@
+"""Dynamic batching: requests that wait while a forward pass runs share the next one.
+
+A batch is filled up to a budget of tokens, a few rows of each waiting request in turn, so that a
+short request is not held up behind a long one. The queue is bounded in tokens; what does not fit
+is refused at once, and rows of a request that was given up are never computed.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from contrasent.types import Tokens, Vectors
+
+TURN = 8
+"""Rows that a request gets in a batch before the next request has its turn."""
+
+Observe = Callable[[int, int, float], None]
+"""observe(rows, tokens, seconds): a batch is done."""
+
+
+class QueueFull(Exception):
+    """The queue has no room; try again after ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("the queue is full")
+        self.seconds = seconds
+
+
+class Job:
+    """Rows of one request.
+
+    Args:
+        tokens: the rows.
+        dimension: of the vectors.
+    """
+
+    def __init__(self, tokens: Tokens, dimension: int) -> None:
+        self.tokens, self.lengths = tokens, tokens.lengths
+        self.out = np.empty((len(tokens), dimension), dtype=np.float32)
+        self.next = self.done = 0
+        self.result: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
+
+
+class Batcher:
+    """Runs an encoder on rows of many requests.
+
+    Args:
+        embed: rows of ids to vectors; always called from the same thread.
+        dimension: of the vectors.
+        batch_tokens: tokens in a batch; a longer row makes a batch of its own.
+        queue_tokens: tokens that may wait. A request larger than it is taken when none waits.
+        observe: told of each batch.
+    """
+
+    def __init__(
+        self,
+        embed: Callable[[Tokens], Vectors],
+        dimension: int,
+        *,
+        batch_tokens: int,
+        queue_tokens: int,
+        observe: Observe = lambda rows, tokens, seconds: None,
+    ) -> None:
+        self.embed, self.dimension = embed, dimension
+        self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
+        self.observe = observe
+        self.jobs: deque[Job] = deque()
+        self.waiting = 0
+        self.rate = 0.0  # tokens a second, a moving average
+        self.wake = asyncio.Event()
+        self.closing = False
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="embed")
+        self.worker: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work, in the running event loop."""
+        self.worker = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then end."""
+        self.closing = True
+        self.wake.set()
+        if self.worker is not None:
+            await self.worker
+        self.thread.shutdown()
+
+    async def submit(self, tokens: Tokens) -> Vectors:
+        """Vectors of rows; when the caller is cancelled, rows not begun are dropped.
+
+        Raises:
+            QueueFull: they do not fit into the queue.
+        """
+        if not len(tokens):
+            return np.empty((0, self.dimension), dtype=np.float32)
+        total = int(tokens.lengths.sum())
+        if self.waiting and self.waiting + total > self.queue_tokens:
+            raise QueueFull(self.waiting / self.rate if self.rate else 1.0)
+        job = Job(tokens, self.dimension)
+        self.jobs.append(job)
+        self.waiting += total
+        self.wake.set()
+        try:
+            return await job.result
+        except asyncio.CancelledError:
+            self._drop(job)
+            raise
+
+    def _drop(self, job: Job) -> None:
+        if job in self.jobs:
+            self.jobs.remove(job)
+            self.waiting -= int(job.lengths[job.next :].sum())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            taken = self._take()
+            if not taken:
+                if self.closing:
+                    return
+                self.wake.clear()
+                await self.wake.wait()
+                continue
+            tokens = Tokens.concatenate(
+                [job.tokens.select(np.arange(first, stop)) for job, first, stop in taken]
+            )
+            began = time.perf_counter()
+            try:
+                vectors = await loop.run_in_executor(self.thread, self.embed, tokens)
+            except Exception as error:
+                self._fail(taken, error)
+                continue
+            seconds = time.perf_counter() - began
+            self._deliver(taken, vectors)
+            total = int(tokens.lengths.sum())
+            speed = total / max(seconds, 1e-9)
+            self.rate = speed if not self.rate else 0.9 * self.rate + 0.1 * speed
+            self.observe(len(tokens), total, seconds)
+
+    def _take(self) -> list[tuple[Job, int, int]]:
+        """The rows of the next batch, as (request, first row, last row + 1)."""
+        room = self.batch_tokens
+        taken: dict[int, tuple[Job, int, int]] = {}
+        while self.jobs and room > 0:
+            job = self.jobs[0]
+            first, used = job.next, 0
+            limit = min(len(job.tokens), first + (TURN if len(self.jobs) > 1 else len(job.tokens)))
+            while job.next < limit and (used + int(job.lengths[job.next]) <= room or not used):
+                length = int(job.lengths[job.next])
+                if not used and taken and length > room:
+                    return list(taken.values())
+                used += length
+                job.next += 1
+            room -= used
+            self.waiting -= used
+            start = taken[id(job)][1] if id(job) in taken else first
+            taken[id(job)] = (job, start, job.next)
+            self.jobs.rotate(-1)
+            if job.next == len(job.tokens):
+                self.jobs.remove(job)
+        return list(taken.values())
+
+    def _deliver(self, taken: list[tuple[Job, int, int]], vectors: Vectors) -> None:
+        at = 0
+        for job, first, stop in taken:
+            job.out[first:stop] = vectors[at : at + stop - first]
+            at += stop - first
+            job.done += stop - first
+            if job.done == len(job.tokens) and not job.result.done():
+                job.result.set_result(job.out)
+
+    def _fail(self, taken: list[tuple[Job, int, int]], error: Exception) -> None:
+        for job, _, _ in taken:
+            self._drop(job)
+            if not job.result.done():
+                job.result.set_exception(error)

@@ -1,0 +1,89 @@
+"""From the inputs of a request to vectors, through the batcher and within the limits."""
+
+import asyncio
+import base64
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.search.exact import unit
+from contrasent.serve.batcher import Batcher, QueueFull
+from contrasent.serve.guard import Refused
+from contrasent.serve.settings import Served, Settings
+from contrasent.types import Tokens, Vectors
+
+
+class Embedder:
+    """Texts or token ids to vectors.
+
+    Args:
+        model: the model.
+        batcher: where its forward passes are made.
+        settings: the limits.
+    """
+
+    def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
+        self.model, self.batcher, self.settings = model, batcher, settings
+
+    async def texts(self, texts: Sequence[str]) -> tuple[Vectors, int, int]:
+        """Vectors, number of tokens, and number of texts that were cut."""
+        self._check_count(len(texts))
+        return await self._embed(*await asyncio.to_thread(self.model.tokenise, texts))
+
+    async def ids(self, rows: Sequence[Sequence[int]]) -> tuple[Vectors, int, int]:
+        """The same for token ids without special tokens."""
+        self._check_count(len(rows))
+        for row in rows:
+            for token in row:
+                if not 0 <= token < self.model.vocabulary:
+                    raise Refused(
+                        400,
+                        f"token id {token} is not in 0 to {self.model.vocabulary - 1}",
+                        "invalid_token",
+                    )
+        return await self._embed(*await asyncio.to_thread(self.model.wrap, rows))
+
+    def _check_count(self, count: int) -> None:
+        if count > self.settings.max_inputs:
+            raise Refused(
+                400,
+                f"{count:,} inputs in one request; at most {self.settings.max_inputs:,} are taken",
+                "too_many_inputs",
+            )
+
+    async def _embed(self, tokens: Tokens, cut: NDArray[np.bool_]) -> tuple[Vectors, int, int]:
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                vectors = await self.batcher.submit(tokens)
+        except QueueFull as full:
+            seconds = str(max(1, math.ceil(min(full.seconds, 60.0))))
+            raise Refused(
+                429,
+                f"the queue is full; try again in {seconds} s",
+                "queue_full",
+                {"Retry-After": seconds},
+            ) from full
+        except TimeoutError as error:
+            raise Refused(
+                503, f"not done within {self.settings.timeout:g} s", "timeout", {"Retry-After": "5"}
+            ) from error
+        return vectors, int(tokens.lengths.sum()), int(cut.sum())
+
+
+def shortened(vectors: Vectors, dimensions: int | None, most: int) -> Vectors:
+    """The first dimensions, scaled to length one."""
+    if dimensions is None:
+        return vectors
+    if dimensions > most:
+        raise Refused(400, f"the model has {most} dimensions, not {dimensions}", "dimensions")
+    return unit(vectors[:, :dimensions])
+
+
+def encoded(vector: NDArray[np.float32], form: str) -> Any:
+    """A vector as an answer holds it."""
+    if form == "base64":
+        return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+    return np.ascontiguousarray(vector)

@@ -1,0 +1,61 @@
+"""What the server serves, and its limits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.types import Tokens, Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model as the server sees it: text to tokens, tokens to vectors.
+
+    Attributes:
+        name: what clients call it.
+        identity: a hash of all that decides its vectors.
+        dimension: of the vectors.
+        max_tokens: texts are cut at this many tokens, special ones included.
+        vocabulary: token ids are below it.
+        tokenise: sentences to rows of ids, and for each whether it was cut.
+        wrap: rows of bare token ids to rows with special tokens, and whether each was cut.
+        embed: rows of ids to vectors; called from one thread.
+    """
+
+    name: str
+    identity: str
+    dimension: int
+    max_tokens: int
+    vocabulary: int
+    tokenise: Callable[[Sequence[str]], tuple[Tokens, NDArray[np.bool_]]]
+    wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, NDArray[np.bool_]]]
+    embed: Callable[[Tokens], Vectors]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits of the server.
+
+    Attributes:
+        batch_tokens: tokens in one forward pass.
+        queue_tokens: tokens that may wait; beyond it a request gets 429.
+        max_requests: requests at work at once; beyond it a request gets 429.
+        max_inputs: texts in one request.
+        max_body: bytes of one request's body.
+        max_k: results for one query.
+        timeout: seconds for one request, its body and its answer each.
+        api_key: what clients must send as bearer token, or "" for none.
+        hosts: names that the Host header may have; empty allows any.
+    """
+
+    batch_tokens: int = 4096
+    queue_tokens: int = 262_144
+    max_requests: int = 512
+    max_inputs: int = 2048
+    max_body: int = 8 * 1024 * 1024
+    max_k: int = 1000
+    timeout: float = 60.0
+    api_key: str = ""
+    hosts: tuple[str, ...] = ()

@@ -1,0 +1,40 @@
+"""A model, an index and a server for all tests of this room."""
+
+import pytest
+from serving import LINES, MINILM, running
+
+
+@pytest.fixture(scope="session")
+def encoder():
+    from contrasent.model.encoder import Encoder
+
+    return Encoder.load(MINILM)
+
+
+@pytest.fixture(scope="session")
+def model(encoder):
+    from contrasent.cli.serve import served
+
+    return served(encoder, MINILM)
+
+
+@pytest.fixture(scope="session")
+def index(encoder):
+    from contrasent.search.index import Index
+
+    return Index.build(
+        encoder.encode,
+        LINES,
+        metadata=[{"line": n} for n in range(len(LINES))],
+        model=encoder.identity,
+        source=MINILM,
+    )
+
+
+@pytest.fixture(scope="session")
+def address(model, index):
+    """The address of a server with an index."""
+    from contrasent.serve.app import create_app
+
+    with running(create_app(model, index=index)) as url:
+        yield url

@@ -1,0 +1,39 @@
+"""A server in a thread, on a free port of this machine."""
+
+import threading
+import time
+from contextlib import contextmanager
+
+MINILM = "all-MiniLM-L6-v2"
+LINES = [
+    "The kettle is on the stove.",
+    "A pot of water is being heated.",
+    "Interest rates rose by half a point.",
+    "The central bank made borrowing dearer.",
+    "Our dog dislikes the vacuum cleaner.",
+    "She planted tomatoes behind the house.",
+    "The vegetable garden is watered in the evening.",
+    "A train to the coast leaves every hour.",
+    "The railway runs along the sea.",
+    "He mended the bicycle's rear wheel.",
+]
+
+
+@contextmanager
+def running(app):
+    """Serve an app; gives its address."""
+    import uvicorn
+
+    config = uvicorn.Config(app, port=0, access_log=False, log_config=None, lifespan="on")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        assert not thread.is_alive()

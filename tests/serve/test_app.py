@@ -1,0 +1,526 @@
+"""The server, spoken to over HTTP: what it answers, what it refuses, what it logs."""
+
+import asyncio
+import base64
+import json
+import logging
+import math
+import threading
+import time
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from serving import LINES, MINILM, running
+
+from contrasent.errors import ModelError
+from contrasent.search.index import Index
+from contrasent.serve.app import create_app
+from contrasent.serve.settings import Served, Settings
+from contrasent.types import Tokens
+
+
+@pytest.fixture(scope="module")
+def http(address):
+    with httpx.Client(base_url=address, timeout=30) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client(address):
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def post(http, path, body, **options):
+    return http.post(path, json=body, **options)
+
+
+# ---------------------------------------------------------------------- embeddings
+
+
+def test_openai_client_gives_the_vectors_of_encode(client, encoder):
+    wanted = encoder.encode(LINES)
+    answer = client.embeddings.create(model=MINILM, input=LINES)  # base64, as the client asks
+    assert [item.index for item in answer.data] == list(range(len(LINES)))
+    got = np.array([item.embedding for item in answer.data], dtype=np.float32)
+    assert got == pytest.approx(wanted, abs=1e-5)
+    lengths = encoder.tokenise(LINES)[0].lengths
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens == int(lengths.sum())
+    as_floats = client.embeddings.create(model=MINILM, input=LINES[0], encoding_format="float")
+    assert np.array(as_floats.data[0].embedding) == pytest.approx(wanted[0], abs=1e-5)
+
+
+def test_openai_client_lists_models_and_reports_errors(client):
+    (model,) = client.models.list().data
+    assert model.id == MINILM
+    assert client.models.retrieve(MINILM).id == MINILM
+    with pytest.raises(openai.NotFoundError, match="there is no model 'gpt'"):
+        client.embeddings.create(model="gpt", input="a")
+    with pytest.raises(openai.BadRequestError, match="384 dimensions, not 385"):
+        client.embeddings.create(model=MINILM, input="a", dimensions=385)
+    with pytest.raises(openai.BadRequestError):
+        client.embeddings.create(model=MINILM, input=[])
+
+
+def test_token_ids_give_the_vector_of_their_text(http, encoder):
+    backend = encoder.tokenizer.backend
+    rows = [backend.encode(line, add_special_tokens=False).ids for line in LINES[:3]]
+    many = post(http, "/v1/embeddings", {"input": rows}).json()
+    got = np.array([item["embedding"] for item in many["data"]])
+    assert got == pytest.approx(encoder.encode(LINES[:3]), abs=1e-5)
+    one = post(http, "/v1/embeddings", {"input": rows[1]}).json()
+    assert np.array(one["data"][0]["embedding"]) == pytest.approx(got[1], abs=1e-5)
+
+
+def test_token_ids_are_cut_like_texts(http, encoder):
+    long = "word " * 500
+    ids = encoder.tokenizer.backend.encode(long, add_special_tokens=False).ids
+    words = " ".join(["word"] * 500)
+    full = encoder.tokenizer.backend
+    full_ids = [i for i in ids if i not in encoder.tokenizer.frame[0]]
+    assert len(full.encode(words).ids) == encoder.max_tokens
+    answer = post(http, "/v1/embeddings", {"input": [full_ids + full_ids]}).json()
+    assert answer["truncated"] == 1
+    assert np.array(answer["data"][0]["embedding"]) == pytest.approx(
+        encoder.encode([long])[0], abs=1e-5
+    )
+    assert answer["usage"]["prompt_tokens"] == encoder.max_tokens
+
+
+def test_dimensions_are_the_first_at_length_one(http, encoder):
+    answer = post(http, "/v1/embeddings", {"input": LINES[:2], "dimensions": 10}).json()
+    got = np.array([item["embedding"] for item in answer["data"]])
+    wanted = encoder.encode(LINES[:2])[:, :10].astype(float)
+    wanted = [row / math.sqrt(sum(x * x for x in row)) for row in wanted]
+    assert got == pytest.approx(np.array(wanted), abs=1e-5)
+
+
+def test_base64_is_little_endian_float32(http):
+    body = {"input": "a", "encoding_format": "base64"}
+    coded = post(http, "/v1/embeddings", body).json()["data"][0]["embedding"]
+    plain = post(http, "/v1/embeddings", {"input": "a"}).json()["data"][0]["embedding"]
+    assert np.frombuffer(base64.b64decode(coded), "<f4") == pytest.approx(plain, abs=1e-6)
+
+
+def test_truncation_is_said(http):
+    answer = post(http, "/v1/embeddings", {"input": ["word " * 999, "short", ""]}).json()
+    assert answer["truncated"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"input": None},
+        {"input": 3},
+        {"input": []},
+        {"input": [[]]},
+        {"input": ["a", 3]},
+        {"input": [1, "a"]},
+        {"input": [[1], "a"]},
+        {"input": [True]},
+        {"input": [1.5]},
+        {"input": [-1]},
+        {"input": [10**9]},
+        {"input": [10**30]},
+        {"input": {"text": "a"}},
+        {"input": "a", "encoding_format": "hex"},
+        {"input": "a", "dimensions": 0},
+        {"input": "a", "dimensions": "3"},
+        {"input": "a", "dimension": 3},
+        {"input": "a", "model": 3},
+        {"input": ["a"] * 2049},
+        [],
+        "a",
+    ],
+)
+def test_bad_embedding_requests(http, body):
+    answer = post(http, "/v1/embeddings", body)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert len(error["message"]) < 400
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b'{"input": "\\ud800"}',
+        b'{"\\ud800": 1}',
+        b'{"input": ' + b"[" * 100_000,
+        b'{"input": [' + b"9" * 5000 + b"]}",
+        b'{"input": NaN}',
+        b"null",
+        b"\x00" * 100,
+    ],
+)
+def test_bodies_that_are_no_request(http, content):
+    answer = http.post(
+        "/v1/embeddings", content=content, headers={"content-type": "application/json"}
+    )
+    assert answer.status_code == 400
+    assert "error" in answer.json()
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_only_json_is_taken(http, kind):
+    """A page of a stranger's can send these without asking the browser's leave."""
+    answer = http.post("/v1/embeddings", content=b'{"input": "a"}', headers={"content-type": kind})
+    assert answer.status_code == 415
+
+
+# ---------------------------------------------------------------------- similarity, search
+
+
+def test_similarity(http, encoder):
+    vectors = encoder.encode(LINES).astype(float)
+    vectors /= np.sqrt((vectors**2).sum(axis=1, keepdims=True))
+    pair = post(http, "/similarity", {"a": LINES[0], "b": LINES[1]}).json()
+    assert np.array(pair["scores"]) == pytest.approx(vectors[:1] @ vectors[1:2].T, abs=1e-5)
+    some = post(http, "/similarity", {"a": LINES[:3], "b": LINES[3:5]}).json()
+    assert np.array(some["scores"]) == pytest.approx(vectors[:3] @ vectors[3:5].T, abs=1e-5)
+    all_pairs = post(http, "/similarity", {"a": LINES}).json()
+    assert np.array(all_pairs["scores"]) == pytest.approx(vectors @ vectors.T, abs=1e-5)
+
+
+def test_search(http, encoder, index):
+    answer = post(http, "/search", {"query": ["monetary policy", "a pet"], "k": 2}).json()
+    wanted = index.search(["monetary policy", "a pet"], encode=encoder.encode, k=2)
+    assert [
+        [(hit["id"], hit["text"], hit["metadata"]) for hit in result["hits"]]
+        for result in answer["results"]
+    ] == [[(hit.id, hit.text, hit.metadata) for hit in hits] for hits in wanted]
+    assert answer["results"][0]["hits"][0]["score"] == pytest.approx(wanted[0][0].score, abs=1e-5)
+    assert answer["texts"] == len(LINES)
+    filtered = post(http, "/search", {"query": "a", "where": {"line": {"$lt": 3}}}).json()
+    assert {hit["id"] for hit in filtered["results"][0]["hits"]} == {"0", "1", "2"}
+    nothing = post(http, "/search", {"query": "a", "threshold": 1.5}).json()
+    assert nothing["results"][0]["hits"] == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"query": "a", "k": 0},
+        {"query": "a", "k": 1001},
+        {"query": "a", "k": True},
+        {"query": "a", "k": 2.5},
+        {"query": []},
+        {"query": "a", "threshold": "x"},
+        {"query": "a", "where": []},
+        {"query": "a", "where": {"x": {"$like": "a"}}},
+        {"query": "a", "where": {"$or": []}},
+        {"q": "a"},
+    ],
+)
+def test_bad_searches(http, body):
+    assert post(http, "/search", body).status_code == 400
+
+
+def test_search_sees_what_a_writer_commits(model, encoder, tmp_path, monkeypatch):
+    from contrasent.search.writer import Writer
+
+    monkeypatch.setattr("contrasent.serve.library.LOOK_EVERY", 0.0)
+    folder = tmp_path / "index"
+    Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(folder)
+    with running(create_app(model, index=Index.open(folder))) as url:
+        before = httpx.post(f"{url}/search", json={"query": "a pet", "k": 1}).json()
+        with Writer(folder) as writer:
+            writer.add([LINES[4]], encoder.encode, ids=["dog"])
+        after = httpx.post(f"{url}/search", json={"query": "a pet", "k": 1}).json()
+    assert before["texts"] == 3
+    assert after["texts"] == 4
+    assert after["results"][0]["hits"][0]["id"] == "dog"
+
+
+def test_index_of_another_model_is_refused(model):
+    other = Index.build(lambda t: np.ones((len(t), 384), np.float32), ["a"], model="other")
+    with pytest.raises(ModelError, match="cannot be compared"):
+        create_app(model, index=other)
+
+
+def test_without_an_index(model):
+    with running(create_app(model)) as url:
+        answer = httpx.post(f"{url}/search", json={"query": "a"})
+        assert answer.status_code == 404
+        assert "--index" in answer.json()["error"]["message"]
+        assert httpx.get(f"{url}/map").status_code == 404
+        assert httpx.get(f"{url}/health").json()["texts"] is None
+
+
+def test_map_is_a_plane_of_all_texts(http, encoder):
+    data = http.get("/map").json()
+    assert sorted(point["text"] for point in data["points"]) == sorted(LINES)
+    spots = {p["text"]: np.array([p["x"], p["y"]]) for p in data["points"]}
+    vectors = encoder.encode([p["text"] for p in data["points"]]).astype(float)
+    centred = vectors - vectors.mean(axis=0)
+    singular = np.linalg.svd(centred, compute_uv=False)
+    share = (singular[:2] ** 2).sum() / (singular**2).sum()
+    assert data["explained"] == pytest.approx(share, abs=1e-4)
+    assert max(abs(x) for spot in spots.values() for x in spot) == pytest.approx(1)
+    assert http.get("/map?limit=4").json()["points"][0].keys() == {"id", "text", "x", "y"}
+    assert len(http.get("/map?limit=4").json()["points"]) == 4
+    assert http.get("/map?limit=0").status_code == 400
+
+
+# ---------------------------------------------------------------------- guard
+
+
+def test_key(model):
+    app = create_app(model, settings=Settings(api_key="open sesame"))
+    with running(app) as url:
+        body = {"input": "a"}
+        assert httpx.post(f"{url}/v1/embeddings", json=body).status_code == 401
+        for wrong in ("Bearer open", "open sesame"):
+            headers = {"Authorization": wrong}
+            answer = httpx.post(f"{url}/v1/embeddings", json=body, headers=headers)
+            assert answer.status_code == 401
+        assert httpx.get(f"{url}/metrics").status_code == 401
+        assert httpx.get(f"{url}/map").status_code == 401
+        assert httpx.get(f"{url}/v1/models").status_code == 401
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/").status_code == 200
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="open sesame") as client:
+            assert client.embeddings.create(model=MINILM, input="a").data
+
+
+def test_host_header(model):
+    app = create_app(model, settings=Settings(hosts=("127.0.0.1", "box.local")))
+    with running(app) as url:
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/health", headers={"Host": "box.local:1"}).status_code == 200
+        for host in ("evil.example", "127.0.0.1.evil.example", ""):
+            assert httpx.get(f"{url}/health", headers={"Host": host}).status_code == 400
+
+
+def test_body_limit(model):
+    with running(create_app(model, settings=Settings(max_body=2000))) as url:
+        assert httpx.post(f"{url}/v1/embeddings", json={"input": "a"}).status_code == 200
+        big = httpx.post(f"{url}/v1/embeddings", json={"input": "a" * 3000})
+        assert big.status_code == 413
+
+        def parts():
+            for _ in range(40):
+                yield b"a" * 100
+
+        chunked = httpx.post(
+            f"{url}/v1/embeddings", content=parts(), headers={"content-type": "application/json"}
+        )
+        assert chunked.status_code == 413
+
+
+def slow(seconds, rows=None):
+    """A model without a network that takes its time and remembers what it embedded."""
+
+    def tokenise(texts):
+        tokens = Tokens.from_rows([[ord(c) % 50 for c in text] or [0] for text in texts])
+        return tokens, np.zeros(len(texts), dtype=bool)
+
+    def embed(tokens):
+        time.sleep(seconds)
+        if rows is not None:
+            rows.extend(tuple(tokens[n].tolist()) for n in range(len(tokens)))
+        sums = [tokens[n].sum() for n in range(len(tokens))]
+        return np.array([[s, 1.0] for s in sums], dtype=np.float32)
+
+    def wrap(ids):
+        return Tokens.from_rows(ids), np.zeros(len(ids), dtype=bool)
+
+    return Served("slow", "id", 2, 100, 50, tokenise, wrap, embed)
+
+
+def test_full_queue_and_too_many_requests(address):
+    app = create_app(slow(0.3), settings=Settings(batch_tokens=64, queue_tokens=1024))
+    with running(app) as url:
+
+        async def go():
+            async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+                body = {"input": ["x" * 60] * 10}
+                asked = [client.post("/v1/embeddings", json=body) for _ in range(8)]
+                return await asyncio.gather(*asked)
+
+        answers = asyncio.run(go())
+        counts = {status: sum(a.status_code == status for a in answers) for status in (200, 429)}
+        assert counts[200] >= 1
+        assert counts[429] >= 1
+        assert counts[200] + counts[429] == 8
+        refused = next(a for a in answers if a.status_code == 429)
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.json()["error"]["code"] == "queue_full"
+        again = httpx.post(f"{url}/v1/embeddings", json={"input": "a"}, timeout=30)
+        assert again.status_code == 200
+
+    with running(create_app(slow(0.5), settings=Settings(max_requests=1))) as url:
+
+        async def two():
+            async with httpx.AsyncClient(base_url=url, timeout=30) as client:
+                body = {"input": "x"}
+                asked = [client.post("/v1/embeddings", json=body) for _ in range(3)]
+                answers = await asyncio.gather(*asked, client.get("/health"))
+                return [answer.status_code for answer in answers]
+
+        statuses = asyncio.run(two())
+        assert sorted(statuses[:3]) == [200, 429, 429]
+        assert statuses[3] == 200
+
+
+def test_timeout():
+    with running(create_app(slow(1.0), settings=Settings(timeout=0.2))) as url:
+        answer = httpx.post(f"{url}/v1/embeddings", json={"input": "x"}, timeout=30)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"]
+
+
+def test_slow_body_times_out():
+    import socket
+
+    with running(create_app(slow(0), settings=Settings(timeout=0.3))) as url:
+        host, port = url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as line:
+            line.sendall(
+                b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 100\r\n\r\n{"
+            )
+            assert b" 408 " in line.recv(1000)
+
+
+def test_rows_of_an_aborted_request_are_not_computed():
+    rows = []
+    app = create_app(slow(0.2, rows), settings=Settings(batch_tokens=64))
+    with running(app) as url:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{url}/v1/embeddings", json={"input": ["y" * 60] * 50}, timeout=0.5)
+        time.sleep(0.3)
+        assert (
+            httpx.post(f"{url}/v1/embeddings", json={"input": "z"}, timeout=30).status_code == 200
+        )
+    assert 2 <= len(rows) < 12
+
+
+def test_a_short_request_overtakes_a_long_one():
+    app = create_app(slow(0.05), settings=Settings(batch_tokens=64))
+    with running(app) as url:
+        finished = []
+
+        def ask(name, texts):
+            answer = httpx.post(f"{url}/v1/embeddings", json={"input": texts}, timeout=60)
+            assert answer.status_code == 200
+            finished.append(name)
+
+        long = threading.Thread(target=ask, args=("long", ["y" * 30] * 100))
+        long.start()
+        time.sleep(0.3)
+        ask("short", ["z"])
+        assert finished == ["short"]
+        long.join()
+
+
+def test_many_requests_share_batches_and_each_gets_its_own():
+    rows = []
+    app = create_app(slow(0.05, rows), settings=Settings(batch_tokens=4096))
+    with running(app) as url:
+
+        async def go():
+            limits = httpx.Limits(max_connections=100)
+            async with httpx.AsyncClient(base_url=url, timeout=30, limits=limits) as client:
+                bodies = [{"input": [chr(97 + n % 26) * (n + 1), "b"]} for n in range(40)]
+                answers = [client.post("/v1/embeddings", json=body) for body in bodies]
+                return bodies, await asyncio.gather(*answers)
+
+        began = time.perf_counter()
+        bodies, answers = asyncio.run(go())
+        seconds = time.perf_counter() - began
+    for body, answer in zip(bodies, answers, strict=True):
+        wanted = [float(sum(ord(c) % 50 for c in text)) for text in body["input"]]
+        assert [item["embedding"][0] for item in answer.json()["data"]] == wanted
+    assert len(rows) == 80
+    assert seconds < 40 * 0.05
+
+
+def test_a_failing_model_is_an_error_and_not_the_end(caplog):
+    fails = [True]
+    good = slow(0)
+
+    def embed(tokens):
+        if fails.pop() if fails else False:
+            raise RuntimeError("out of memory")
+        return good.embed(tokens)
+
+    app = create_app(Served("m", "id", 2, 100, 50, good.tokenise, good.wrap, embed))
+    with running(app) as url:
+        assert httpx.post(f"{url}/v1/embeddings", json={"input": "x"}).status_code == 500
+        assert httpx.post(f"{url}/v1/embeddings", json={"input": "x"}).status_code == 200
+
+
+def test_stopping_finishes_what_was_accepted():
+    app = create_app(slow(0.5))
+    answers = []
+    with running(app) as url:
+        asked = threading.Thread(
+            target=lambda: answers.append(
+                httpx.post(f"{url}/v1/embeddings", json={"input": "x"}, timeout=30)
+            )
+        )
+        asked.start()
+        time.sleep(0.2)
+    asked.join()
+    assert answers[0].status_code == 200
+
+
+def test_logs_and_metrics_hold_no_text(model, index, caplog):
+    with caplog.at_level(logging.INFO), running(create_app(model, index=index)) as url:
+        secret = "xylophone"
+        httpx.post(f"{url}/v1/embeddings", json={"input": [secret, "b"]})
+        httpx.post(f"{url}/search?q={secret}", json={"query": secret})
+        httpx.post(f"{url}/search", json={secret: 1})
+        httpx.get(f"{url}/{secret}")
+        httpx.get(f"{url}/v1/models/{secret}")
+        metrics = httpx.get(f"{url}/metrics").text
+    entries = [
+        json.loads(record.message) for record in caplog.records if record.name == "contrasent.serve"
+    ]
+    assert [(e["route"], e["status"]) for e in entries] == [
+        ("/v1/embeddings", 200),
+        ("/search", 200),
+        ("/search", 400),
+        ("other", 404),
+        ("/v1/models/{name:path}", 404),
+        ("/metrics", 200),
+    ]
+    assert entries[0]["inputs"] == 2
+    assert entries[0]["ms"] > 0
+    ours = [r.getMessage() for r in caplog.records if not r.name.startswith("httpx")]
+    assert len(ours) > len(entries)
+    assert not any(secret in line for line in [*ours, metrics])
+    assert 'contrasent_requests_total{method="POST",route="/v1/embeddings",status="200"} 1.0' in (
+        metrics
+    )
+    assert "contrasent_inputs_total 3.0" in metrics
+
+
+def test_security_headers(http):
+    page = http.get("/")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["x-request-id"]
+    assert "access-control-allow-origin" not in page.headers
+
+
+@pytest.mark.parametrize(
+    "path", ["/../etc/passwd", "/page/..%2f..%2fapp.py", "/%2e%2e/settings.py", "/docs/x"]
+)
+def test_no_path_leads_to_a_file(http, path):
+    answer = http.get(path)
+    assert answer.status_code == 404
+    assert "error" in answer.json()
+
+
+def test_wrong_method(http):
+    assert http.get("/v1/embeddings").status_code == 405
+    assert "error" in http.get("/v1/embeddings").json()
