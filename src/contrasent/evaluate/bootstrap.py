@@ -113,11 +113,18 @@ def mean_interval(
     values: ArrayLike, number: int = RESAMPLES, seed: int | Sequence[int] = 0
 ) -> tuple[float, float] | tuple[None, None]:
     """95 % percentile interval of a mean of independent items; None for too few of them."""
-    v = np.asarray(values, dtype=np.float64)
-    if len(v) < FEWEST or not number:
+    if len(np.asarray(values)) < FEWEST or not number:
         return None, None
-    draws = [counts @ v / len(v) for counts in draw_counts([len(v)], number, seed)]
-    return interval(np.concatenate(draws))
+    return interval(mean_draws(values, number, seed))
+
+
+def mean_draws(
+    values: ArrayLike, number: int = RESAMPLES, seed: int | Sequence[int] = 0
+) -> NDArray[np.float64]:
+    """(number,) the mean of independent items in each resample of them."""
+    v = np.asarray(values, dtype=np.float64)
+    blocks = [counts @ v / len(v) for counts in draw_counts([len(v)], number, seed)]
+    return np.concatenate(blocks) if blocks else np.empty(0)
 
 
 def interval(draws: ArrayLike) -> tuple[float, float]:

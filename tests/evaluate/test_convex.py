@@ -1,0 +1,75 @@
+"""Batched logistic regression against its definition: the gradient is zero at the answer."""
+
+import numpy as np
+import pytest
+
+from contrasent.evaluate import convex
+from contrasent.evaluate.convex import Logistic
+
+
+def made(n=300, d=6, classes=2, seed=0):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, d)) * np.linspace(0.1, 3, d) + random.normal(size=d)
+    scores = x @ random.normal(size=(d, classes)) + random.gumbel(size=(n, classes))
+    return x, scores.argmax(axis=1)
+
+
+def loss(weights, x, y, penalty, classes):
+    """Mean cross-entropy and penalty, by loops over examples."""
+    total = 0.0
+    for row, label in zip(x, y, strict=True):
+        scores = [float(row @ weights[:, c]) for c in range(weights.shape[1])]
+        if weights.shape[1] == 1:
+            scores = [0.0, scores[0]]
+        top = max(scores)
+        total += top + np.log(sum(np.exp(s - top) for s in scores)) - scores[label]
+    return total / len(y) + penalty / 2 * float((weights[:-1] ** 2).sum())
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_step_away_from_the_answer_lowers_the_loss(classes):
+    x, y = made(classes=classes)
+    model = Logistic(x, y, classes)
+    subsets = [np.arange(0, 200), np.arange(100, 300)]
+    penalties = [1e-3, 1e-1]
+    found = model.fit(subsets, penalties).astype(np.float64)
+    random = np.random.default_rng(1)
+    for weights, rows, penalty in zip(found, subsets, penalties, strict=True):
+        z, labels = model.rows[rows].astype(np.float64), y[rows]
+        here = loss(weights, z, labels, penalty, classes)
+        for size in (0.3, 0.01):
+            step = random.normal(size=weights.shape)
+            step *= size / np.linalg.norm(step)
+            for sign in (1, -1):
+                assert loss(weights + sign * step, z, labels, penalty, classes) > here - 1e-6
+
+
+def test_predictions_agree_with_scikit_learns():
+    linear = pytest.importorskip("sklearn.linear_model")
+    x, y = made(n=400)
+    model = Logistic(x, y, 2)
+    (weights,) = model.fit([np.arange(400)], [1e-3])
+    other = linear.LogisticRegression(C=1 / (1e-3 * 400), tol=1e-8, max_iter=2000)
+    scaled = (x - model.mean) / model.scale
+    expected = other.fit(scaled, y).predict(scaled)
+    assert (model.predict(weights, x) == expected).mean() > 0.995
+    assert np.array_equal(model.predict(weights, x), model.predict_rows(weights, np.arange(400)))
+
+
+def test_blocks_and_the_vectors_length_change_nothing(monkeypatch):
+    x, y = made()
+    subsets, penalties = [np.arange(250)] * 3, [1e-4, 1e-3, 1e-2]
+    whole = Logistic(x, y, 2).fit(subsets, penalties)
+    monkeypatch.setattr(convex, "BLOCK", 300)
+    np.testing.assert_allclose(Logistic(x, y, 2).fit(subsets, penalties), whole, atol=1e-3)
+    scaled = Logistic(x * 1000, y, 2).fit(subsets, penalties)
+    np.testing.assert_allclose(np.abs(scaled), np.abs(whole), atol=1e-3)
+
+
+def test_separable_classes_and_constant_columns_do_no_harm():
+    x = np.stack([np.linspace(-1, 1, 40), np.zeros(40)], axis=1)
+    y = (x[:, 0] > 0).astype(np.int64)
+    model = Logistic(x, y, 2)
+    weights = model.fit([np.arange(40)], [1e-6])
+    assert np.isfinite(weights).all()
+    assert (model.predict(weights[0], x) == y).all()

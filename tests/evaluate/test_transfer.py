@@ -1,0 +1,118 @@
+"""Transfer tasks: features, order, folds that do not leak, refusals; the real tasks."""
+
+import numpy as np
+import pytest
+
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate import transfer as module
+from contrasent.evaluate.probing import SOLVERS, Problem
+from contrasent.evaluate.transfer import TASKS, f1, make_problem, transfer
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.text.transfer import Labelled
+
+GOOD = ["bright", "kind", "crisp", "warm"]
+BAD = ["dull", "cruel", "soggy", "cold"]
+FILLERS = ["the", "harbour", "was", "and", "evening", "quite"]
+
+
+def words(sentences):
+    """Bag of words."""
+    known = [*GOOD, *BAD, *FILLERS]
+    return np.array([[s.split().count(w) for w in known] for s in sentences], dtype=np.float32)
+
+
+def sentences(n, seed, pairs=False):
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, n)
+    first = [
+        " ".join(
+            [*random.choice(FILLERS, random.integers(2, 6)), random.choice(GOOD if y else BAD)]
+        )
+        for y in labels
+    ]
+    second = tuple(
+        a if y else " ".join(random.choice(FILLERS, 4)) for a, y in zip(first, labels, strict=True)
+    )
+    return Labelled(tuple(first), second if pairs else None, labels)
+
+
+@pytest.fixture
+def data(monkeypatch):
+    def parts(task, **_):
+        if task == "SST2":
+            return {"train": sentences(80, 1), "dev": sentences(40, 2), "test": sentences(50, 3)}
+        if task in ("TREC", "MRPC"):
+            pairs = task == "MRPC"
+            return {"train": sentences(90, 4, pairs), "test": sentences(50, 5, pairs)}
+        return {"all": sentences(120, 6)}
+
+    monkeypatch.setattr(module, "transfer_set", parts)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_every_task_is_learnt_and_averaged(data, solver):
+    # SentEval's small fixed step needs long vectors where there are few examples.
+    report = transfer(lambda s: 30 * words(s), solver=solver, seeds=(1111, 3), resamples=100)
+    values = [report.one(task=t, metric="accuracy", split="test").value for t in TASKS]
+    assert min(values) > 0.9
+    row = report.one(task="Transfer7", metric="accuracy", split="test")
+    assert row.value == pytest.approx(sum(values) / 7)
+    assert row.low <= row.value <= row.high
+    counts = {t: report.one(task=t, metric="accuracy", split="test").count for t in TASKS}
+    assert counts == {"MR": 120, "CR": 120, "SUBJ": 120, "MPQA": 120, "SST2": 50, "TREC": 50,
+                      "MRPC": 50}  # fmt: skip
+    assert report.one(task="MRPC", metric="f1").value > 0.9
+    assert report.one(task="MR", metric="accuracy_seed_sd").count == 2
+    assert report.notes["solver"] == solver
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_labels_without_a_reason_are_not_learnt(monkeypatch, solver):
+    """Noise must score near the share of the larger class: a leak would score more."""
+    random = np.random.default_rng(8)
+    noise = random.normal(size=(300, 20)).astype(np.float32)
+    labels = random.integers(0, 2, 300)
+    found = SOLVERS[solver](Problem(noise, labels, 300, 0, 2), 1111, lambda n: None)
+    accuracy = (found.guesses == labels).mean()
+    assert 0.5 - 0.12 < accuracy < 0.5 + 0.12
+    assert 0.5 - 0.15 < found.dev < 0.5 + 0.15
+
+
+def test_examples_stand_in_sentevals_order_and_pairs_become_features():
+    part = Labelled(
+        ("the harbour was warm", "dull", "kind"), ("the", "dull", "cold"), np.array([1, 1, 0])
+    )
+    encoded = encode_distinct(words, [part.first, part.second])
+    problem = make_problem("MRPC", {"train": part, "test": part}, encoded)
+    assert problem.labels.tolist() == [0, 1, 1, 0, 1, 1]  # by length, then by class
+    u, v = words(["kind"])[0], words(["cold"])[0]
+    np.testing.assert_array_equal(problem.features[0], [*np.abs(u - v), *(u * v)])
+    assert problem.features.shape == (6, 28)
+    assert (problem.train, problem.dev, problem.test.tolist()) == (3, 0, [3, 4, 5])
+
+
+def test_f1_is_the_harmonic_mean():
+    guesses, labels = np.array([1, 1, 1, 0, 0]), np.array([1, 1, 0, 1, 0])
+    precision, recall = 2 / 3, 2 / 3
+    assert f1(guesses, labels) == pytest.approx(2 * precision * recall / (precision + recall))
+    assert f1(np.zeros(3), np.ones(3)) == 0.0
+    assert f1(np.zeros(3), np.zeros(3)) == 0.0
+
+
+def test_bad_options_and_vectors_are_refused(data):
+    with pytest.raises(OptionError, match="did you mean 'MRPC'"):
+        transfer(words, tasks=("MRCP",))
+    with pytest.raises(OptionError, match="did you mean 'senteval'"):
+        transfer(words, solver="sentevl")
+    with pytest.raises(OptionError, match="seeds"):
+        transfer(words, seeds=())
+    with pytest.raises(DataError, match="NaN"):
+        transfer(lambda s: words(s) * np.nan, tasks=("CR",))
+
+
+@pytest.mark.data
+def test_all_minilm_on_a_real_task(data_folder, minilm):
+    report = transfer(minilm, tasks=("CR",), folder=data_folder)
+    row = report.one(task="CR", metric="accuracy", split="test")
+    assert row.count == 3775
+    assert 0.85 < row.value < 0.95
