@@ -289,6 +289,9 @@ def test_the_digest_of_a_folder_and_of_memory_sees_borders_between_texts(put):
     put("b/2.txt", "three\n")
     folder = put("a/1.txt", "one\n").parent
     assert open_corpus(folder).digest() != open_corpus(folder.parent / "b").digest()
+    put("c/1.txt", "won\n")
+    put("c/2.txt", "two\nthree\n")
+    assert open_corpus(folder).digest() != open_corpus(folder.parent / "c").digest()
     assert open_corpus(["ab", "c"]).digest() != open_corpus(["a", "bc"]).digest()
     assert open_corpus(["ab", "c"]).digest() == open_corpus(("ab", "c")).digest()
 

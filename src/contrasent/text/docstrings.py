@@ -1,0 +1,299 @@
+"""The documentation of the installed packages, read as text: a corpus that every machine has.
+
+Sources are parsed, never imported; :mod:`contrasent.text.installed` says which.
+"""
+
+import ast
+import gc
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contrasent import progress
+from contrasent.errors import InputError, OptionError
+from contrasent.text.installed import installed_sources, sources_below
+from contrasent.text.prose import split_sentences, summary_and_explanation
+
+LARGEST = 2_000_000
+"""Bytes of a source file; what is larger was written by a program."""
+
+REPEATS = 10
+"""Pairs whose texts start alike: what was copied or generated would drown what was written."""
+
+ALIKE = 60
+"""Characters that two explanations share at their start to count as copies."""
+
+
+_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Documented:
+    """A function, class or module and what its docstring says.
+
+    Attributes:
+        name: the dotted name to import it by, as far as it can be told without importing.
+        summary: the docstring's first sentence.
+        explanation: the prose that follows, at most about 80 words; "" if there is none.
+    """
+
+    name: str
+    summary: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read.
+
+    Attributes:
+        documented: in the order of their files and lines.
+        files: how many files were parsed.
+        skipped: how many could not be parsed.
+    """
+
+    documented: list[Documented]
+    files: int
+    skipped: int
+
+
+@dataclass(slots=True)
+class _Module:
+    """One source file: its docstrings by name, and the names it makes public."""
+
+    name: str
+    docstrings: list[tuple[str, str]] = field(default_factory=list)
+    public: frozenset[str] | None = None
+    imports: list[tuple[str, str]] = field(default_factory=list)
+
+
+def read_documentation(
+    folders: Sequence[Path] | None = None, *, limit_files: int | None = None
+) -> list[Documented]:
+    """Read the docstrings of all installed packages; see :func:`survey`."""
+    return survey(folders, limit_files=limit_files).documented
+
+
+def survey(folders: Sequence[Path] | None = None, *, limit_files: int | None = None) -> Reading:
+    """Read docstrings and count the files.
+
+    Args:
+        folders: roots from which modules are imported; by default the installed distributions and
+            the standard library of this interpreter.
+        limit_files: how many files to read at most, spread evenly.
+
+    Raises:
+        InputError: a folder does not exist.
+    """
+    for folder in folders or ():
+        if not folder.is_dir():
+            raise InputError(folder, "no such folder")
+    files = list(installed_sources() if folders is None else sources_below(folders))
+    if limit_files is not None and limit_files < len(files):
+        files = [files[i * len(files) // limit_files] for i in range(limit_files)]
+    modules: list[_Module] = []
+    skipped = 0
+    with progress.task("Reading documentation", len(files), "files") as advance, _no_collection():
+        for root, path in files:
+            module = _parse(root, path)
+            skipped += module is None
+            if module is not None:
+                modules.append(module)
+            advance()
+    return Reading(list(_documented(modules)), len(modules), skipped)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Syntax trees hold no cycles; to look for some takes a quarter of the time."""
+    restore = gc.enable if gc.isenabled() else gc.disable
+    gc.disable()
+    try:
+        yield
+    finally:
+        restore()
+
+
+# What a file says
+
+
+def _parse(root: Path, path: Path) -> _Module | None:
+    parts = path.relative_to(root).with_suffix("").parts
+    package = parts[-1] == "__init__"
+    module = _Module(".".join(parts[:-1] if package else parts))
+    try:
+        if path.stat().st_size > LARGEST:
+            return None
+        source = path.read_bytes()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # sources with "\d" in plain strings
+            tree = ast.parse(source)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    module.docstrings.extend(_docstrings(tree, ""))
+    for statement in _statements(tree.body):
+        if isinstance(statement, ast.ImportFrom) and package:
+            origin = _origin(module.name, statement)
+            module.imports.extend((origin, alias.name) for alias in statement.names)
+        elif isinstance(statement, ast.Assign) and _is_all(statement.targets[0]):
+            module.public = _listed(statement.value)
+    return module
+
+
+def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a body and of the branches in it, not of the functions and classes."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, ast.If | ast.Try | ast.With):
+            for branch in ("body", "handlers", "orelse", "finalbody"):
+                for one in getattr(statement, branch, []):
+                    handler = isinstance(one, ast.ExceptHandler)
+                    yield from _statements(one.body if handler else [one])
+
+
+def _docstrings(node: ast.Module | _Definition, name: str) -> Iterator[tuple[str, str]]:
+    """Names and docstrings of a node and of what is public in it, not of functions in functions."""
+    if docstring := ast.get_docstring(node, clean=False):
+        yield name, docstring
+    if isinstance(node, ast.Module | ast.ClassDef):
+        for inner in _statements(node.body):
+            if isinstance(inner, _Definition) and not inner.name.startswith("_"):
+                yield from _docstrings(inner, f"{name}.{inner.name}" if name else inner.name)
+
+
+def _origin(package: str, statement: ast.ImportFrom) -> str:
+    """The absolute name of the module that a package's ``from ... import`` reads."""
+    parents = package.split(".")
+    base = parents[: len(parents) - statement.level + 1] if statement.level else []
+    return ".".join([*base, *([statement.module] if statement.module else [])])
+
+
+def _is_all(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == "__all__"
+
+
+def _listed(value: ast.expr) -> frozenset[str] | None:
+    if isinstance(value, ast.List | ast.Tuple):
+        return frozenset(str(item.value) for item in value.elts if isinstance(item, ast.Constant))
+    return None
+
+
+def _documented(modules: list[_Module]) -> Iterator[Documented]:
+    """Shorten names to where packages offer them, and texts to summary and explanation."""
+    public = {module.name: module.public for module in modules}
+    offers: dict[tuple[str, str], list[str]] = {}
+    for module in modules:
+        for origin, name in module.imports:
+            if f"{origin}.".startswith(f"{module.name}."):
+                offers.setdefault((origin, name), []).append(module.name)
+    seen: set[str] = set()
+    for module in modules:
+        for inner, docstring in module.docstrings:
+            name = _shortest(module.name, inner, offers, public)
+            summary, explanation = summary_and_explanation(docstring)
+            if summary and name not in seen:
+                seen.add(name)
+                yield Documented(name, summary, explanation)
+
+
+def _shortest(
+    module: str,
+    inner: str,
+    offers: dict[tuple[str, str], list[str]],
+    public: dict[str, frozenset[str] | None],
+) -> str:
+    """numpy.linalg._linalg.svd -> numpy.linalg.svd, because numpy.linalg imports it from there."""
+    top = inner.split(".")[0]
+    while top:
+        names = public.get(module)
+        starred = offers.get((module, "*"), []) if names is None or top in names else []
+        above = [p for p in (*offers.get((module, top), []), *starred) if len(p) < len(module)]
+        if not above:
+            break
+        module = min(above, key=len)
+    return f"{module}.{inner}" if inner else module
+
+
+# Pairs of a summary and the prose that explains it
+
+
+def pairs(documented: Iterable[Documented]) -> list[Documented]:
+    """Those that have an explanation, every text once, and no text inside its partner.
+
+    Of summaries or explanations that start with the same six words, ``REPEATS`` are kept.
+    """
+    texts, starts, kept = set[str](), Counter[str](), []
+    for one in documented:
+        summary, explanation = one.summary.casefold(), one.explanation.casefold()
+        if not explanation or summary.rstrip(".") in explanation or explanation in summary:
+            continue
+        opening = [" ".join(text.split()[:6]) for text in (summary, explanation)]
+        if texts.isdisjoint((summary, explanation)) and all(starts[o] < REPEATS for o in opening):
+            kept.append(one)
+            texts.update((summary, explanation))
+            starts.update(opening)
+    return kept
+
+
+def split(
+    pairs: Sequence[Documented], *, heldout: int, seed: int
+) -> tuple[list[Documented], list[Documented]]:
+    """Divide pairs into a part to train on and a part to measure on.
+
+    Which part a pair falls into depends on its own text and the seed alone. Pairs that share a
+    text, start their explanations alike, or quote one another's summary stay together, so that
+    nothing of the held-out part is seen in training.
+
+    Args:
+        pairs: what :func:`pairs` gave.
+        heldout: how many to hold out.
+        seed: another seed holds out other pairs.
+
+    Returns:
+        The pairs to train on and the ``heldout`` others, both in the order given.
+
+    Raises:
+        OptionError: there are not more pairs than ``heldout``.
+    """
+    groups: dict[str, list[int]] = {}
+    for i, root in enumerate(_groups(pairs)):
+        groups.setdefault(root, []).append(i)
+    order = sorted(groups, key=lambda root: hashlib.sha256(f"{seed} {root}".encode()).digest())
+    chosen: set[int] = set()
+    for root in order:
+        if len(chosen) + len(groups[root]) <= heldout:
+            chosen.update(groups[root])
+    if len(chosen) < heldout or len(chosen) == len(pairs):
+        problem = f"there are {len(pairs)} pairs, and some must be left to train on"
+        raise OptionError("heldout", heldout, problem)
+    kept = [pair for i, pair in enumerate(pairs) if i not in chosen]
+    return kept, [pairs[i] for i in sorted(chosen)]
+
+
+def _groups(pairs: Sequence[Documented]) -> list[str]:
+    """For each pair a text that names its group: the least of all texts joined with its own."""
+    parent: dict[str, str] = {}
+
+    def find(key: str) -> str:
+        while parent.setdefault(key, key) != key:
+            parent[key] = key = parent[parent[key]]
+        return key
+
+    summaries = {pair.summary.casefold() for pair in pairs}
+    for pair in pairs:
+        explanation = pair.explanation.casefold()
+        quoted = (sentence.casefold() for sentence in split_sentences(pair.explanation))
+        keys = [
+            pair.summary.casefold(),
+            explanation,
+            explanation[:ALIKE],
+            *(sentence for sentence in quoted if sentence in summaries),
+        ]
+        roots = [find(key) for key in keys]
+        for root in roots:
+            parent[root] = min(roots)
+    return [find(pair.summary.casefold()) for pair in pairs]
