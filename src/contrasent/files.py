@@ -4,6 +4,7 @@ A file or folder is written under a temporary name beside its target, flushed, a
 disk or a read-only target becomes an ``OutputError`` that names it.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -55,8 +56,13 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
     An existing target is moved aside first and deleted last, so that a kill at any moment leaves
     the old or the new folder whole (under its own name, or as ``.NAME.old`` for an instant).
+
+    Raises:
+        OutputError: the target cannot be written, or is a file.
     """
     with writing(target):
+        if target.exists() and not target.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
@@ -64,6 +70,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             temporary.chmod(0o755)
             for path in temporary.rglob("*"):
                 path.chmod(0o755 if path.is_dir() else 0o644)
+                if path.is_file():
+                    _flush(path)
             aside = target.with_name(f".{target.name}.old")
             shutil.rmtree(aside, ignore_errors=True)
             if target.exists():
@@ -72,7 +80,13 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             shutil.rmtree(aside, ignore_errors=True)
         except BaseException:
             shutil.rmtree(temporary, ignore_errors=True)
+            recover_folder(target)
             raise
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
 
 
 def recover_folder(target: Path) -> None:

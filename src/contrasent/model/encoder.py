@@ -143,7 +143,7 @@ class Encoder(nn.Module):
         """Size of the vectors."""
         if self.head is None:
             return int(self._config.hidden_size)
-        return as_dense(self.head)[-1].linear.out_features
+        return [m for m in self.head.modules() if isinstance(m, nn.Linear)][-1].out_features
 
     @property
     def max_tokens(self) -> int:

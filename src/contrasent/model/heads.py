@@ -106,7 +106,8 @@ def _fold(linear: nn.Module, norm: nn.Module, activation: nn.Module) -> Dense:
     if norm.affine:
         scale = scale * norm.weight.double()
         shift = shift * norm.weight.double() + norm.bias.double()
-    folded = Dense(linear.in_features, linear.out_features, activation)
+    with torch.random.fork_rng(devices=[]):  # its first weights are overwritten
+        folded = Dense(linear.in_features, linear.out_features, activation)
     folded.linear.weight.copy_(linear.weight.double() * scale[:, None])
     folded.linear.bias.copy_(shift)
     return folded

@@ -35,8 +35,11 @@ def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, told: 
             tensors[f"optimizer.{key}.{name}"] = value
     ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
     with atomic_file(path, "wb") as stream:
-        # Written in place of the temporary file's content: safetensors wants a name.
-        save_file(ready, stream.name, metadata={"contrasent": json.dumps(told)})
+        try:
+            # Written in place of the temporary file's content: safetensors wants a name.
+            save_file(ready, stream.name, metadata={"contrasent": json.dumps(told)})
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], Any]:

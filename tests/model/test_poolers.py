@@ -1,0 +1,88 @@
+"""Poolers against loops over rows, tokens and dimensions."""
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent.errors import OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.model.poolers import POOLERS, layer_weights, pooler
+
+
+def by_loops(name, hidden, lengths):
+    """The pooled vectors, one number at a time."""
+    layers = {
+        "cls": [-1],
+        "mean": [-1],
+        "max": [-1],
+        "first_last": [1, -1],
+        "embeddings_last": [0, -1],
+        "last_two": [-2, -1],
+    }[name]
+    out = []
+    for row, length in enumerate(lengths):
+        vector = []
+        for d in range(hidden[0].shape[-1]):
+            values = []
+            for t in range(length):
+                values.append(sum(float(hidden[k][row, t, d]) for k in layers) / len(layers))
+            if name == "cls":
+                vector.append(values[0])
+            elif name == "max":
+                vector.append(max(values))
+            else:
+                vector.append(sum(values) / length)
+        out.append(vector)
+    return out
+
+
+@pytest.mark.parametrize("name", POOLERS)
+def test_against_loops(name):
+    torch.manual_seed(0)
+    lengths = [5, 1, 3, 7]
+    # Four layers beyond the embeddings, so that first, last and last but one are different ones.
+    hidden = tuple(torch.randn(4, 7, 6, dtype=torch.float64) - 2 for _ in range(5))
+    mask = torch.arange(7) < torch.tensor(lengths)[:, None]
+    pooled = pooler(name)(hidden, mask)
+    assert pooled.numpy() == pytest.approx(np.array(by_loops(name, hidden, lengths)), abs=1e-12)
+    # Padding is never looked at.
+    for states in hidden:
+        states[~mask] = 1e6
+    assert torch.equal(pooler(name)(hidden, mask), pooled)
+
+
+@pytest.mark.parametrize("name", POOLERS)
+def test_through_an_encoder(bert, name):
+    encoder = Encoder.load(bert, pooler=name)
+    texts = ["a map", "My neighbour forgot the copper kettle last week, she says."]
+    tokens = encoder.tokenise(texts)[0]
+    for i, text in enumerate(texts):
+        ids = torch.tensor(tokens[i]).long()[None]
+        with torch.inference_mode():
+            output = encoder.backbone(input_ids=ids, output_hidden_states=True)
+        expected = by_loops(name, output.hidden_states, [ids.shape[1]])
+        assert encoder.encode([text])[0].tolist() == pytest.approx(expected[0], abs=1e-5)
+
+
+def test_there_are_six():
+    assert len(POOLERS) == 6
+
+
+def test_layer_weights_pick_the_layers():
+    assert layer_weights("first_last", 4) == [0, 1, 0, 0, 1]
+    assert layer_weights("embeddings_last", 4) == [1, 0, 0, 0, 1]
+    assert layer_weights("last_two", 4) == [0, 0, 0, 1, 1]
+    assert [layer_weights(name, 4) for name in ("cls", "mean", "max")] == [None] * 3
+
+
+def test_an_unknown_pooler_suggests_the_nearest():
+    with pytest.raises(OptionError, match=r"pooler 'maen': no such pooler; did you mean 'mean'\?"):
+        pooler("maen")
+
+
+def test_an_unknown_pooler_or_head_is_refused_before_weights_are_read(bert, monkeypatch):
+    monkeypatch.setattr("contrasent.model.encoder.load_backbone", None)
+    with pytest.raises(OptionError, match="did you mean 'last_two'"):
+        Encoder.load(bert, pooler="lasttwo")
+    with pytest.raises(OptionError, match="head 'than': no such head; did you mean 'tanh'"):
+        Encoder.load(bert, pooler="cls", head="than")

@@ -1,0 +1,217 @@
+"""Writing: whole or not at all, and an OutputError that names the target."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from contrasent import files
+from contrasent.errors import OutputError
+from contrasent.files import (
+    atomic_file,
+    atomic_folder,
+    check_writable,
+    recover_folder,
+    write_json,
+    writing,
+)
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.fixture(scope="session")
+def full(tmp_path_factory):
+    """A file system of 64 kB; needs the right to mount one."""
+    folder = tmp_path_factory.mktemp("full")
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="session")
+def read_only(tmp_path_factory):
+    """A read-only file system, since chmod does not stop root."""
+    folder = tmp_path_factory.mktemp("read_only")
+    mount = ["mount", "-t", "tmpfs", "-o", "ro", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_file_appears_whole(tmp_path):
+    target = tmp_path / "deep" / "a.txt"
+    with atomic_file(target) as stream:
+        stream.write("nouveau – 新\n")
+        stream.flush()
+        assert not target.exists()
+    assert target.read_bytes() == "nouveau – 新\n".encode()
+    assert target.stat().st_mode & 0o777 == 0o644
+    assert names(target.parent) == ["a.txt"]
+    with atomic_file(target, "wb") as raw:
+        raw.write(b"\x00\xff")
+    assert target.read_bytes() == b"\x00\xff"
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
+def test_a_file_that_fails_leaves_the_old_one(tmp_path, error):
+    target = tmp_path / "a.txt"
+    target.write_text("old")
+    with pytest.raises(OutputError if error is OSError else error), atomic_file(target) as stream:
+        stream.write("new")
+        raise error("no")
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_folder_takes_the_place_of_the_old_one(tmp_path):
+    target = tmp_path / "m"
+    with atomic_folder(target) as folder:
+        (folder / "old").write_text("1")
+    with atomic_folder(target) as folder:
+        (folder / "sub").mkdir()
+        (folder / "sub" / "new").write_text("2")
+        (folder / "sub" / "new").chmod(0o600)
+        assert names(target) == ["old"]
+    assert names(target) == ["sub"]
+    assert (target / "sub" / "new").stat().st_mode & 0o777 == 0o644
+    assert (target / "sub").stat().st_mode & 0o777 == 0o755
+    assert names(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_folder_that_fails_leaves_the_old_one(tmp_path, error):
+    target = tmp_path / "m"
+    target.mkdir()
+    (target / "old").write_text("1")
+    with pytest.raises(error), atomic_folder(target) as folder:
+        (folder / "new").write_text("2")
+        raise error
+    assert names(target) == ["old"]
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_folder_does_not_replace_a_file(tmp_path):
+    target = tmp_path / "notes"
+    target.write_text("mine")
+    with pytest.raises(OutputError, match="there is a file of that name"), atomic_folder(target):
+        pass
+    assert target.read_text() == "mine"
+    assert names(tmp_path) == ["notes"]
+
+
+def test_a_second_rename_that_fails_is_undone(tmp_path, monkeypatch):
+    target = tmp_path / "m"
+    target.mkdir()
+    (target / "old").write_text("1")
+    rename = Path.rename
+
+    def fail_into_place(self, other):
+        if Path(other) == target and not self.name.endswith(".old"):
+            raise OSError(5, "Input/output error")
+        return rename(self, other)
+
+    monkeypatch.setattr(Path, "rename", fail_into_place)
+    with pytest.raises(OutputError, match="Input/output error"), atomic_folder(target) as folder:
+        (folder / "new").write_text("2")
+    assert names(target) == ["old"]
+    assert names(tmp_path) == ["m"]
+
+
+def test_a_kill_between_the_renames_is_recovered(tmp_path):
+    aside, target = tmp_path / ".m.old", tmp_path / "m"
+    aside.mkdir()
+    (aside / "old").write_text("1")
+    recover_folder(target)
+    assert names(tmp_path) == ["m"]
+    assert names(target) == ["old"]
+    recover_folder(target)  # nothing to do
+    # If the new one is in place already, it stays.
+    aside.mkdir()
+    recover_folder(target)
+    assert names(target) == ["old"]
+    with atomic_folder(target) as folder:
+        (folder / "new").write_text("2")
+    assert names(tmp_path) == ["m"]
+
+
+def test_json_is_readable_and_in_order(tmp_path):
+    write_json(tmp_path / "a.json", {"z": 1, "a": ["é", 0.1]})
+    text = (tmp_path / "a.json").read_text("utf-8")
+    assert text.endswith("\n")
+    assert "é" in text
+    assert list(json.loads(text).items()) == [("z", 1), ("a", ["é", 0.1])]
+    with pytest.raises(TypeError):
+        write_json(tmp_path / "a.json", {"x": object()})
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["z"] == 1
+
+
+def test_errors_name_target_reason_and_remedy(tmp_path):
+    with pytest.raises(OutputError) as caught, writing(tmp_path / "x"):
+        raise OSError(28, "No space left on device")
+    text = f"{tmp_path / 'x'}: cannot write (No space left on device); "
+    assert str(caught.value) == text + "free some space or choose another target"
+
+
+def test_writable_is_checked_before_work(tmp_path, monkeypatch):
+    check_writable(tmp_path / "new" / "er", 1000)
+    assert names(tmp_path / "new" / "er") == []
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(OutputError, match=f"{target}: cannot write"):
+            check_writable(target)
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage(10**9, 10**9, 5_000_000))
+    check_writable(tmp_path, 5_000_000)
+    with pytest.raises(OutputError, match="12 MB are needed and 5 MB are free"):
+        check_writable(tmp_path, 12_000_000)
+
+
+def test_a_full_disk_leaves_the_old_file(full):
+    target = full / "a"
+    write_json(target, "old")
+    with pytest.raises(OutputError, match="No space left on device"), atomic_file(target) as stream:
+        stream.write("x" * 200_000)
+    with pytest.raises(OutputError, match="No space left"), atomic_folder(full / "m") as folder:
+        (folder / "big").write_bytes(b"x" * 200_000)
+    assert names(full) == ["a"]
+    assert json.loads(target.read_text()) == "old"
+
+
+def test_a_full_disk_while_tensors_are_written(full, bert):
+    import torch
+
+    from contrasent.model.encoder import Encoder
+    from contrasent.train import checkpoint
+
+    encoder = Encoder.load(bert, pooler="mean")
+    with pytest.raises(OutputError, match=r"m: cannot write \(.*[Nn]o space left"):
+        encoder.save(full / "m")
+    optimizer = torch.optim.AdamW(encoder.parameters())
+    with pytest.raises(OutputError, match=r"c.safetensors: cannot write \(.*[Nn]o space left"):
+        checkpoint.save(full / "c.safetensors", encoder, optimizer, {"step": 1})
+    assert set(names(full)) <= {"a"}
+
+
+def test_a_read_only_folder(read_only):
+    for write in (check_writable, lambda target: write_json(target, 1)):
+        with pytest.raises(OutputError, match=r"new: cannot write \(Read-only file system\)"):
+            write(read_only / "new")
+    with pytest.raises(OutputError, match="Read-only"), atomic_folder(read_only / "new"):
+        pass
+
+
+def test_no_temporary_file_is_left_by_a_target_that_is_a_folder(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OutputError, match="cannot write"):
+        write_json(tmp_path / "a", 1)
+    assert names(tmp_path) == ["a"]
+    shutil.rmtree(tmp_path / "a")
