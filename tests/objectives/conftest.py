@@ -57,7 +57,7 @@ def examples(masked):
             "barlow_twins": {"artificial": 5},
             "dimension_wise": {},
             "simcse_noise": {"passes": 2},
-            "simcse_copies": {"percent": 30},
+            "simcse_copies": {"copy_filler": model},
         }
 
     return parameters

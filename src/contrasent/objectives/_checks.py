@@ -18,6 +18,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "fresh": ("epoch", "static"),
     "rule": ("code", "paper", "exact"),
     "draw": ("argmax", "sample"),
+    "copy_draw": ("argmax", "sample"),
     "generator_draw": ("argmax", "sample"),
     "positives": ("noisy", "gaussian", "mean"),
     "negatives": ("noisy", "gaussian", "mean", "off_dropout"),
@@ -35,6 +36,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "edits": ("replace", "insert", "delete", "all"),
     "task": ("detection", "masked_lm", "corrective"),
     "target": ("same", "next", "both"),
+    "copy_edit": ("replace", "insert", "delete"),
     "copies": ("positive", "negative"),
 }
 
@@ -94,18 +96,30 @@ def check(objective: str, given: Mapping[str, Any], *, base: Path | None = None)
         OptionError: a value out of range, or one that does not belong with the others.
         ModelError: a model that a parameter names is missing, or has another vocabulary.
     """
-    from contrasent.objectives._find import parameters
+    from contrasent.objectives._find import agree, methods, parameters
 
     values = {name: p.default for name, p in parameters(objective).items()} | dict(given)
     check_values(values)
+    agree(objective, given)
+    for method in methods(objective):
+        _check_one({name: values[name] for name in parameters(method)}, base)
+
+
+def _check_one(values: Mapping[str, Any], base: Path | None) -> None:
+    if "copy_edit" in values:
+        view, options = copy_view(values["copy_edit"], values["edit_ratio"])
+        check_view(
+            {"draw": values["copy_draw"], "filler": values["copy_filler"], "view": view, **options}
+        )
     if "view" in values:
         check_view(values)
     if values.get("masks") == "fixed":
         check_fixed(values)
     if "generator" in values and check_difference(values):
         check_generator(values["generator"], base, option="generator")
-    if values.get("filler"):
-        check_generator(values["filler"], base, option="filler")
+    for option in ("filler", "copy_filler"):
+        if values.get(option):
+            check_generator(values[option], base, option=option)
 
 
 def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +144,13 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
             takes = f"takes {', '.join(known)}" if known else "takes none"
             raise OptionError(option, value, f"does not belong to the view {name!r}, which {takes}")
     return given
+
+
+def copy_view(edit: str, ratio: float) -> tuple[str, dict[str, Any]]:
+    """The view that makes an edited copy, and its options."""
+    if edit == "insert":
+        return "insert_prediction", {"rate": ratio, "rule": "exact"}
+    return {"replace": "masked_lm", "delete": "delete_words"}[edit], {"percent": 100 * ratio}
 
 
 def check_fixed(values: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.objectives import _contrast
 from contrasent.objectives._base import Objective
-from contrasent.objectives._find import find, parameters
+from contrasent.objectives._find import agree, find, parameters
 from contrasent.text.views import Identity, View
 
 
@@ -27,14 +27,15 @@ class Combination(Objective):
             if option not in known:
                 problem = f"no such parameter of {names}"
                 raise OptionError("parameter", option, problem, choices=known)
+        agree(names, given)
         values = {key: parameter.default for key, parameter in known.items()} | given
         parts = []
         for method in methods:
             own = {key: values[key] for key in parameters(method)}
             parts.append(find(method)(encoder, **own))
-        self._assemble(parts, names)
+        self._assemble(parts, names, values.get("contrast_weight", 1.0))
 
-    def _assemble(self, parts: list[Objective], names: str) -> None:
+    def _assemble(self, parts: list[Objective], names: str, contrast_weight: float) -> None:
         for part in parts:
             if type(part).forward is not Objective.forward:
                 raise OptionError(
@@ -50,7 +51,7 @@ class Combination(Objective):
         if seconds:
             self.second, self.second_projector = seconds[0].second, seconds[0].second_projector
         contrasts = [part.contrast for part in parts if part.contrast is not None]
-        self.contrast = _contrast.merge(contrasts) if contrasts else None
+        self.contrast = _contrast.merge(contrasts) if contrasts and contrast_weight else None
         queues = [part.queue for part in parts if part.queue is not None]
         self.queue = queues[0] if queues else None
         self.weights = {}
@@ -58,7 +59,10 @@ class Combination(Objective):
             for name, term in part.terms.items():
                 self.terms[name] = term
             for name, weight in part.weights.items():
-                self.weights[name] = weight
+                if name != "contrast":
+                    self.weights[name] = weight
+        if self.contrast is not None:
+            self.weights["contrast"] = contrast_weight
         self._refuse(names, twice=len(queues) > 1)
 
     def _refuse(self, names: str, *, twice: bool) -> None:

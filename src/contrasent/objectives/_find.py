@@ -5,7 +5,7 @@ checked before anything heavy is imported.
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from contrasent.objectives._base import Objective
 
 HERE = Path(__file__).parent
+PLAIN = {"view": "dropout", "positives": "noisy", "negatives": "noisy"}
+"""Parameters whose plain value gives way to another method's in a combination."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def parameters(name: str) -> dict[str, Parameter]:
     """The parameters of an objective, read from its source.
 
     Of a combination, the parameters of all its methods; where two have the same, the first says
-    its type and default.
+    its type and default, unless its default is the plain one of ``PLAIN`` and another's is not.
 
     Raises:
         OptionError: no such objective; the nearest name is suggested.
@@ -70,7 +72,9 @@ def parameters(name: str) -> dict[str, Parameter]:
     if len(joined) > 1:
         shared: dict[str, Parameter] = {}
         for part in joined:
-            shared = {**parameters(part), **shared}
+            for key, parameter in parameters(part).items():
+                if key not in shared or shared[key].default == PLAIN.get(key, ...):
+                    shared[key] = parameter
         return shared
     function = _constructor(_class(name))
     pairs = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
@@ -82,6 +86,26 @@ def parameters(name: str) -> dict[str, Parameter]:
             argument.arg, ast.unparse(argument.annotation), ast.literal_eval(default)
         )
     return found
+
+
+def agree(name: str, given: Iterable[str]) -> None:
+    """Refuse a combination whose methods by default do different things in the same place.
+
+    Args:
+        name: of the combination.
+        given: the parameters that are set, which settles them.
+
+    Raises:
+        OptionError: a parameter has to be set.
+    """
+    for key, plain in PLAIN.items():
+        defaults = [
+            parameters(part)[key].default for part in methods(name) if key in parameters(part)
+        ]
+        departing = sorted({str(default) for default in defaults if default != plain})
+        if len(departing) > 1 and key not in given:
+            problem = f"its methods differ in {key} ({' and '.join(departing)}); set {key}"
+            raise OptionError("--objective", name, problem)
 
 
 def find(name: str) -> Callable[..., "Objective"]:

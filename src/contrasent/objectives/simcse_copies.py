@@ -3,6 +3,7 @@
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._base import Objective
+from contrasent.objectives._checks import copy_view
 from contrasent.objectives._contrast import Contrast
 from contrasent.objectives._views import choose
 from contrasent.text.views import Identity
@@ -22,13 +23,11 @@ class CopiesSimCSE(Objective):
         similarity: "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         copies: "negative" or "positive".
-        view: what makes the copy: "masked_lm" (replaced), "insert_prediction" (inserted),
-            "delete_words" (deleted), or any other view.
-        percent: share of words to replace or delete, 15 in the paper.
-        rate: share to insert, with ``rule="exact"`` 0.15 as in the paper.
-        rule: how ``rate`` counts, "code", "paper" or "exact".
-        draw: "argmax" or "sample" from the masked language model.
-        filler: folder of the masked language model.
+        copy_edit: how a copy is made: "replace" words by a masked language model, "insert" words
+            that it predicts, or "delete" words.
+        edit_ratio: share of the words, or of the places between them.
+        copy_draw: "argmax" or "sample" for replacements.
+        copy_filler: folder of the masked language model.
         alpha: weight of a row's own copy as a negative.
         fresh: draw copies anew in each "epoch", or once ("static").
     """
@@ -41,18 +40,16 @@ class CopiesSimCSE(Objective):
         similarity: Similarity = "cosine",
         projector: str = "tanh",
         copies: str = "negative",
-        view: str = "delete_words",
-        percent: float | None = None,
-        rate: float | None = None,
-        rule: str | None = None,
-        draw: str | None = None,
-        filler: str | None = None,
+        copy_edit: str = "replace",
+        edit_ratio: float = 0.15,
+        copy_draw: str | None = None,
+        copy_filler: str | None = None,
         alpha: float = 1.0,
         fresh: str = "epoch",
     ) -> None:
         super().__init__(encoder)
-        options = {"percent": percent, "rate": rate, "rule": rule, "draw": draw, "filler": filler}
-        _, copy = choose(encoder, view, options)
+        view, options = copy_view(copy_edit, edit_ratio)
+        _, copy = choose(encoder, view, {**options, "draw": copy_draw, "filler": copy_filler})
         self.views = (Identity(), Identity(), copy)
         self.roles = ("anchor", "positive", copies)
         self.fresh = fresh == "epoch"
