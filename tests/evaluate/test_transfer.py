@@ -1,9 +1,12 @@
 """Transfer tasks: features, order, folds that do not leak, refusals; the real tasks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from contrasent.errors import DataError, OptionError
+from contrasent.evaluate import probing
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.probing import SOLVERS, Problem
 from contrasent.evaluate.transfer import TASKS, f1, make_problem, transfer
@@ -50,18 +53,20 @@ def data(monkeypatch):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_every_task_is_learnt_and_averaged(data, solver):
-    # SentEval's small fixed step needs long vectors where there are few examples.
-    report = transfer(lambda s: 30 * words(s), solver=solver, seeds=(1111, 3), resamples=100)
+def test_every_task_is_learnt_and_averaged(data, solver, monkeypatch):
+    # SentEval's small steps get nowhere in the few batches that a hundred examples make.
+    monkeypatch.setattr(probing, "FULL", replace(probing.FULL, rate=0.1))
+    report = transfer(words, solver=solver, seeds=(1111, 3), resamples=100)
     values = [report.one(task=t, metric="accuracy", split="test").value for t in TASKS]
-    assert min(values) > 0.9
+    # Stopping early on 5 % of 90 examples costs SentEval some.
+    assert min(values) > (0.9 if solver == "fast" else 0.75)
     row = report.one(task="Transfer7", metric="accuracy", split="test")
     assert row.value == pytest.approx(sum(values) / 7)
     assert row.low <= row.value <= row.high
     counts = {t: report.one(task=t, metric="accuracy", split="test").count for t in TASKS}
     assert counts == {"MR": 120, "CR": 120, "SUBJ": 120, "MPQA": 120, "SST2": 50, "TREC": 50,
                       "MRPC": 50}  # fmt: skip
-    assert report.one(task="MRPC", metric="f1").value > 0.9
+    assert report.one(task="MRPC", metric="f1").value > 0.7
     assert report.one(task="MR", metric="accuracy_seed_sd").count == 2
     assert report.notes["solver"] == solver
 

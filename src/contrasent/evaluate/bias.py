@@ -1,0 +1,173 @@
+"""What a model mistakes for meaning: equal length, repeated words (ESimCSE).
+
+Length (Tables 1 and 7): pairs of each STS test set are parted by the difference of their lengths,
+and the model's cosine is compared with the gold score over 5. The paper does not say whether the
+difference is signed, nor what a length is counted in; both are given here, and named.
+
+Repetition (Table 8): a query and a sentence that shares 13 to 17 % of its words with it, and the
+same sentence with the shared words said twice. A model with a bias finds the second more similar.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from contrasent import metrics
+from contrasent.errors import DataError
+from contrasent.evaluate.bootstrap import RESAMPLES, mean_interval
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.report import Report, Row
+from contrasent.text.datasets import sts_pairs
+from contrasent.text.official import STS_TASKS
+from contrasent.types import EncodeFn
+
+NEAR = 3
+"""Lengths that differ by at most this many words are alike."""
+
+QUERIES = 100
+OVERLAP = (0.13, 0.17)
+
+Length = Callable[[str], int]
+
+
+def words(sentence: str) -> int:
+    """How many words there are between spaces."""
+    return len(sentence.split())
+
+
+def length_bias(
+    encode: EncodeFn,
+    *,
+    tasks: Sequence[str] = STS_TASKS,
+    form: str = "senteval",
+    length: Length = words,
+    unit: str = "words",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Similarity error of pairs of like and of unlike length (ESimCSE, Tables 1 and 7).
+
+    Args:
+        encode: the model.
+        tasks: STS sets; their test splits are used.
+        form: "senteval" or "raw".
+        length: length of a sentence: words by default, or a tokenizer's count of tokens.
+        unit: what ``length`` counts, for the report.
+        resamples: bootstrap resamples over pairs; 0 for no intervals.
+        seed: of the bootstrap.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        For each task, in hundredths as in the paper: "error_near" and "error_far" (mean of cosine
+        - score / 5, for length differences up to 3 and above), "absolute_near" and "absolute_far"
+        (of its absolute value), "error_gap" and "absolute_gap" (near less far). With all seven
+        sets, task "STS7" holds the means.
+
+    Raises:
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    data = {task: sts_pairs(task, form=form, folder=folder) for task in tasks}
+    texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
+    encoded = encode_distinct(encode, texts)
+    rows: list[Row] = []
+    for task, parts in data.items():
+        first = [s for p in parts for s in p.first]
+        second = [s for p in parts for s in p.second]
+        gold = np.concatenate([p.scores for p in parts]) / 5
+        error = 100 * (metrics.cosine(encoded(first), encoded(second)) - gold)
+        gap = np.array([abs(length(a) - length(b)) for a, b in zip(first, second, strict=True)])
+        rows += _errors(task, error, gap <= NEAR, resamples, seed)
+    if set(STS_TASKS) <= set(data):
+        report = Report(tuple(rows))
+        for name in dict.fromkeys(row.metric for row in rows):
+            value = report.average(STS_TASKS, metric=name)
+            count = sum(report.one(task=t, metric=name).count for t in STS_TASKS)
+            rows.append(Row("STS7", "test", name, "", value, count))
+    notes = {"length": f"difference up to {NEAR} {unit} or above", "bias_form": form}
+    return Report(tuple(rows), {**notes, **encoded.notes})
+
+
+def repetition_bias(
+    encode: EncodeFn,
+    sentences: Sequence[str],
+    *,
+    queries: int = QUERIES,
+    overlap: tuple[float, float] = OVERLAP,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+    task: str = "repetition",
+) -> Report:
+    """Does a sentence seem nearer when the words it shares are said twice (ESimCSE, Table 8)?
+
+    Args:
+        encode: the model.
+        sentences: text to draw queries and candidates from; some thousands do.
+        queries: how many queries to draw.
+        overlap: bounds of the share of a candidate's words that the query has.
+        seed: of the draw and the bootstrap.
+        resamples: bootstrap resamples over queries; 0 for no intervals.
+        task: name of the task in the report.
+
+    Returns:
+        Rows "once", "twice" and "repetition_gain" (their paired difference): mean cosine times 100.
+
+    Raises:
+        DataError: too few sentences to find a candidate for each query.
+    """
+    triples = repeated_overlaps(sentences, queries=queries, overlap=overlap, seed=seed)
+    query, once, twice = (list(column) for column in zip(*triples, strict=True))
+    encoded = encode_distinct(encode, [query, once, twice])
+    before = 100 * metrics.cosine(encoded(query), encoded(once))
+    after = 100 * metrics.cosine(encoded(query), encoded(twice))
+    values = {"once": before, "twice": after, "repetition_gain": after - before}
+    rows = [
+        Row(task, "test", name, "", float(v.mean()), len(v), *mean_interval(v, resamples, seed))
+        for name, v in values.items()
+    ]
+    return Report(tuple(rows), {"overlap": f"{overlap[0]:.0%} to {overlap[1]:.0%} of the words"})
+
+
+def repeated_overlaps(
+    sentences: Sequence[str], *, queries: int, overlap: tuple[float, float], seed: int
+) -> list[tuple[str, str, str]]:
+    """(query, candidate, candidate with the shared words doubled), drawn with the seed."""
+    random = np.random.default_rng(seed)
+    split = [s.split() for s in sentences]
+    order = random.permutation(len(sentences))
+    found: list[tuple[str, str, str]] = []
+    for q in order:
+        shared_with = {w.lower() for w in split[q]}
+        for c in random.permutation(len(sentences))[:1000]:
+            shared = [w.lower() in shared_with for w in split[c]]
+            share = sum(shared) / max(len(shared), 1)
+            if c != q and overlap[0] <= share <= overlap[1]:
+                doubled = [
+                    w
+                    for word, both in zip(split[c], shared, strict=True)
+                    for w in ([word, word] if both else [word])
+                ]
+                found.append((sentences[q], sentences[c], " ".join(doubled)))
+                break
+        if len(found) == queries:
+            return found
+    raise DataError(
+        f"only {len(found)} of {queries} queries have a sentence with {overlap[0]:.0%} to "
+        f"{overlap[1]:.0%} of its words in common, among {len(sentences):,}; give more text"
+    )
+
+
+def _errors(task: str, error: np.ndarray, near: np.ndarray, resamples: int, seed: int) -> list[Row]:
+    rows = []
+    for name, values in (("error", error), ("absolute", np.abs(error))):
+        groups = {"near": values[near], "far": values[~near]}
+        for group, members in groups.items():
+            if not len(members):
+                raise DataError(f"{task}: no pairs of {group} lengths")
+            bounds = mean_interval(members, resamples, seed)
+            metric = f"{name}_{group}"
+            rows.append(Row(task, "test", metric, "", float(members.mean()), len(members), *bounds))
+        gap = float(groups["near"].mean() - groups["far"].mean())
+        rows.append(Row(task, "test", f"{name}_gap", "", gap, len(values)))
+    return rows

@@ -1,0 +1,205 @@
+"""The shape of a space of vectors: how near positives lie, how evenly the rest is spread.
+
+Alignment and uniformity are Wang and Isola's (2020) as SimCSE measures them (Section 3, Figures 2
+and 3): positives are the pairs of STS-B with a score above 4, the data all sentences of STS-B. The
+papers do not say which split, nor whether a sentence that occurs twice counts twice; both are
+options here, and the report names them.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import metrics
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate.bootstrap import RESAMPLES, mean_interval
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.report import Report, Row
+from contrasent.text.datasets import ScoredPairs, sts_pairs
+from contrasent.types import EncodeFn, Vectors
+
+POSITIVE = 4.0
+"""Pairs with a gold score above it are positives."""
+
+BINS = 40
+RATINGS = 5
+SPLITS = ("all", "train", "dev", "test")
+WHOLE = ("train", "dev", "test")
+
+Floats = NDArray[np.float64]
+
+
+def geometry(
+    encode: EncodeFn,
+    *,
+    split: str = "all",
+    form: str = "senteval",
+    duplicates: bool = True,
+    sample: int | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Measure the geometry of a model's vectors on STS-B.
+
+    Args:
+        encode: the model.
+        split: "all", "train", "dev" or "test" of STS-B.
+        form: "senteval" or "raw".
+        duplicates: let a sentence that occurs several times count as often.
+        sample: use at most so many pairs, drawn with the seed: for use during training.
+        resamples: bootstrap resamples for the interval of alignment; 0 for none.
+        seed: of bootstrap and sample.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        The rows of :func:`geometry_of`; the notes hold the singular values and the histograms of
+        cosine by rating, for pictures, and name split, form and duplicates.
+
+    Raises:
+        OptionError: an unknown split or form.
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    if split not in SPLITS:
+        raise OptionError("split", split, "unknown", choices=SPLITS)
+    names = WHOLE if split == "all" else (split,)
+    parts = [sts_pairs("STSB", split=s, form=form, folder=folder)[0] for s in names]
+    first = [s for part in parts for s in part.first]
+    second = [s for part in parts for s in part.second]
+    scores = np.concatenate([part.scores for part in parts])
+    if sample is not None and sample < len(scores):
+        kept = np.sort(np.random.default_rng(seed).choice(len(scores), sample, replace=False))
+        first, second = [first[i] for i in kept], [second[i] for i in kept]
+        scores = scores[kept]
+    pairs = ScoredPairs("STSB", tuple(first), tuple(second), scores, parts[0].source)
+    found = geometry_of_pairs(
+        encode, pairs, split=split, duplicates=duplicates, resamples=resamples, seed=seed
+    )
+    return Report(found.rows, {"geometry_form": form, **found.notes})
+
+
+def geometry_of_pairs(
+    encode: EncodeFn,
+    pairs: ScoredPairs,
+    *,
+    split: str = "heldout",
+    duplicates: bool = True,
+    positive: float = POSITIVE,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Measure geometry on any scored pairs; see :func:`geometry`.
+
+    Args:
+        encode: the model.
+        pairs: sentences with scores.
+        split: name of the split in the report.
+        duplicates: let a sentence that occurs several times count as often.
+        positive: pairs with a score above it are positives.
+        resamples: bootstrap resamples for the interval of alignment.
+        seed: of the bootstrap.
+    """
+    encoded = encode_distinct(encode, [pairs.first, pairs.second])
+    first, second = encoded(pairs.first), encoded(pairs.second)
+    space = np.concatenate([first, second]) if duplicates else encoded.vectors
+    positives = pairs.scores > positive
+    if not positives.any():
+        raise DataError(f"{pairs.name}: no pair has a score above {positive:g}; nothing to align")
+    gaps = metrics.norms(metrics.unit(first[positives]) - metrics.unit(second[positives])) ** 2
+    bounds = mean_interval(gaps, resamples, seed)
+    rows = [
+        Row(pairs.name, split, "alignment", "", float(gaps.mean()), len(gaps), *bounds),
+        *geometry_of(space, task=pairs.name, split=split),
+    ]
+    notes: dict[str, Any] = {
+        "positives": f"score above {positive:g}",
+        "duplicates": "counted" if duplicates else "left out",
+        "geometry_pairs": len(pairs),
+        "singular_values": [round(float(v), 5) for v in singular_values(space)],
+        "cosine_by_rating": cosine_by_rating(metrics.cosine(first, second), pairs.scores),
+        **encoded.notes,
+    }
+    return Report(tuple(rows), notes)
+
+
+def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Row]:
+    """Numbers about a cloud of vectors alone.
+
+    Returns:
+        Rows "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh, 2019),
+        "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007).
+    """
+    values = {
+        "uniformity": metrics.uniformity(vectors),
+        "anisotropy": anisotropy(vectors),
+        "isoscore": isoscore(vectors),
+        "effective_rank": effective_rank(vectors),
+    }
+    return [Row(task, split, name, "", value, len(vectors)) for name, value in values.items()]
+
+
+def anisotropy(vectors: Vectors) -> float:
+    """Mean cosine of two different vectors; 0 for directions spread evenly, 1 for a single one."""
+    u = metrics.unit(vectors)
+    total = u.sum(axis=0)
+    # The sum over all ordered pairs, less each vector with itself.
+    return float((total @ total - (u * u).sum()) / (len(u) * (len(u) - 1)))
+
+
+def isoscore(vectors: Vectors) -> float:
+    """How evenly the variance fills the dimensions, from 0 (one of them) to 1 (all alike).
+
+    Rudman et al. (2022), Algorithm 1: the distance of the principal variances, scaled to length
+    sqrt(d), from a vector of ones, mapped linearly to the share of dimensions in use.
+    """
+    variances = np.linalg.eigvalsh(np.cov(np.asarray(vectors, dtype=np.float64).T))
+    d = len(variances)
+    size = np.linalg.norm(variances)
+    if size == 0 or d == 1:
+        return 0.0
+    scaled = np.sqrt(d) * variances / size
+    defect = np.linalg.norm(scaled - 1) / np.sqrt(2 * (d - np.sqrt(d)))
+    used = (d - defect**2 * (d - np.sqrt(d))) ** 2 / d**2
+    return float((d * used - 1) / (d - 1))
+
+
+def singular_values(vectors: Vectors, *, centre: bool = False) -> Floats:
+    """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1).
+
+    Args:
+        vectors: (n, d).
+        centre: take the mean off first; the paper does not say that it does.
+    """
+    x = np.asarray(vectors, dtype=np.float64)
+    if centre:
+        x = x - x.mean(axis=0)
+    found: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
+    return found / (found[0] or 1.0)
+
+
+def effective_rank(vectors: Vectors) -> float:
+    """Exponential of the entropy of the singular values' shares (Roy and Vetterli, 2007)."""
+    values = singular_values(vectors)
+    share = values[values > 0] / values.sum()
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
+    """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1).
+
+    A rating on a border belongs to the upper bin, 5 to the last.
+    """
+    bins = np.minimum(np.floor(scores).astype(int), RATINGS - 1)
+    edges = np.linspace(-1, 1, BINS + 1)
+    return {
+        f"{b}-{b + 1}": np.histogram(similarity[bins == b], edges)[0].tolist()
+        for b in range(RATINGS)
+    }
+
+
+def compare_spaces(reports: Sequence[Report]) -> list[tuple[float, float]]:
+    """(uniformity, alignment) of each report: the points of SimCSE's Figures 2 and 3."""
+    return [(r.one(metric="uniformity").value, r.one(metric="alignment").value) for r in reports]

@@ -1,0 +1,128 @@
+"""Geometry against definitions and clouds whose shape is known."""
+
+import math
+
+import numpy as np
+import pytest
+
+from contrasent import metrics
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate import geometry as module
+from contrasent.evaluate.geometry import (
+    anisotropy,
+    cosine_by_rating,
+    effective_rank,
+    geometry,
+    geometry_of,
+    geometry_of_pairs,
+    isoscore,
+    singular_values,
+)
+from contrasent.text.datasets import ScoredPairs
+
+random = np.random.default_rng(0)
+ROUND = random.normal(size=(4000, 8)).astype(np.float32)
+CONE = (ROUND + 6).astype(np.float32)
+LINE = (random.normal(size=(500, 1)) * np.ones((1, 8))).astype(np.float32)
+
+
+def test_anisotropy_is_the_mean_over_all_different_pairs():
+    few = CONE[:30]
+    u = metrics.unit(few)
+    pairs = [float(u[i] @ u[j]) for i in range(30) for j in range(30) if i != j]
+    assert anisotropy(few) == pytest.approx(sum(pairs) / len(pairs))
+    assert abs(anisotropy(ROUND)) < 0.01
+    assert anisotropy(CONE) > 0.9
+
+
+def test_isoscore_knows_the_extremes_and_counts_dimensions():
+    assert isoscore(ROUND) > 0.98
+    assert isoscore(LINE) == pytest.approx(0, abs=1e-6)
+    # k of d dimensions alike: the published linear scale gives (k - 1) / (d - 1).
+    half = ROUND.copy()
+    half[:, 4:] = 0
+    assert isoscore(half) == pytest.approx(3 / 7, abs=0.02)
+
+
+def test_isoscore_does_not_mind_rotation_shift_or_scale():
+    stretched = ROUND * np.linspace(1, 3, 8)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0]
+    assert isoscore(5 * stretched @ turn + 2) == pytest.approx(isoscore(stretched), abs=1e-6)
+
+
+def test_singular_values_and_effective_rank():
+    x = CONE[:200].astype(np.float64)
+    expected = np.linalg.svd(x, compute_uv=False)
+    np.testing.assert_allclose(singular_values(CONE[:200]), expected / expected[0], atol=1e-6)
+    centred = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)
+    np.testing.assert_allclose(
+        singular_values(CONE[:200], centre=True), centred / centred[0], atol=1e-6
+    )
+    share = expected / expected.sum()
+    assert effective_rank(CONE[:200]) == pytest.approx(
+        math.exp(-sum(p * math.log(p) for p in share)), abs=1e-5
+    )
+    assert effective_rank(LINE) == pytest.approx(1, abs=0.01)
+    assert effective_rank(ROUND) == pytest.approx(8, abs=0.05)
+
+
+def test_ratings_fall_into_five_bins():
+    found = cosine_by_rating(np.array([0.5, -1.0, 1.0, 0.2]), np.array([0.0, 1.0, 5.0, 4.2]))
+    assert list(found) == ["0-1", "1-2", "2-3", "3-4", "4-5"]
+    assert [sum(v) for v in found.values()] == [1, 1, 0, 0, 2]
+    assert found["1-2"][0] == 1  # cosine -1 lies in the first of 40 cells
+    assert found["4-5"][-1] == 1
+
+
+def made():
+    names = [f"sentence {i}" for i in range(60)]
+    scores = np.concatenate([np.full(20, 4.5), np.full(10, 4.0)])
+    return ScoredPairs("mine", tuple(names[:30]), tuple(names[30:60]), scores, "here")
+
+
+def vectors(sentences):
+    return np.array([CONE[int(s.split()[1])] for s in sentences], dtype=np.float32)
+
+
+def test_alignment_takes_pairs_above_four_and_uniformity_all_sentences():
+    pairs = made()
+    report = geometry_of_pairs(vectors, pairs)
+    first, second = vectors(pairs.first), vectors(pairs.second)
+    aligned = report.one(metric="alignment")
+    assert aligned.count == 20
+    assert aligned.value == pytest.approx(metrics.alignment(first[:20], second[:20]))
+    assert aligned.low < aligned.value < aligned.high
+    whole = np.concatenate([first, second])
+    assert report.one(metric="uniformity").value == pytest.approx(metrics.uniformity(whole))
+    assert len(report.notes["singular_values"]) == 8
+    assert {row.metric for row in report} >= {r.metric for r in geometry_of(whole)}
+
+
+def test_duplicates_count_or_do_not():
+    pairs = ScoredPairs("mine", ("sentence 1",) * 5, ("sentence 2",) * 5, np.full(5, 5.0), "here")
+    assert geometry_of_pairs(vectors, pairs).one(metric="uniformity").count == 10
+    report = geometry_of_pairs(vectors, pairs, duplicates=False)
+    assert report.one(metric="uniformity").count == 2
+    assert report.notes["duplicates"] == "left out"
+
+
+def test_splits_and_samples_of_the_benchmark(monkeypatch):
+    asked = []
+
+    def pairs(task, *, split, **_):
+        asked.append((task, split))
+        return (made(),)
+
+    monkeypatch.setattr(module, "sts_pairs", pairs)
+    report = geometry(vectors, split="all", sample=50, seed=4)
+    assert asked == [("STSB", "train"), ("STSB", "dev"), ("STSB", "test")]
+    assert report.notes["geometry_pairs"] == 50
+    assert geometry(vectors, split="dev").rows[0].split == "dev"
+    with pytest.raises(OptionError, match="did you mean 'test'"):
+        geometry(vectors, split="tests")
+
+
+def test_no_positives_is_an_error():
+    pairs = ScoredPairs("mine", ("sentence 1",), ("sentence 2",), np.array([3.0]), "here")
+    with pytest.raises(DataError, match="no pair has a score above 4"):
+        geometry_of_pairs(vectors, pairs)
