@@ -90,6 +90,7 @@ def test_sections_end_the_prose(section, gap):
         "The formula is x = y + z and is not for us to read.",
         "See https://example.org for the text that is not for us to read.",
         "Le texte est en français, donc personne ne lit cela ici.",
+        "and this is the rest of a sentence whose start is not for us to read.",
         "    Given this: it is for us to read",
     ],
 )
@@ -115,13 +116,13 @@ def test_titles_and_signatures_are_no_summaries(title):
 
 def test_mark_up_is_taken_off():
     docstring = """
-        Sort as :func:`sorted` and :meth:`~list.sort` do, or :class:`the table <.Table>` of :mod:`.csv`.
+        Sort as :func:`sorted`, :meth:`~list.sort` do, or :class:`a table <.Table>` of :mod:`.csv`.
 
         The *first* of **all** ``keys`` is `found <https://example.org>`_ by `name` [1]_. The
         [`Table`] is [documented](other.md) for :obj:`!args` here , and so is ``names[i]``.
         """
     assert both(docstring) == (
-        "Sort as sorted and sort do, or the table of csv.",
+        "Sort as sorted, sort do, or a table of csv.",
         "The first of all keys is found by name. "
         "The Table is documented for args here, and so is names[i].",
     )
@@ -384,6 +385,15 @@ def test_nothing_held_out_is_seen_in_training(rows, seed, heldout):
         assert not {part.casefold() for part in split_sentences(one.explanation)} & {
             other.summary.casefold() for other in train
         }
+
+
+def test_copies_that_start_alike_stay_together():
+    start = "The text of this explanation has more than sixty characters, "
+    copies = [pair(f"Summary of copy {i}.", f"{start}and then {i}.") for i in range(10)]
+    for seed in range(20):
+        train, test = split([*copies, *distinct(100)], heldout=30, seed=seed)
+        assert len(set(copies) & set(test)) in (0, 10)
+        assert len(set(copies) & set(train)) in (0, 10)
 
 
 def distinct(count: int) -> list[Documented]:
