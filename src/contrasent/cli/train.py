@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from contrasent.train.run import Run
     from contrasent.train.settings import Settings
 
-RECIPE_KEYS = ("objective", "base", "columns", "evaluate", "settings")
+RECIPE_KEYS = ("objective", "base", "columns", "documents", "evaluate", "settings")
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 
 
@@ -34,6 +34,10 @@ def train(
     columns: Annotated[
         str | None, typer.Option(help="Columns of a table, by name or position, with commas.")
     ] = None,
+    documents: Annotated[
+        bool,
+        typer.Option("--documents", help="Text in document order, a blank line between documents."),
+    ] = False,
     evaluate: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +68,9 @@ def train(
     from contrasent.text.corpus import open_corpus
     from contrasent.train.settings import Settings, assignments, choose
 
-    source = open_corpus(corpus, columns=_columns(columns or told.get("columns")))
+    ordered = documents or bool(told.get("documents", False))
+    wanted = _columns(columns or told.get("columns"))
+    source = open_corpus(corpus, columns=wanted, documents=ordered)
     name = objective or told.get("objective") or _default_objective(source.width)
     choose(told.get("settings", {}), name, option=f"{recipe}:")
     given: dict[str, Any] = {**told.get("settings", {}), **assignments(assign or [])}

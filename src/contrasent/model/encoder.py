@@ -42,6 +42,7 @@ class Encoder(nn.Module):
         head: network on the pooled vector, or None.
         normalise: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.
+        source: the transformers folder that the weights came from, or None.
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
     """
 
@@ -54,6 +55,7 @@ class Encoder(nn.Module):
         head: nn.Module | None = None,
         normalise: bool = False,
         lower_case: bool = False,
+        source: Path | None = None,
     ) -> None:
         super().__init__()
         self.backbone = backbone
@@ -62,6 +64,7 @@ class Encoder(nn.Module):
         self.head = head
         self.normalise = normalise
         self.lower_case = lower_case
+        self.source = source
         self.truncated = 0
         self._pool = pooler(pooling)
         self._all_layers = layer_weights(pooling, self.layers) is not None
@@ -129,6 +132,7 @@ class Encoder(nn.Module):
             head=top,
             normalise=said.normalise if normalise is None else normalise,
             lower_case=said.lower_case,
+            source=said.transformer,
         )
         check_vocabulary(backbone, encoder.tokenizer, said.transformer)
         return encoder.to(device or parallel.device()).eval()

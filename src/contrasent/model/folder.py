@@ -60,6 +60,14 @@ def read_json(path: Path) -> Any:
         raise ModelError(f"{path}: not valid JSON ({error})") from error
 
 
+def _object(path: Path) -> dict[str, Any]:
+    """A JSON object of a model folder; empty if the file is not there."""
+    data = read_json(path) if path.is_file() else {}
+    if not isinstance(data, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return data
+
+
 def describe(folder: Path) -> Description:
     """Read what a model folder says of itself.
 
@@ -95,8 +103,7 @@ def describe(folder: Path) -> Description:
                 f"{folder / 'modules.json'}: module {name!r} is not supported "
                 "(Transformer, Pooling, WeightedLayerPooling, Dense and Normalize are)"
             )
-    settings = transformer / "sentence_bert_config.json"
-    stated = read_json(settings) if settings.is_file() else {}
+    stated = _object(transformer / "sentence_bert_config.json")
     return Description(
         transformer,
         pooler,
@@ -119,17 +126,16 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     """The length texts are cut at: the newer schema keeps it with the tokenizer alone."""
-    path = transformer / "tokenizer_config.json"
     told = stated.get("max_seq_length")
-    if told is None and path.is_file():
-        told = read_json(path).get("model_max_length")
+    if told is None:
+        told = _object(transformer / "tokenizer_config.json").get("model_max_length")
     # Tokenizers without a limit say 10^30.
     return int(told) if told is not None and told < 10**9 else None
 
 
 def _refuse_unknown(path: Path) -> None:
     """Refuse what would change the vectors and is not done here."""
-    config = read_json(path) if path.is_file() else {}
+    config = _object(path)
     for key in ("default_prompt_name", "truncate_dim"):
         if config.get(key) is not None:
             raise ModelError(

@@ -91,6 +91,8 @@ class Collator:
             sentence. Columns beyond the views are taken as they are.
         tokenizer: for views of words, whose result is tokenised afresh.
         lower: lower-case before the tokenizer.
+        fresh: draw views anew in every epoch; else each row keeps its draw.
+        longest: rows that a view made longer are cut at this many tokens, None for no cut.
     """
 
     cache: TokenCache
@@ -98,6 +100,8 @@ class Collator:
     views: tuple[View, ...]
     tokenizer: Tokenizer
     lower: bool = False
+    fresh: bool = True
+    longest: int | None = None
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
         """Part ``part`` of the ``parts`` equal parts of a step's batch."""
@@ -106,7 +110,7 @@ class Collator:
         width = len(self.cache.columns)
         count = max(len(self.views), width)
         views = [*self.views, *[Identity()] * (count - len(self.views))]
-        epoch = self.plan.epoch(step)
+        epoch = self.plan.epoch(step) if self.fresh else 0
         columns = tuple(
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)
@@ -119,16 +123,23 @@ class Collator:
         if isinstance(view, Identity):
             return self.cache.tokens(column, rows)
         randoms = [random_for(self.plan.seed, VIEW + index, int(row), epoch) for row in rows]
+        if view.level == "row":
+            return self.cache.tokens(column, rows + self._offsets(view, rows, randoms))
         if view.level == "word":
-            texts = [
-                view(self.cache.text(column, int(row)), random)
-                for row, random in zip(rows, randoms, strict=True)
-            ]
+            texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
             return self.tokenizer([t.lower() for t in texts] if self.lower else texts)[0]
         before, after = self.tokenizer.frame
         whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+        room = None if self.longest is None else self.longest - len(before) - len(after)
         return Tokens.from_rows(
-            np.concatenate([before, view(ids, random), after])
-            for ids, random in zip(inner, randoms, strict=True)
+            np.concatenate([before, ids[:room], after]) for ids in view.many(inner, randoms)
         )
+
+    def _offsets(
+        self, view: View, rows: NDArray[np.int64], randoms: list[np.random.Generator]
+    ) -> NDArray[np.int64]:
+        if self.cache.following is None:
+            raise TrainingError("next sentences need a corpus in document order")
+        following = [int(n) for n in self.cache.following[rows]]
+        return np.asarray(view.many(following, randoms), dtype=np.int64)

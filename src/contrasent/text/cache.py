@@ -44,11 +44,14 @@ class TokenCache:
         columns: as many as the corpus is wide.
         truncated: sentences that were cut at the tokenizer's length, over all columns.
         digest: hash of the corpus.
+        following: (n,) how many sentences of the same document follow each row, or None where the
+            corpus is not in document order.
     """
 
     columns: tuple[Column, ...]
     truncated: int
     digest: str
+    following: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.columns[0].offsets) - 1
@@ -79,14 +82,16 @@ def tokenised(corpus: Corpus, tokenizer: Tokenizer, folder: Path, *, lower: bool
         OutputError: the folder cannot be written.
     """
     digest = corpus.digest()
-    told = f"{FORMAT} {digest} {lower} {tokenizer.max_tokens} {tokenizer.to_str()}"
+    told = (
+        f"{FORMAT} {digest} {corpus.documents} {lower} {tokenizer.max_tokens} {tokenizer.to_str()}"
+    )
     key = hashlib.sha256(told.encode()).hexdigest()
     meta = folder / "meta.json"
     if not meta.is_file() or json.loads(meta.read_text())["key"] != key:
         _build(corpus, tokenizer, folder, key, lower)
     stated = json.loads(meta.read_text())
     columns = tuple(_open(folder, c) for c in range(stated["width"]))
-    return TokenCache(columns, stated["truncated"], digest)
+    return TokenCache(columns, stated["truncated"], digest, _following(folder))
 
 
 def discard(folder: Path) -> None:
@@ -122,19 +127,31 @@ def _build(corpus: Corpus, tokenizer: Tokenizer, folder: Path, key: str, lower: 
     discard(folder)
     with atomic_folder(folder) as target, progress.task("tokenise", unit="rows") as advance:
         writers = [_Writer(target, c) for c in range(corpus.width)]
-        truncated = 0
+        truncated = count = 0
         try:
             for chunk in _chunks(iter(corpus)):
                 for writer, texts in zip(writers, zip(*chunk, strict=True), strict=True):
                     tokens, cut = tokenizer([t.lower() for t in texts] if lower else list(texts))
                     writer.add(tokens, [t.encode("utf-8") for t in texts])
                     truncated += int(cut.sum())
+                count += len(chunk)
                 advance(len(chunk))
         finally:
             for writer in writers:
                 writer.close()
+        if corpus.documents:
+            ends = np.asarray([*corpus.starts[1:], count], np.int64)
+            sizes = np.diff(ends, prepend=0)
+            (target / "following").write_bytes(
+                (np.repeat(ends, sizes) - 1 - np.arange(count)).tobytes()
+            )
         meta = {"key": key, "width": corpus.width, "truncated": truncated}
         (target / "meta.json").write_text(json.dumps(meta) + "\n")
+
+
+def _following(folder: Path) -> NDArray[np.int64] | None:
+    path = folder / "following"
+    return np.fromfile(path, np.int64) if path.is_file() else None
 
 
 def _open(folder: Path, column: int) -> Column:

@@ -44,10 +44,17 @@ class Corpus:
         width: texts in a row: 1 sentences, 2 pairs, 3 and more pairs with hard negatives.
         names: the columns' names; "0", "1", ... where they have none.
         skipped: blank lines that the last whole iteration passed over.
+        documents: whether the rows are in document order, a blank line (or a new file) between
+            documents.
+        starts: rows at which the documents begin, as of the last whole iteration; row 0 is one.
     """
 
-    def __init__(self, source: str, tables: Sequence[Table], *, at_least: int) -> None:
+    def __init__(
+        self, source: str, tables: Sequence[Table], *, at_least: int, documents: bool = False
+    ) -> None:
         """Join tables of the same columns; see :func:`open_corpus`."""
+        self.documents = documents
+        self.starts: list[int] = []
         self.source = source
         self.names = tables[0].names
         self.width = len(self.names)
@@ -63,12 +70,18 @@ class Corpus:
                 end: there were fewer rows than ``at_least``.
         """
         count = skipped = 0
+        starts: list[int] = []
         for table in self._tables:
+            begins = self.documents
             names = table.names if table.named or self.width > 1 else ("",)
             for line, cells in table.rows():
                 if cells is None:
                     skipped += 1
+                    begins = self.documents
                     continue
+                if begins:
+                    starts.append(count)
+                    begins = False
                 count += 1
                 yield tuple(
                     [
@@ -80,7 +93,7 @@ class Corpus:
             found = "one row only" if count == 1 else f"{count} rows only"
             problem = f"{found}, too few to contrast; {self._at_least} or more are needed"
             raise InputError(self.source, problem)
-        self.skipped = skipped
+        self.skipped, self.starts = skipped, starts
 
     def digest(self) -> str:
         """Sha256, in hexadecimal, of the bytes of all files and the choice of columns."""
@@ -98,6 +111,7 @@ def open_corpus(
     *,
     columns: Columns | None = None,
     at_least: int = 2,
+    documents: bool = False,
 ) -> Corpus:
     """Open a file, a folder of files, standard input ("-", a sentence a line) or rows in memory.
 
@@ -110,6 +124,8 @@ def open_corpus(
         columns: which columns, in order. By default all; of jsonl objects and parquet those that
             hold text. See the module for what names and positions mean in a csv or tsv.
         at_least: the fewest rows; there is nothing to contrast a single sentence with.
+        documents: the sentences are in document order, with a blank line or the end of a file
+            after each document; for objectives that look at the next sentence.
 
     Raises:
         InputError: a file is missing, empty, broken or of unknown format; the first row of a csv
@@ -129,7 +145,7 @@ def open_corpus(
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     for table in tables[1:]:
         check_same_columns(tables[0], table)
-    return Corpus(shown, tables, at_least=at_least)
+    return Corpus(shown, tables, at_least=at_least, documents=documents)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

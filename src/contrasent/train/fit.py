@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from contrasent import parallel, progress
+from contrasent.model.backbone import longest_input
 from contrasent.model.card import Facts, card
 from contrasent.objectives._base import Objective
 from contrasent.report import Report
@@ -105,7 +106,7 @@ class _Loop:
 
     def run(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> Run:
         began = time.monotonic()
-        self.objective.check(self.corpus.width)
+        self.objective.check(self.corpus.width, ordered=self.corpus.documents)
         going_on = self._open(rows, resume=resume, overwrite=overwrite)
         done = self.place.finished()
         if done is not None:
@@ -150,14 +151,25 @@ class _Loop:
             tokenised(self.corpus, tokenizer, self.place.tokens, lower=lower)
         parallel.barrier()
         cache = tokenised(self.corpus, tokenizer, self.place.tokens, lower=lower)
+        rows = np.arange(len(cache)) if rows is None else rows
+        if cache.following is not None and any(v.level == "row" for v in self.objective.views):
+            rows = rows[cache.following[rows] > 0]
         plan = Plan.make(
-            np.arange(len(cache)) if rows is None else rows,
+            rows,
             batch=self.settings.batch,
             seed=self.settings.seed,
             parts=parallel.world() * self.settings.accumulate,
         )
         self.facts = self.facts.with_data(self.corpus.source, len(plan.rows), cache)
-        return Collator(cache, plan, self.objective.views, tokenizer, lower)
+        return Collator(
+            cache,
+            plan,
+            self.objective.views,
+            tokenizer,
+            lower,
+            fresh=self.objective.fresh,
+            longest=longest_input(self.encoder.backbone.config),
+        )
 
     def _total(self, plan: Plan) -> int:
         asked = self.settings.steps

@@ -8,6 +8,7 @@ import torch
 from contrasent.model.encoder import Encoder
 from contrasent.model.folder import describe
 from contrasent.objectives._base import Objective
+from contrasent.objectives._checks import check
 from contrasent.objectives._find import find
 from contrasent.train.settings import Settings
 
@@ -29,6 +30,7 @@ def prepare(
     Raises:
         UserError: as loading the model and the objective do.
     """
+    check(objective, parameters, base=base)
     torch.manual_seed(settings.seed)
     stated = describe(base).pooler
     attention = settings.attention_dropout

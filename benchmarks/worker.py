@@ -1,0 +1,154 @@
+"""One timed job in a process of its own; prints one JSON line.
+
+python -m benchmarks.worker JOB [JSON OPTIONS]
+"""
+
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+
+def sentences(count: int, words: tuple[int, int] | None = None) -> list[str]:
+    """Real sentences: Wikipedia's where CONTRASENT_DATA is set, else the packages' documentation."""
+    data = os.environ.get("CONTRASENT_DATA")
+    found: list[str] = []
+    if data:
+        import gzip
+
+        path = Path(data) / "wiki" / "enwiki_sentences_1m.txt.gz"
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            for line in stream:
+                found.append(line.strip())
+                if len(found) == count * 8:
+                    break
+    else:
+        from contrasent.text.docstrings import read_documentation
+
+        found = [d.summary for d in read_documentation(limit_files=4000)]
+    if words:
+        found = [s for s in found if words[0] <= len(s.split()) <= words[1]]
+    if len(found) < count:
+        sys.exit(f"only {len(found)} sentences at hand, {count} are needed; set CONTRASENT_DATA")
+    return found[:count]
+
+
+def minilm() -> str:
+    """Folder of all-MiniLM-L6-v2."""
+    from contrasent.model.pretrained import resolve
+
+    return str(resolve("all-MiniLM-L6-v2"))
+
+
+def train_ours(options: dict[str, Any]) -> dict[str, float]:
+    """Unsupervised SimCSE by this library: sentences a second of the steps after the first two."""
+    from contrasent.model.encoder import Encoder
+    from contrasent.objectives.simcse import SimCSE
+    from contrasent.train.fit import fit
+    from contrasent.train.settings import Settings
+
+    texts = sentences(options["batch"] * options["steps"])
+    base = options.get("base") or minilm()
+    encoder = Encoder.load(base, pooler=options.get("pooler"), dropout=0.1, attention_dropout=0.1)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(
+            batch=options["batch"],
+            max_tokens=options["tokens"],
+            steps=options["steps"],
+            precision=options.get("precision", "fp32"),
+            checkpoint_every=10**6,
+        )
+        run = fit(SimCSE(encoder, projector="none"), texts, settings, folder=Path(folder) / "m")
+    return {"rate": run.sentences_per_second}
+
+
+def train_theirs(options: dict[str, Any]) -> dict[str, float]:
+    """The same by sentence-transformers' trainer: MultipleNegativesRankingLoss on (s, s)."""
+    from datasets import Dataset
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
+    from transformers import TrainerCallback
+
+    texts = sentences(options["batch"] * options["steps"])
+    model = SentenceTransformer(options.get("base") or minilm())
+    model.max_seq_length = options["tokens"]
+    marks: list[float] = []
+
+    class Clock(TrainerCallback):
+        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+            marks.append(time.perf_counter())
+
+        def on_train_end(self, *args: Any, **kwargs: Any) -> None:
+            marks.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            folder,
+            per_device_train_batch_size=options["batch"],
+            max_steps=options["steps"],
+            learning_rate=3e-5,
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            logging_strategy="no",
+            dataloader_num_workers=0,
+        )
+        trainer = SentenceTransformerTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"anchor": texts, "positive": texts}),
+            loss=MultipleNegativesRankingLoss(model, scale=20.0),
+            callbacks=[Clock()],
+        )
+        trainer.train()
+    return {"rate": options["batch"] * options["steps"] / (marks[1] - marks[0])}
+
+
+def encode_ours(options: dict[str, Any]) -> dict[str, float]:
+    """Sentences a second of Encoder.encode, after a warm-up."""
+    from contrasent.model.encoder import Encoder
+
+    logging.disable(logging.WARNING)
+    texts = sentences(options["count"])
+    encoder = Encoder.load(minilm(), normalise=True)
+    return _rate(lambda: encoder.encode(texts, batch=options["batch"]), texts, options)
+
+
+def encode_theirs(options: dict[str, Any]) -> dict[str, float]:
+    """The same by SentenceTransformer.encode."""
+    from sentence_transformers import SentenceTransformer
+
+    texts = sentences(options["count"])
+    model = SentenceTransformer(minilm())
+    return _rate(lambda: model.encode(texts, batch_size=options["batch"]), texts, options)
+
+
+def _rate(work: Callable[[], Any], texts: list[str], options: dict[str, Any]) -> dict[str, float]:
+    import numpy as np
+
+    work()
+    began = time.perf_counter()
+    vectors = work()
+    seconds = time.perf_counter() - began
+    if options.get("keep"):
+        np.save(options["keep"], np.asarray(vectors, dtype=np.float32), allow_pickle=False)
+    return {"rate": len(texts) / seconds}
+
+
+JOBS = {job.__name__: job for job in (train_ours, train_theirs, encode_ours, encode_theirs)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(JOBS[sys.argv[1]](json.loads(sys.argv[2]))))
