@@ -75,6 +75,23 @@ def test_threshold_is_inclusive(index):
     assert index.search(encode([TEXTS[3]]), k=3, threshold=1.5) == [[]]
 
 
+@pytest.mark.parametrize(
+    ("threshold", "count"),
+    [(1e40, 0), (-1e40, 3), (math.inf, 0), (-math.inf, 3), (0.1, 2), (0.3, 1), (-3.5e38, 3)],
+)
+def test_threshold_of_any_size(threshold, count):
+    """0.1 as float32 is a little more than 0.1, and is found; 0.3's is more than 0.3 too."""
+    vectors = np.array([[0.1], [0.3], [-1]], dtype=np.float32)
+    index = Index.build(lambda _: vectors, ["a", "b", "c"], metric="dot")
+    (hits,) = index.search(np.ones(1, dtype=np.float32), threshold=threshold)
+    assert len(hits) == count
+
+
+def test_threshold_that_is_no_number(index):
+    with pytest.raises(OptionError, match="not a number"):
+        index.search(encode(["a"]), threshold=math.nan)
+
+
 def test_inner_product_is_not_scaled():
     index = Index.build(encode, TEXTS, metric="dot")
     (hits,) = index.search(encode(["a river"]), k=4)

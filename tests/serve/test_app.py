@@ -189,6 +189,12 @@ def test_similarity(http, encoder):
     assert np.array(all_pairs["scores"]) == pytest.approx(vectors @ vectors.T, abs=1e-5)
 
 
+def test_similarity_is_bounded(http):
+    assert post(http, "/similarity", {"a": ["x"] * 512, "b": ["x"] * 512}).status_code == 200
+    assert post(http, "/similarity", {"a": ["x"] * 513}).status_code == 400
+    assert post(http, "/similarity", {"a": "x", "b": ["x"] * 513}).status_code == 400
+
+
 def test_search(http, encoder, index):
     answer = post(http, "/search", {"query": ["monetary policy", "a pet"], "k": 2}).json()
     wanted = index.search(["monetary policy", "a pet"], encode=encoder.encode, k=2)

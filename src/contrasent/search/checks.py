@@ -1,5 +1,6 @@
 """What an index refuses, with the words it says."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,12 @@ def check_k(k: int) -> None:
     """Refuse a k that is not a positive whole number."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
         raise OptionError("k", k, "must be a whole number of at least 1")
+
+
+def check_threshold(threshold: float | None) -> None:
+    """Refuse a threshold that no score can be compared with."""
+    if threshold is not None and math.isnan(threshold):
+        raise OptionError("threshold", threshold, "is not a number")
 
 
 def check_metric(metric: str) -> None:

@@ -38,12 +38,7 @@ class Best:
         self.k = k
         self.scores = np.full((queries, k), -np.inf, dtype=np.float32)
         self.rows = np.full((queries, k), -1, dtype=np.int64)
-        low = (
-            -np.inf
-            if threshold is None
-            else np.nextafter(np.float32(threshold), np.float32(-np.inf))
-        )
-        self.low = np.float32(low)
+        self.low = just_below(threshold)
 
     def offer(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
         """Look at a block of rows, each block with higher row numbers than those before it.
@@ -67,6 +62,17 @@ class Best:
         rows = np.concatenate([self.rows[query], rows])
         order = np.argsort(-scores, kind="stable")[: self.k]
         self.scores[query], self.rows[query] = scores[order], rows[order]
+
+
+def just_below(threshold: float | None) -> np.float32:
+    """The float32 that exactly the scores of at least the threshold are greater than."""
+    most = float(np.finfo(np.float32).max)
+    if threshold is None or threshold <= -most:
+        return np.float32(-np.inf)
+    if threshold > most:
+        return np.float32(np.inf)
+    near = np.float32(threshold)
+    return np.nextafter(near, np.float32(-np.inf)) if float(near) >= threshold else near
 
 
 def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:

@@ -18,6 +18,7 @@ from contrasent.search.checks import (
     check_k,
     check_metric,
     check_target,
+    check_threshold,
     checked,
     numbered,
     refuse_repeats,
@@ -339,10 +340,11 @@ class Index:
             One list a query, shorter than k where the index or the threshold gives fewer.
 
         Raises:
-            OptionError: ``k`` is not a positive whole number, or the filter is none.
+            OptionError: ``k`` is not a positive whole number, the threshold no number, or the filter is none.
             ModelError: vectors of another model, dimension, or with NaN.
         """
         check_k(k)
+        check_threshold(threshold)
         if model is not None:
             self.check_model(model)
         vectors = self.query_vectors(queries, encode)

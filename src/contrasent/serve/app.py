@@ -11,7 +11,6 @@ import numpy as np
 import orjson
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 
 from contrasent.errors import UserError
@@ -19,10 +18,11 @@ from contrasent.search.exact import unit
 from contrasent.search.index import Index
 from contrasent.serve import schemas
 from contrasent.serve.batcher import Batcher
-from contrasent.serve.embedding import Embedder, encoded, shortened
+from contrasent.serve.embedding import Embedder, encoded, refuse_many, shortened
 from contrasent.serve.guard import Guard, Refused, problem
 from contrasent.serve.library import Library
 from contrasent.serve.metrics import Metrics
+from contrasent.serve.openapi import describe
 from contrasent.serve.settings import Served, Settings
 
 PAGES = {
@@ -88,6 +88,7 @@ def create_app(
         description=f"Sentence embeddings of the model {model.name}.",
         version="1",
         lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         docs_url=None,
         redoc_url=None,
     )
@@ -98,7 +99,7 @@ def create_app(
     _add_search(app, model, embedder, library, metrics, limits)
     _add_status(app, model, library, metrics, limits)
     _add_pages(app)
-    _describe(app)
+    describe(app, model, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
     return app
 
@@ -121,6 +122,8 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
         """Vectors of texts or token ids, as OpenAI's interface gives them."""
         _check_name(body.model, model)
         given = [body.input] if isinstance(body.input, str) else body.input
+        if not isinstance(given[0], int):
+            refuse_many(len(given), embedder.settings.max_inputs)
         if isinstance(given[0], str):
             vectors, tokens, cut = await embedder.texts(given)
         else:
@@ -147,6 +150,7 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
         """Cosines of each of some texts with each of some others."""
         first = [body.a] if isinstance(body.a, str) else body.a
         second = first if body.b is None else [body.b] if isinstance(body.b, str) else body.b
+        refuse_many(max(len(first), len(second)), embedder.settings.max_compared)
         both = first if body.b is None else [*first, *second]
         vectors, tokens, cut = await embedder.texts(both)
         scaled = unit(vectors)
@@ -182,6 +186,7 @@ def _add_search(
         if body.k > limits.max_k:
             raise Refused(400, f"k is {body.k}; at most {limits.max_k} are given", "k")
         queries = [body.query] if isinstance(body.query, str) else body.query
+        refuse_many(len(queries), limits.max_inputs)
         vectors, tokens, cut = await embedder.texts(queries)
         began = time.perf_counter()
         found, texts = await asyncio.to_thread(
@@ -282,25 +287,3 @@ def _add_errors(app: FastAPI) -> None:
     async def http_error(_: Request, error: HTTPException) -> Response:
         body = problem(error.status_code, str(error.detail), "http")
         return Response(body, error.status_code, error.headers, "application/json")
-
-
-def _describe(app: FastAPI) -> None:
-    """An OpenAPI description that says 400 where FastAPI would say 422, and how the key goes."""
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = get_openapi(
-                title=app.title,
-                version=app.version,
-                description=app.description,
-                routes=app.routes,
-            )
-            for path in schema["paths"].values():
-                for operation in path.values():
-                    operation["responses"].pop("422", None)
-            for name in ("HTTPValidationError", "ValidationError"):
-                schema["components"]["schemas"].pop(name, None)
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]

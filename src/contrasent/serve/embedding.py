@@ -30,12 +30,11 @@ class Embedder:
 
     async def texts(self, texts: Sequence[str]) -> tuple[Vectors, int, int]:
         """Vectors, number of tokens, and number of texts that were cut."""
-        self._check_count(len(texts))
         return await self._embed(*await asyncio.to_thread(self.model.tokenise, texts))
 
     async def ids(self, rows: Sequence[Sequence[int]]) -> tuple[Vectors, int, int]:
         """The same for token ids without special tokens."""
-        self._check_count(len(rows))
+        refuse_many(len(rows), self.settings.max_inputs)
         for row in rows:
             for token in row:
                 if not 0 <= token < self.model.vocabulary:
@@ -45,14 +44,6 @@ class Embedder:
                         "invalid_token",
                     )
         return await self._embed(*await asyncio.to_thread(self.model.wrap, rows))
-
-    def _check_count(self, count: int) -> None:
-        if count > self.settings.max_inputs:
-            raise Refused(
-                400,
-                f"{count:,} inputs in one request; at most {self.settings.max_inputs:,} are taken",
-                "too_many_inputs",
-            )
 
     async def _embed(self, tokens: Tokens, cut: NDArray[np.bool_]) -> tuple[Vectors, int, int]:
         try:
@@ -71,6 +62,14 @@ class Embedder:
                 503, f"not done within {self.settings.timeout:g} s", "timeout", {"Retry-After": "5"}
             ) from error
         return vectors, int(tokens.lengths.sum()), int(cut.sum())
+
+
+def refuse_many(count: int, most: int) -> None:
+    """Refuse more inputs than one request may have."""
+    if count > most:
+        raise Refused(
+            400, f"{count:,} inputs in one list; at most {most:,} are taken", "too_many_inputs"
+        )
 
 
 def shortened(vectors: Vectors, dimensions: int | None, most: int) -> Vectors:

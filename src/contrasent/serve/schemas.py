@@ -2,7 +2,15 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+)
 
 
 def whole(text: str) -> str:
@@ -14,8 +22,16 @@ def whole(text: str) -> str:
     return text
 
 
+def number(value: Any) -> Any:
+    """Take 21.0 for 21, as JSON does, and neither true nor "21"."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+Whole = Annotated[StrictInt, BeforeValidator(number)]
 Text = Annotated[StrictStr, AfterValidator(whole)]
-Ids = Annotated[list[StrictInt], Field(min_length=1)]
+Ids = Annotated[list[Whole], Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 
 
@@ -36,7 +52,7 @@ class EmbeddingRequest(Asked):
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="base64 is little-endian float32."
     )
-    dimensions: Annotated[StrictInt, Field(ge=1)] | None = Field(
+    dimensions: Annotated[Whole, Field(ge=1)] | None = Field(
         None, description="Keep the first so many dimensions, scaled to length one again."
     )
     user: StrictStr | None = Field(None, description="Ignored.")
@@ -105,7 +121,7 @@ class SearchRequest(Asked):
     """Queries for the server's index."""
 
     query: Text | Texts
-    k: Annotated[StrictInt, Field(ge=1)] = 10
+    k: Annotated[Whole, Field(ge=1)] = 10
     threshold: Annotated[float, Field(allow_inf_nan=False)] | None = None
     where: dict[str, Any] | None = Field(
         None, description='Filter on metadata, such as {"year": {"$gte": 2000}}.'

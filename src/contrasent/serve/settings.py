@@ -43,6 +43,7 @@ class Settings:
         queue_tokens: tokens that may wait; beyond it a request gets 429.
         max_requests: requests at work at once; beyond it a request gets 429.
         max_inputs: texts in one request.
+        max_compared: texts on each side of a comparison.
         max_body: bytes of one request's body.
         max_k: results for one query.
         timeout: seconds for one request, its body and its answer each.
@@ -54,6 +55,7 @@ class Settings:
     queue_tokens: int = 262_144
     max_requests: int = 512
     max_inputs: int = 2048
+    max_compared: int = 512
     max_body: int = 8 * 1024 * 1024
     max_k: int = 1000
     timeout: float = 60.0
