@@ -1,23 +1,18 @@
 """What all tests share: tiny encoders of six kinds, sentences, and the folder of the real data."""
 
-import json
 import os
-from itertools import product
 from pathlib import Path
 
 import pytest
 
-DATA = os.environ.get("CONTRASENT_DATA")
-KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 
-WHO = ("the gardener", "an old sailor", "my neighbour", "a young clerk", "the night nurse")
-DID = ("mended", "painted", "sold", "borrowed", "forgot", "carried", "measured", "hid")
-WHAT = ("a wooden ladder", "the copper kettle", "two blue lamps", "his violin", "a torn map")
-WHEN = ("", " before dawn", " while the rain kept falling on the roof", " last week, she says")
+DATA = os.environ.get("CONTRASENT_DATA")
 
 
 def pytest_configure(config):
-    # Two workers of two threads each would wait for one another.
+    # Before torch is imported, here and in subprocesses.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -30,32 +25,10 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason="CONTRASENT_DATA is not set"))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _threads():
-    import torch
-
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _silent():
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-
-
 @pytest.fixture(scope="session")
 def data_folder():
     """The real data; only for tests that are marked so."""
     return Path(DATA or "")
-
-
-def made_sentences():
-    """800 different sentences of 5 to 15 words, none of them like its neighbours in length."""
-    parts = list(product(WHEN, DID, WHO, WHAT))
-    # A step that has no divisor in common with their number visits each once.
-    picked = [parts[i * 331 % len(parts)] for i in range(len(parts))]
-    return [f"{who.capitalize()} {did} {what}{when}." for when, did, who, what in picked]
 
 
 @pytest.fixture(scope="session")
@@ -65,9 +38,11 @@ def sentences():
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory):
-    """Folders of bare encoders of two layers with random weights, by kind; see ``KINDS``."""
+    """Folders of bare encoders of two layers with random weights, by kind (``tiny_models``)."""
     import torch
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     home = tmp_path_factory.mktemp("tiny")
     folders = {}
     for kind in KINDS:
@@ -82,99 +57,3 @@ def tiny(tmp_path_factory):
 def bert(tiny):
     """The tiny BERT's folder."""
     return tiny["bert"]
-
-
-def write_tokenizer(kind, folder, texts=None):
-    """Train a tokenizer on our sentences, WordPiece or byte-level BPE; returns its size."""
-    import tokenizers
-    from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
-
-    word_piece = kind not in ("roberta", "modernbert")
-    if kind in ("roberta", "mpnet"):
-        marks = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-        named = dict(zip(("cls", "pad", "sep", "unk", "mask"), marks, strict=True))
-    else:
-        marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-        named = dict(zip(("pad", "unk", "cls", "sep", "mask"), marks, strict=True))
-    if word_piece:
-        backend = tokenizers.Tokenizer(models.WordPiece(unk_token=named["unk"]))
-        backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=130, special_tokens=marks, show_progress=False
-        )
-    else:
-        backend = tokenizers.Tokenizer(models.BPE())
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        backend.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=380,
-            special_tokens=marks,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-    backend.train_from_iterator(texts or made_sentences(), trainer)
-    cls, sep = named["cls"], named["sep"]
-    backend.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} $B {sep}",
-        special_tokens=[(t, backend.token_to_id(t)) for t in (cls, sep)],
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    backend.save(str(folder / "tokenizer.json"))
-    config = {f"{name}_token": text for name, text in named.items()}
-    config |= {"bos_token": None, "tokenizer_class": "PreTrainedTokenizerFast"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return backend.get_vocab_size()
-
-
-def write_backbone(kind, folder, vocabulary, **changes):
-    """Random weights of a kind, wider spread than a fresh model's, so that layers matter."""
-    import torch
-    import transformers
-
-    names = {
-        "bert": "Bert",
-        "roberta": "Roberta",
-        "distilbert": "DistilBert",
-        "mpnet": "MPNet",
-        "electra": "Electra",
-        "modernbert": "ModernBert",
-    }
-    sizes = {
-        "vocab_size": vocabulary,
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 48,
-        "max_position_embeddings": 64,
-        "pad_token_id": 1 if kind in ("roberta", "mpnet") else 0,
-    }
-    if kind in ("roberta", "mpnet"):
-        sizes |= {"max_position_embeddings": 66, "bos_token_id": 0, "eos_token_id": 2}
-    if kind == "distilbert":
-        sizes = {
-            "vocab_size": vocabulary,
-            "dim": 32,
-            "hidden_dim": 48,
-            "n_layers": 2,
-            "n_heads": 2,
-            "max_position_embeddings": 64,
-            "pad_token_id": 0,
-        }
-    if kind == "electra":
-        sizes["embedding_size"] = 24
-    if kind == "modernbert":
-        sizes |= {"global_attn_every_n_layers": 2, "local_attention": 8}
-        sizes |= {"bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
-    config = getattr(transformers, f"{names[kind]}Config")(**(sizes | changes))
-    model = getattr(transformers, f"{names[kind]}Model")(config)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() == 2:
-                weight.normal_(std=0.15)
-            elif name.endswith("bias"):
-                weight.normal_(std=0.05)
-    model.save_pretrained(folder)
-    return model

@@ -1,0 +1,192 @@
+"""Strict loading: a model with anything missing, new or of another shape does not load."""
+
+import json
+import logging
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from contrasent.errors import ModelError
+from contrasent.model.encoder import Encoder
+
+TEXTS = ["The gardener sold his violin.", "a map"]
+
+
+def config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def weights(folder, change):
+    path = folder / "model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+def without(part):
+    return lambda all_: {k: v for k, v in all_.items() if part not in k}
+
+
+def to_pickle(folder):
+    import torch
+
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
+def cut(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+REFUSED = {
+    "missing weights": (
+        lambda m: weights(m, without("layer.1.output.dense")),
+        r"2 weights are missing and would be random \(encoder.layer.1.output.dense.bias, ",
+    ),
+    "newly initialised layer": (
+        lambda m: config(m, num_hidden_layers=3),
+        r"16 weights are missing and would be random \(encoder.layer.2",
+    ),
+    "layers left over": (
+        lambda m: config(m, num_hidden_layers=1),
+        r"16 weights have no place in the model that config.json describes \(encoder.layer.1",
+    ),
+    "mismatched shape": (
+        lambda m: config(m, intermediate_size=64),
+        r"the weights do not fit config.json: encoder.layer.0.intermediate.dense.\w+ has shape "
+        r"\(48.* and should have \(64",
+    ),
+    "mismatched vocabulary": (
+        lambda m: config(m, vocab_size=77),
+        r"word_embeddings.weight has shape \(130, 32\) and should have \(77, 32\)",
+    ),
+    "another architecture": (
+        lambda m: config(m, model_type="distilbert"),
+        "weights are missing and would be random",
+    ),
+    "pickled weights alone": (
+        to_pickle,
+        r"no safetensors weights in it \(pickled weights are never read",
+    ),
+    "no weights": (lambda m: (m / "model.safetensors").unlink(), "no safetensors weights"),
+    "damaged weights": (cut, "the weights cannot be loaded: Error while deserializing header"),
+    "no encoder": (lambda m: config(m, model_type="t5", dropout_rate=0.1), "m.*t5|config.json"),
+    "unknown kind": (lambda m: config(m, model_type="nonesuch"), "config.json: .*nonesuch"),
+    "damaged config": (
+        lambda m: (m / "config.json").write_text("{"),
+        "config.json: .*not a valid JSON",
+    ),
+    "impossible config": (
+        lambda m: config(m, hidden_size="big"),
+        "config.json: Validation error for field 'hidden_size'",
+    ),
+    "no tokenizer": (
+        lambda m: [(m / n).unlink() for n in ("tokenizer.json", "tokenizer_config.json")],
+        "no tokenizer.json in it, nor a vocabulary",
+    ),
+    "damaged tokenizer": (
+        lambda m: (m / "tokenizer.json").write_text("{}"),
+        "tokenizer.json: not a readable tokenizer",
+    ),
+    "damaged tokenizer config": (
+        lambda m: (m / "tokenizer_config.json").write_text("[]"),
+        "tokenizer_config.json: not a JSON object",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(bert, tmp_path, case):
+    folder = shutil.copytree(bert, tmp_path / "m")
+    change, message = REFUSED[case]
+    change(folder)
+    with pytest.raises(ModelError, match=message) as caught:
+        Encoder.load(folder, pooler="mean")
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_pickle_beside_the_weights_is_not_opened(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "m")
+    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    assert np.array_equal(
+        Encoder.load(folder, pooler="mean").encode(TEXTS),
+        Encoder.load(bert, pooler="mean").encode(TEXTS),
+    )
+
+
+def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):
+    folder = shutil.copytree(tiny["bert"], tmp_path / "m")
+    shutil.copy(tiny["roberta"] / "tokenizer.json", folder)
+    message = "the tokenizer has 380 entries and the encoder 130; they are not of one model"
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(folder, pooler="mean")
+
+
+def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
+    """A vocabulary of the right size, with an id that has no embedding."""
+    folder = shutil.copytree(bert, tmp_path / "m")
+    path = folder / "tokenizer.json"
+    told = json.loads(path.read_text())
+    vocabulary = told["model"]["vocab"]
+    last = max(vocabulary, key=vocabulary.get)
+    vocabulary[last] = 500
+    path.write_text(json.dumps(told))
+    with pytest.raises(ModelError, match="the tokenizer has 501 entries and the encoder 130"):
+        Encoder.load(folder, pooler="mean")
+
+
+def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
+    """A checkpoint of BertForMaskedLM: its encoder under a prefix, its head not wanted."""
+    import torch
+
+    folder = shutil.copytree(bert, tmp_path / "m")
+
+    def dress(all_):
+        head = {"cls.predictions.bias": torch.zeros(130), "bert.pooler.dense.bias": torch.ones(32)}
+        return {f"bert.{k}": v for k, v in all_.items()} | head
+
+    weights(folder, dress)
+    expected = Encoder.load(bert, pooler="mean").encode(TEXTS)
+    assert np.array_equal(Encoder.load(folder, pooler="mean").encode(TEXTS), expected)
+    config(folder, num_hidden_layers=1)
+    with pytest.raises(ModelError, match=r"16 weights have no place .*\(bert.encoder.layer.1"):
+        Encoder.load(folder, pooler="mean")
+
+
+def test_weights_in_half_precision_are_widened(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "m")
+    weights(folder, lambda all_: {k: v.half() for k, v in all_.items()})
+    encoder = Encoder.load(folder, pooler="mean")
+    assert {str(p.dtype) for p in encoder.parameters()} == {"torch.float32"}
+    full = Encoder.load(bert, pooler="mean").encode(TEXTS)
+    assert encoder.encode(TEXTS) == pytest.approx(full, abs=5e-3)
+
+
+def test_an_older_tokenizer_is_converted(bert, tmp_path):
+    folder = shutil.copytree(bert, tmp_path / "m")
+    vocabulary = json.loads((bert / "tokenizer.json").read_text())["model"]["vocab"]
+    words = sorted(vocabulary, key=vocabulary.get)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
+    encoder = Encoder.load(folder, pooler="mean")
+    assert np.array_equal(
+        encoder.encode(["The Gardener"]), Encoder.load(bert, pooler="mean").encode(["the gardener"])
+    )
+
+
+def test_the_users_logging_is_left_alone(bert):
+    from transformers.utils import logging as told
+
+    told.set_verbosity(logging.INFO)
+    told.enable_progress_bar()
+    try:
+        Encoder.load(bert, pooler="mean")
+        assert told.get_verbosity() == logging.INFO
+        assert told.is_progress_bar_enabled()
+    finally:
+        told.set_verbosity_warning()
+        told.disable_progress_bar()

@@ -1,0 +1,208 @@
+"""Dropout: statistics, seeds, probabilities that reach every module, and off where it must be."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.model.dropout import Dropout, configure, drop, off
+from contrasent.model.encoder import Encoder
+
+KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+TEXTS = ["The gardener sold his violin.", "a map", "My neighbour hid two blue lamps before dawn."]
+
+
+def train_mode(folder, **options):
+    encoder = Encoder.load(folder, pooler="mean", **options).train()
+    tokens = encoder.tokenise(TEXTS)[0]
+    return encoder, tokens
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.15, 0.5, 0.9])
+def test_share_and_expectation(p):
+    torch.manual_seed(0)
+    n = 400_000
+    dropped = drop(torch.ones(n), p)
+    zeros = (dropped == 0).sum().item()
+    assert abs(zeros - n * p) < 5 * math.sqrt(n * p * (1 - p))
+    kept = dropped[dropped != 0]
+    # What is kept is scaled by 1 / (1 - p), p being a multiple of 1/65536.
+    assert kept.unique().tolist() == pytest.approx([1 / (1 - round(p * 65536) / 65536)], rel=1e-6)
+    assert dropped.mean().item() == pytest.approx(1, abs=5 * math.sqrt(p / (1 - p) / n))
+
+
+def test_neighbours_are_independent():
+    torch.manual_seed(1)
+    zero = (drop(torch.ones(200_000), 0.3) == 0).double()
+    for distance in (1, 2, 3, 4, 5, 8, 64):  # four masks come of one random number
+        both = (zero[distance:] * zero[:-distance]).mean().item()
+        assert both == pytest.approx(0.09, abs=5 * math.sqrt(0.09 * 0.91 / 200_000))
+
+
+def test_the_mask_is_a_function_of_the_seed():
+    x = torch.randn(7, 33)
+    torch.manual_seed(5)
+    one, two = drop(x, 0.2), drop(x, 0.2)
+    torch.manual_seed(5)
+    assert torch.equal(drop(x, 0.2), one)
+    assert not torch.equal(one, two)
+    torch.manual_seed(6)
+    assert not torch.equal(drop(x, 0.2), one)
+    # It depends neither on values, nor on their type, nor on the number of threads.
+    torch.manual_seed(5)
+    assert torch.equal(drop(x.double(), 0.2) == 0, one == 0)
+    torch.set_num_threads(2)
+    torch.manual_seed(5)
+    assert torch.equal(drop(x + 1, 0.2) == 0, one == 0)
+    torch.set_num_threads(1)
+
+
+def test_no_dropout_touches_neither_values_nor_random_state():
+    x = torch.randn(5, 5)
+    state = torch.random.get_rng_state()
+    assert drop(x, 0.0) is x
+    layer = Dropout(0.4).eval()
+    assert layer(x) is x
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert drop(x, 1e-9).equal(x)
+    assert torch.isfinite(drop(x, 0.99999)).all()
+    assert drop(torch.empty(0, 4), 0.5).shape == (0, 4)
+
+
+def test_gradients_pass_where_values_do():
+    x = torch.ones(1000, requires_grad=True)
+    y = drop(x, 0.25)
+    y.sum().backward()
+    assert torch.equal(x.grad, y.detach())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_dropout_two_views_are_equal(tiny, kind):
+    encoder, tokens = train_mode(tiny[kind], dropout=0.0, attention_dropout=0.0)
+    with torch.no_grad():
+        assert torch.equal(encoder(tokens), encoder(tokens))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [(0.2, 0.0), (0.0, 0.2)], ids=["hidden", "attention"])
+def test_dropout_alone_makes_views_differ_and_off_stops_it(tiny, kind, options):
+    hidden, attention = options
+    encoder, tokens = train_mode(tiny[kind], dropout=hidden, attention_dropout=attention)
+    with torch.no_grad():
+        torch.manual_seed(0)
+        one, two = encoder(tokens), encoder(tokens)
+        assert not torch.allclose(one, two)
+        torch.manual_seed(0)
+        assert torch.equal(encoder(tokens), one)
+        with encoder.dropout_off():
+            still = encoder(tokens)
+            assert torch.equal(encoder(tokens), still)
+            assert not torch.allclose(still, one)
+        assert not torch.allclose(encoder(tokens), still)
+        assert still.numpy() == pytest.approx(encoder.encode(TEXTS), abs=2e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_probabilities_reach_the_modules(tiny, kind):
+    """Counted by what is really dropped: every call of ``drop`` and its probability."""
+    for hidden, attention in ((0.25, 0.125), (0.5, 0.0), (0.0, 0.5)):
+        encoder, tokens = train_mode(tiny[kind], dropout=hidden, attention_dropout=attention)
+        told = {m.p for m in encoder.modules() if isinstance(m, nn.Dropout)}
+        assert told <= {hidden, attention}
+        used = probabilities_used(encoder, tokens)
+        assert used == {p for p in (hidden, attention) if p}
+
+
+def probabilities_used(encoder, tokens):
+    from contrasent.model import dropout
+
+    used, before = set(), dropout.drop
+
+    def spy(x, p):
+        used.add(p)
+        return before(x, p)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dropout, "drop", spy)
+        with torch.no_grad():
+            encoder(tokens)
+    return {p for p in used if p}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_dropout_is_ours(tiny, kind):
+    """Neither torch's dropout nor its fused attention draws a mask of its own."""
+    encoder, tokens = train_mode(tiny[kind], dropout=0.1, attention_dropout=0.1)
+    plain = [m for m in encoder.modules() if type(m) is nn.Dropout]
+    assert plain == []
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("torch's own dropout was called")
+
+    fused = nn.functional.scaled_dot_product_attention
+
+    def no_dropout(*args, dropout_p=0.0, **kwargs):
+        assert dropout_p == 0
+        return fused(*args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.functional, "dropout", refuse)
+        patch.setattr(nn.functional, "scaled_dot_product_attention", no_dropout)
+        encoder(tokens)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attention_with_dropout_is_attention(tiny, kind, monkeypatch):
+    """With masks that keep everything, the plain products give what the fused kernel gives."""
+    from contrasent.model import dropout
+
+    encoder, tokens = train_mode(tiny[kind], dropout=0.0, attention_dropout=0.3)
+    calls = []
+    monkeypatch.setattr(dropout, "drop", lambda x, p: (calls.append(p), x)[1])
+    with torch.no_grad():
+        vectors = encoder(tokens).numpy()
+    assert calls
+    assert vectors == pytest.approx(encoder.encode(TEXTS), abs=3e-6)
+
+
+def test_off_restores_every_flag_even_after_an_error():
+    network = nn.Sequential(Dropout(0.5), nn.Sequential(Dropout(0.5), nn.BatchNorm1d(3)))
+    network[1].eval()
+    network[1][0].train()
+    flags = [m.training for m in network.modules()]
+    assert len(set(flags)) == 2
+    with pytest.raises(ValueError, match="stop"), off(network):
+        assert not any(m.training for m in network.modules())
+        raise ValueError("stop")
+    assert [m.training for m in network.modules()] == flags
+
+
+def test_taking_over_keeps_the_training_flags(bert):
+    encoder = Encoder.load(bert, pooler="mean")
+    assert not any(m.training for m in encoder.modules())
+    from transformers import AutoModel
+
+    backbone = AutoModel.from_pretrained(bert, add_pooling_layer=False)
+    again = Encoder(backbone, encoder.tokenizer, pooling="mean")
+    assert not any(m.training for m in again.backbone.modules())
+
+
+@pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
+@pytest.mark.parametrize("value", [-0.1, 1.0, 3, math.nan])
+def test_impossible_probabilities(bert, name, value):
+    with pytest.raises(OptionError, match=f"^{name} .*a probability in"):
+        Encoder.load(bert, pooler="mean", **{name: value})
+
+
+def test_a_kind_without_the_setting_is_named():
+    class Config:
+        model_type = "strange"
+        hidden_dropout_prob = 0.1
+
+    config = Config()
+    configure(config, 0.3, None)
+    assert config.hidden_dropout_prob == 0.3
+    with pytest.raises(ModelError, match="strange: no attention_dropout can be set"):
+        configure(config, None, 0.3)

@@ -1,0 +1,265 @@
+"""Model folders: both schemas read, the older one written, everything else refused by name."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from contrasent.errors import ModelError
+from contrasent.model.encoder import Encoder
+from contrasent.model.folder import describe, read_json
+
+TEXTS = ["The gardener sold his violin.", "A Map", "my neighbour hid two blue lamps before dawn"]
+NEW = {
+    "Transformer": "sentence_transformers.base.modules.transformer.Transformer",
+    "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
+    "WeightedLayerPooling": "sentence_transformers.sentence_transformer.modules"
+    ".weighted_layer_pooling.WeightedLayerPooling",
+    "Dense": "sentence_transformers.base.modules.dense.Dense",
+    "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+}
+
+
+def write(path, data):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(data))
+
+
+def edit(path, **changes):
+    write(path, read_json(path) | changes)
+
+
+@pytest.fixture
+def folder(bert, tmp_path):
+    """A bare encoder that the test may change."""
+    return shutil.copytree(bert, tmp_path / "m")
+
+
+def modules(folder, names, kinds=None):
+    """Write modules.json; the folders have the schema's usual names."""
+    rows = []
+    for i, name in enumerate(names):
+        kind = kinds[name] if kinds else f"sentence_transformers.models.{name}"
+        path = "" if name == "Transformer" else f"{i}_{name}"
+        rows.append({"idx": i, "name": str(i), "path": path, "type": kind})
+    write(folder / "modules.json", rows)
+
+
+def dense(folder, activation="torch.nn.modules.activation.Tanh", out=5):
+    torch.manual_seed(3)
+    folder.mkdir()
+    weights = {"linear.weight": torch.randn(out, 32), "linear.bias": torch.randn(out)}
+    save_file(weights, folder / "model.safetensors")
+    told = {"in_features": 32, "out_features": out, "bias": True, "activation_function": activation}
+    write(folder / "config.json", told)
+    return weights
+
+
+def pooled(bert, pooler):
+    return Encoder.load(bert, pooler=pooler, max_tokens=9).encode(TEXTS).astype(float)
+
+
+@pytest.mark.parametrize("mode", ["cls", "mean", "max"])
+@pytest.mark.parametrize("schema", ["older", "newer"])
+def test_both_schemas_are_read(bert, folder, mode, schema):
+    modules(
+        folder, ["Transformer", "Pooling", "Dense", "Normalize"], NEW if schema == "newer" else None
+    )
+    weights = dense(folder / "2_Dense")
+    if schema == "older":
+        key = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}[mode]
+        keys = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "lasttoken")
+        flags = {f"pooling_mode_{k}": k == key for k in keys}
+        write(folder / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, **flags})
+        told = {"max_seq_length": 9, "do_lower_case": False}
+        write(folder / "sentence_bert_config.json", told)
+    else:
+        told = {"embedding_dimension": 32, "pooling_mode": mode, "include_prompt": True}
+        write(folder / "1_Pooling" / "config.json", told)
+        method = {"method": "forward", "method_output_name": "last_hidden_state"}
+        told = {"transformer_task": "feature-extraction", "modality_config": {"text": method}}
+        write(
+            folder / "sentence_bert_config.json", told | {"module_output_name": "token_embeddings"}
+        )
+        # The newer schema keeps the length with the tokenizer alone.
+        edit(folder / "tokenizer_config.json", model_max_length=9)
+        told = {"model_type": "SentenceTransformer", "truncate_dim": None}
+        write(folder / "config_sentence_transformers.json", told | {"default_prompt_name": None})
+    encoder = Encoder.load(folder)
+    assert (encoder.pooling, encoder.max_tokens, encoder.dimension) == (mode, 9, 5)
+    expected = np.tanh(
+        pooled(bert, mode) @ weights["linear.weight"].numpy().T + weights["linear.bias"].numpy()
+    )
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    assert encoder.encode(TEXTS) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_older_schema_is_written(bert, tmp_path):
+    encoder = Encoder.load(bert, pooler="cls", head="tanh", normalise=True, max_tokens=11)
+    encoder.lower_case = True
+    encoder.save(tmp_path / "m")
+    m = tmp_path / "m"
+    kinds = [(row["path"], row["type"]) for row in read_json(m / "modules.json")]
+    old = "sentence_transformers.models."
+    assert kinds == [
+        ("", old + "Transformer"),
+        ("1_Pooling", old + "Pooling"),
+        ("2_Dense", old + "Dense"),
+        ("3_Normalize", old + "Normalize"),
+    ]
+    told = read_json(m / "1_Pooling" / "config.json")
+    assert told["word_embedding_dimension"] == 32
+    on = [key for key, value in told.items() if key.startswith("pooling_mode") and value]
+    assert on == ["pooling_mode_cls_token"]
+    assert sum(key.startswith("pooling_mode_") for key in told) == 6
+    told = read_json(m / "sentence_bert_config.json")
+    assert told == {"max_seq_length": 11, "do_lower_case": True}
+    assert set(load_file(m / "2_Dense" / "model.safetensors")) == {"linear.weight", "linear.bias"}
+    told = read_json(m / "2_Dense" / "config.json")
+    assert told["activation_function"] == "torch.nn.modules.activation.Tanh"
+    assert read_json(m / "config_sentence_transformers.json")["similarity_fn_name"] == "cosine"
+    files = sorted(str(p.relative_to(m)) for p in m.rglob("*") if p.is_file())
+    assert files == [
+        "1_Pooling/config.json",
+        "2_Dense/config.json",
+        "2_Dense/model.safetensors",
+        "3_Normalize/config.json",
+        "README.md",
+        "config.json",
+        "config_sentence_transformers.json",
+        "model.safetensors",
+        "modules.json",
+        "sentence_bert_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
+@pytest.mark.parametrize("name", ["first_last", "embeddings_last", "last_two"])
+def test_layers_come_back_in_a_deeper_model(tmp_path, name):
+    from tiny_models import write_backbone, write_tokenizer
+
+    size = write_tokenizer("bert", tmp_path / "deep")
+    write_backbone("bert", tmp_path / "deep", size, num_hidden_layers=4)
+    encoder = Encoder.load(tmp_path / "deep", pooler=name)
+    encoder.save(tmp_path / "m")
+    again = Encoder.load(tmp_path / "m")
+    assert again.pooling == name
+    assert np.array_equal(again.encode(TEXTS), encoder.encode(TEXTS))
+
+
+def test_the_length_that_a_bare_encoder_states(folder):
+    assert Encoder.load(folder, pooler="cls").max_tokens == 64
+    edit(folder / "tokenizer_config.json", model_max_length=20)
+    assert Encoder.load(folder, pooler="cls").max_tokens == 20
+    edit(folder / "tokenizer_config.json", model_max_length=10**30)
+    assert Encoder.load(folder, pooler="cls").max_tokens == 64
+
+
+def test_a_bare_encoder_does_not_say_how_to_pool(bert):
+    with pytest.raises(ModelError, match=r"name a pooler \(cls, mean, max, first_last, "):
+        Encoder.load(bert)
+
+
+REFUSED = {
+    "module": (
+        lambda m: modules(m, ["Transformer", "LSTM"]),
+        r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
+    ),
+    "modules": (
+        lambda m: write(m / "modules.json", {"type": "x"}),
+        "modules.json: not a list of modules",
+    ),
+    "json": (
+        lambda m: (m / "modules.json").write_text("[{"),
+        "modules.json: not valid JSON",
+    ),
+    "pooling": (
+        lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "lasttoken"}),
+        r"1_Pooling/config.json: pooling \['lasttoken'\] is not supported",
+    ),
+    "two poolings": (
+        lambda m: write(
+            m / "1_Pooling" / "config.json",
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+        ),
+        "pooling .*cls_token.*mean_tokens.* is not supported",
+    ),
+    "no pooling": (
+        lambda m: (m / "1_Pooling" / "config.json").unlink(),
+        "1_Pooling/config.json: missing or unreadable",
+    ),
+    "layers": (
+        lambda m: (
+            modules(m, ["Transformer", "WeightedLayerPooling", "Pooling"]),
+            (m / "1_WeightedLayerPooling").mkdir(),
+            save_file(
+                {"layer_weights": torch.tensor([1.0, 0.5, 0.1])},
+                m / "1_WeightedLayerPooling" / "model.safetensors",
+            ),
+            write(m / "2_Pooling" / "config.json", {"pooling_mode": "mean"}),
+        ),
+        "a mean over layers with weights .* is not supported",
+    ),
+    "activation": (
+        lambda m: (
+            modules(m, ["Transformer", "Pooling", "Dense"]),
+            dense(m / "2_Dense", "os.system"),
+        ),
+        r"2_Dense/config.json: activation 'os.system' is not one of",
+    ),
+    "dense weights": (
+        lambda m: (
+            modules(m, ["Transformer", "Pooling", "Dense"]),
+            dense(m / "2_Dense"),
+            edit(m / "2_Dense" / "config.json", out_features=7),
+        ),
+        "2_Dense: the weights do not fit its config.json",
+    ),
+    "dense without sizes": (
+        lambda m: (
+            modules(m, ["Transformer", "Pooling", "Dense"]),
+            dense(m / "2_Dense"),
+            write(m / "2_Dense" / "config.json", {"bias": True}),
+        ),
+        "2_Dense: the weights do not fit its config.json",
+    ),
+    "pickled dense": (
+        lambda m: (
+            modules(m, ["Transformer", "Pooling", "Dense"]),
+            dense(m / "2_Dense"),
+            (m / "2_Dense" / "model.safetensors").rename(m / "2_Dense" / "pytorch_model.bin"),
+        ),
+        "2_Dense/model.safetensors: missing or not readable as safetensors",
+    ),
+    "prompt": (
+        lambda m: write(m / "config_sentence_transformers.json", {"default_prompt_name": "query"}),
+        "default_prompt_name 'query' is not supported",
+    ),
+    "shortened": (
+        lambda m: write(m / "config_sentence_transformers.json", {"truncate_dim": 16}),
+        "truncate_dim 16 is not supported",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(folder, case):
+    modules(folder, ["Transformer", "Pooling"])
+    write(folder / "1_Pooling" / "config.json", {"pooling_mode": "mean"})
+    assert Encoder.load(folder).pooling == "mean"
+    change, message = REFUSED[case]
+    change(folder)
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(folder)
+
+
+def test_folders_that_are_none(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"empty: not a model folder \(neither modules.json nor"):
+        describe(tmp_path / "empty")
+    with pytest.raises(ModelError, match="absent: no such model folder"):
+        describe(tmp_path / "absent")
