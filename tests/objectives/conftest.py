@@ -73,7 +73,7 @@ def load(tiny):
             tiny[kind],
             pooler=options.pop("pooler", "cls"),
             dropout=dropout,
-            attention_dropout=dropout,
+            attention_dropout=options.pop("attention_dropout", dropout),
             max_tokens=24,
             **options,
         )

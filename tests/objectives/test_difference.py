@@ -1,0 +1,318 @@
+"""DiffCSE: edits, generator, discriminator and its tasks, against plain loops row by row."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.objectives._difference import Edit
+from contrasent.objectives._find import find
+from contrasent.objectives._step import Step
+from contrasent.types import Tokens
+
+KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+
+
+def made(load, masked, kind="bert", *, dropout=0.0, **given):
+    torch.manual_seed(3)
+    if "generator" not in given:
+        given["generator"] = str(masked[kind])
+    return find("diffcse")(load(kind, dropout=dropout), **given).train()
+
+
+def edits_of(objective, batch, kind="replace"):
+    term = objective.terms["difference"]
+    step = Step(objective, batch)
+    parts = [term._edit(kind, step, column, c) for c, column in enumerate(batch.columns[:2])]
+    return Edit.join(parts), torch.cat(term._conditions(step))
+
+
+def log_softmax(scores):
+    top = max(scores)
+    return [s - top - math.log(sum(math.exp(x - top) for x in scores)) for s in scores]
+
+
+def read_rows(objective, edit, condition):
+    """Discriminator's vectors of each row alone, without any padding."""
+    term = objective.terms["difference"]
+    return [
+        term.discriminator(edit.tokens.select(np.asarray([i])), condition[i : i + 1])[0][0]
+        for i in range(len(edit.tokens))
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("normalisation", ["mean_tokens", "sum"])
+def test_detection_is_cross_entropy_at_every_token(load, masked, batches, kind, normalisation):
+    objective = made(load, masked, kind, normalisation=normalisation)
+    batch = batches(objective)
+    edit, condition = edits_of(objective, batch)
+    originals = np.concatenate([column.ids for column in batch.columns])
+    term, total, tokens, replaced = objective.terms["difference"], 0.0, 0, 0
+    for i, vectors in enumerate(read_rows(objective, edit, condition)):
+        start = int(edit.tokens.offsets[i])
+        for t, scores in enumerate(term.detect["replace"](vectors).double().tolist()):
+            changed = int(edit.tokens.ids[start + t] != originals[start + t])
+            total -= log_softmax(scores)[changed]
+            tokens += 1
+            replaced += changed
+    found = objective(batch)
+    expected = total if normalisation == "sum" else total / tokens
+    assert found["difference"].item() == pytest.approx(expected, rel=1e-4)
+    assert found["changed_share"].item() == pytest.approx(replaced / tokens, rel=1e-5)
+    assert 0 < replaced < tokens
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
+def test_the_released_mean_counts_padding_as_original(load, masked, batches, kind):
+    objective = made(load, masked, kind)
+    batch = batches(objective)
+    edit, condition = edits_of(objective, batch)
+    originals = Tokens.concatenate(batch.columns)
+    term = objective.terms["difference"]
+    ids, mask = edit.tokens.pad(objective.encoder.tokenizer.specials.pad)
+    true, _ = originals.pad(objective.encoder.tokenizer.specials.pad)
+    term.discriminator._condition = condition
+    hidden = term.discriminator.reader.backbone(
+        input_ids=torch.from_numpy(ids), attention_mask=torch.from_numpy(mask).long()
+    ).last_hidden_state
+    term.discriminator._condition = None
+    scores = term.detect["replace"](hidden).double().tolist()
+    total, count = 0.0, 0
+    for i in range(len(ids)):
+        for t in range(ids.shape[1]):
+            changed = int(mask[i, t] and ids[i, t] != true[i, t])
+            total -= log_softmax(scores[i][t])[changed]
+            count += 1
+    assert not mask.all()
+    assert objective(batch)["difference"].item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_condition_takes_the_first_tokens_place_and_its_gradient_returns(load, masked, batches):
+    objective = made(load, masked)
+    batch = batches(objective)
+    edit, condition = edits_of(objective, batch)
+    condition = condition.detach().requires_grad_()
+    reader = objective.terms["difference"].discriminator
+    row = edit.tokens.select(np.asarray([0]))
+    one = reader(row, condition[:1])[0]
+    other_first = row.ids.copy()
+    other_first[0] = 7
+    two = reader(Tokens(other_first, row.offsets), condition[:1])[0]
+    assert torch.equal(one, two), "the first token is still read"
+    three = reader(row, condition[1:2] + 1)[0]
+    assert not torch.allclose(one, three)
+    one.sum().backward()
+    assert condition.grad[0].abs().sum() > 0
+    assert objective.terms["difference"].discriminator._condition is None
+
+
+def test_both_conditions_reach_the_encoder(load, masked, batches):
+    for condition in ("projected", "pooled"):
+        objective = made(load, masked, condition=condition, contrast_weight=0.0)
+        objective.loss(objective(batches(objective))).backward()
+        gradients = [p.grad for p in objective.encoder.parameters()]
+        assert all(g is not None for g in gradients)
+        used = [p.grad is not None for p in objective.projector.parameters()]
+        assert all(used) if condition == "projected" else not any(used)
+
+
+def test_each_view_is_conditioned_on_its_own_vector(load, masked, batches):
+    objective = made(load, masked, dropout=0.1)
+    step = Step(objective, batches(objective))
+    one, two = objective.terms["difference"]._conditions(step)
+    assert torch.equal(one, step.noisy[0]) and torch.equal(two, step.noisy[1])
+    assert not torch.equal(one, two)
+
+
+def test_lambda_zero_is_simcse_and_needs_no_generator(load, batches):
+    torch.manual_seed(3)
+    bare = find("diffcse")(load("bert"), difference_weight=0.0).train()
+    torch.manual_seed(3)
+    plain = find("simcse")(load("bert"), projector="batchnorm").train()
+    values = []
+    for objective in (bare, plain):
+        torch.manual_seed(50)
+        values.append(objective.loss(objective(batches(objective))))
+    assert torch.equal(*values)
+
+
+@pytest.mark.parametrize("positions", ["all", "masked"])
+def test_the_generator_replaces_where_it_should(load, masked, batches, positions):
+    objective = made(load, masked, generator_positions=positions, mask_ratio=0.5)
+    batch = batches(objective)
+    edit, _ = edits_of(objective, batch)
+    whole = Tokens.concatenate(batch.columns[:2])
+    chosen = edit.labels >= 0
+    first = np.zeros(len(chosen), dtype=bool)
+    first[whole.offsets[:-1]] = True
+    assert np.array_equal(edit.tokens.ids[first], whole.ids[first])
+    outside = ~chosen & ~first
+    changed = edit.tokens.ids != whole.ids
+    assert changed[outside].any() == (positions == "all")
+    assert changed[chosen].any()
+    assert np.array_equal(edit.truth, whole.ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_predictions_are_those_of_the_model_alone(load, masked, kind):
+    """Row by row through transformers, without padding, dropout off though the objective trains."""
+    from transformers import AutoModelForMaskedLM
+
+    objective = made(load, masked, kind, dropout=0.1)
+    generator = objective.terms["difference"].generator
+    model = AutoModelForMaskedLM.from_pretrained(masked[kind]).eval()
+    tokens, _ = objective.encoder.tokenizer(["two blue lamps", "an old sailor hid his violin"])
+    where = np.ones(len(tokens.ids), dtype=bool)
+    where[3] = False
+    found = generator.predict(tokens, where)
+    for i in range(2):
+        row = torch.from_numpy(tokens[i].astype(np.int64))[None]
+        best = model(input_ids=row).logits[0].argmax(-1).numpy()
+        start = int(tokens.offsets[i])
+        for t in range(row.shape[1]):
+            expected = best[t] if where[start + t] else tokens.ids[start + t]
+            assert found[start + t] == expected
+
+
+def test_sampling_follows_the_generators_distribution(load, masked):
+    objective = made(load, masked, generator_draw="sample")
+    generator = objective.terms["difference"].generator
+    tokens, _ = objective.encoder.tokenizer(["two blue lamps"] * 600)
+    where = np.zeros(len(tokens.ids), dtype=bool)
+    where[tokens.offsets[:-1] + 2] = True
+    randoms = [np.random.default_rng(k) for k in range(600)]
+    found = generator.predict(tokens, where, randoms=randoms)[tokens.offsets[:-1] + 2]
+    row = torch.from_numpy(tokens[0].astype(np.int64))[None]
+    shares = generator.model(input_ids=row).logits[0, 2].softmax(-1)
+    counts = np.bincount(found, minlength=len(shares)) / 600
+    assert np.abs(counts - shares.numpy()).max() < 0.06
+    again = generator.predict(tokens, where, randoms=[np.random.default_rng(k) for k in range(600)])
+    assert np.array_equal(found, again[tokens.offsets[:-1] + 2])
+
+
+def test_generator_is_in_evaluation_mode_unless_asked(load, masked):
+    for asked in (False, True):
+        objective = made(load, masked, dropout=0.1, generator_dropout=asked)
+        objective.eval()
+        objective.train()
+        generator = objective.terms["difference"].generator
+        assert {m.training for m in generator.modules()} == {asked}
+        assert not any(p.requires_grad for p in generator.parameters())
+        tokens, _ = objective.encoder.tokenizer(["two blue lamps and an old sailor"] * 8)
+        where = np.ones(len(tokens.ids), dtype=bool)
+        rows = generator.predict(tokens, where).reshape(8, -1)
+        assert (len({tuple(r) for r in rows.tolist()}) > 1) == asked
+
+
+def test_discriminator_starts_from_the_encoder_and_goes_its_own_way(load, masked, batches):
+    objective = made(load, masked)
+    reader = objective.terms["difference"].discriminator.reader
+    own, theirs = dict(reader.named_parameters()), dict(objective.encoder.named_parameters())
+    assert own.keys() == theirs.keys() and len(own) > 30
+    for name, value in own.items():
+        assert torch.equal(value, theirs[name]) and value is not theirs[name]
+    assert reader.tokenizer is objective.encoder.tokenizer
+
+
+@pytest.mark.parametrize("edits", ["insert", "delete", "all"])
+def test_other_edits(load, masked, batches, edits):
+    objective = made(load, masked, edits=edits, edit_ratio=0.4, normalisation="sum")
+    batch = batches(objective)
+    found = objective(batch)
+    term, total = objective.terms["difference"], 0.0
+    kinds = ("replace", "insert", "delete") if edits == "all" else (edits,)
+    step = Step(objective, batch)
+    for k, kind in enumerate(kinds):
+        parts = [term._edit(kind, step, c, 8 * k + i) for i, c in enumerate(batch.columns)]
+        edit = Edit.join(parts)
+        for i, vectors in enumerate(read_rows(objective, edit, torch.cat(step.noisy))):
+            start, stop = int(edit.tokens.offsets[i]), int(edit.tokens.offsets[i + 1])
+            changed = edit.changed(kind)[start:stop]
+            scores = term.detect[kind](vectors).double().tolist()
+            total -= sum(log_softmax(s)[int(c)] for s, c in zip(scores, changed, strict=True))
+    assert found["difference"].item() == pytest.approx(total, rel=1e-4)
+    assert set(term.detect) == set(kinds)
+
+
+@pytest.mark.parametrize("target", ["same", "next", "both"])
+@pytest.mark.parametrize("task", ["detection", "masked_lm", "corrective"])
+def test_every_task_on_every_target_learns(load, masked, batches, task, target):
+    generator = {} if task != "masked_lm" else {"generator": None}
+    objective = made(
+        load, masked, task=task, target=target, language_head=str(masked["bert"]), **generator
+    )
+    batch = batches(objective)
+    assert len(batch.columns) == (2 if target == "same" else 3)
+    terms = objective(batch)
+    objective.loss(terms).backward()
+    assert terms["difference"].item() > 0
+    assert all(p.grad is not None for p in objective.parameters() if p.requires_grad)
+
+
+def test_conditional_masked_lm_is_cross_entropy_of_the_masked(load, masked, batches):
+    objective = made(
+        load, masked, task="masked_lm", generator=None, language_head=str(masked["bert"])
+    )
+    batch = batches(objective)
+    edit, condition = edits_of(objective, batch)
+    term, total, count = objective.terms["difference"], 0.0, 0
+    for i, vectors in enumerate(read_rows(objective, edit, condition)):
+        labels = edit.labels[int(edit.tokens.offsets[i]) : int(edit.tokens.offsets[i + 1])]
+        scores = term.language(vectors).double().tolist()
+        for t, label in enumerate(labels.tolist()):
+            if label >= 0:
+                total -= log_softmax(scores[t])[label]
+                count += 1
+    assert count > 5
+    assert objective(batch)["difference"].item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_corrective_lm_over_all_rows(load, masked, batches):
+    objective = made(load, masked, task="corrective", language_head=str(masked["bert"]))
+    batch = batches(objective)
+    edit, condition = edits_of(objective, batch)
+    whole = Tokens.concatenate(batch.columns)
+    chosen = edit.labels >= 0
+    assert np.array_equal(edit.tokens.ids[~chosen], whole.ids[~chosen])
+    term, total, tokens = objective.terms["difference"], 0.0, 0
+    for i, vectors in enumerate(read_rows(objective, edit, condition)):
+        start = int(edit.tokens.offsets[i])
+        scores = term.language(vectors).double().tolist()
+        copying = term.copy(vectors).double().squeeze(1).tolist()
+        for t in range(len(vectors)):
+            p = 1 / (1 + math.exp(-copying[t]))
+            same = edit.tokens.ids[start + t] == whole.ids[start + t]
+            total -= 50 * math.log(p if same else 1 - p)
+            if chosen[start + t]:
+                guess = math.exp(log_softmax(scores[t])[whole.ids[start + t]])
+                total -= math.log((p if same else 0.0) + (1 - p) * guess)
+            tokens += 1
+    assert objective(batch)["difference"].item() == pytest.approx(total / tokens, rel=1e-4)
+
+
+def test_a_generator_of_another_vocabulary_is_refused(load, masked, tiny):
+    with pytest.raises(ModelError, match=r"its vocabulary \(\d+ entries\) is not the encoder's"):
+        made(load, masked, generator=str(masked["roberta"]))
+    with pytest.raises(ModelError, match="has no masked-LM head"):
+        made(load, masked, generator=str(tiny["bert"]))
+
+
+def test_what_does_not_belong_together_is_refused(load, masked):
+    with pytest.raises(OptionError, match="generator '': needs a masked language model"):
+        made(load, masked, generator=None)
+    with pytest.raises(OptionError, match="belongs to task 'detection'"):
+        made(load, masked, task="masked_lm", edits="insert")
+    with pytest.raises(OptionError, match="nothing to learn"):
+        made(load, masked, contrast_weight=0.0, difference_weight=0.0)
+
+
+def test_a_head_of_another_size_cannot_be_a_condition(load, masked):
+    from contrasent.model.heads import Dense
+
+    encoder = load("bert")
+    encoder.head = Dense(32, 8, torch.nn.Tanh())
+    with pytest.raises(ModelError, match="hidden size 32"):
+        find("diffcse")(encoder, generator=str(masked["bert"]), projector="none")

@@ -1,0 +1,389 @@
+"""Each objective's forward against plain Python loops from the paper's equations.
+
+The vectors come from the encoder itself, with the random state that the objective had; all that is
+made of them is written out here, number by number.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent.objectives import _masking
+from contrasent.objectives._find import find
+from contrasent.objectives._step import Step
+from contrasent.types import Tokens
+
+
+def cosine(a, b):
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+
+
+def numbers(vectors):
+    return vectors.detach().double().tolist()
+
+
+def made(name, load, *, dropout=0.1, **given):
+    torch.manual_seed(3)
+    return find(name)(load("bert", dropout=dropout), **given).train()
+
+
+def step(objective, batch, number=0):
+    torch.manual_seed(50)
+    return objective(batch(objective, number))
+
+
+def encoded(objective, columns, *, clean=False, seed=True):
+    """Projected vectors of columns by one pass, or by a pass without dropout that draws nothing."""
+    if seed:
+        torch.manual_seed(50)
+    tokens = Tokens.concatenate(columns)
+    if clean:
+        with objective.encoder.dropout_off():
+            pooled = objective.encoder(tokens)
+    else:
+        pooled = objective.encoder(tokens)
+    out = pooled if objective.projector is None else objective.projector(pooled)
+    return [numbers(part) for part in out.split([len(c) for c in columns])]
+
+
+def info_nce(anchors, positives, *, hard=(), extra=(), tau=0.05, alpha=1.0):
+    total = 0.0
+    for i, anchor in enumerate(anchors):
+        below = sum(math.exp(cosine(anchor, p) / tau) for p in positives)
+        for column in hard:
+            for j, negative in enumerate(column):
+                below += (alpha if i == j else 1.0) * math.exp(cosine(anchor, negative) / tau)
+        below += sum(math.exp(cosine(anchor, q) / tau) for q in extra)
+        total -= math.log(math.exp(cosine(anchor, positives[i]) / tau) / below)
+    return total / len(anchors)
+
+
+def dimension_wise(one, two, tau):
+    """The released code's form: biased variance, divided by rows, mean over dimensions."""
+    n, d = len(one), len(one[0])
+
+    def standard(view):
+        columns = [[row[c] for row in view] for c in range(d)]
+        out = []
+        for column in columns:
+            mean = sum(column) / n
+            variance = sum((x - mean) ** 2 for x in column) / n
+            out.append([(x - mean) / math.sqrt(variance + 1e-5) for x in column])
+        return out
+
+    left, right = standard(one), standard(two)
+    total = 0.0
+    for c in range(d):
+        scores = [
+            math.exp(sum(x * y for x, y in zip(left[c], other, strict=True)) / n / tau)
+            for other in right
+        ]
+        total -= math.log(scores[c] / sum(scores))
+    return total / d
+
+
+def test_simcse(load, batches):
+    objective = made("simcse", load)
+    batch = batches(objective)
+    z1, z2 = encoded(objective, batch.columns)
+    assert z1 != z2
+    found = step(objective, batches)
+    assert found["contrast"].item() == pytest.approx(info_nce(z1, z2), rel=1e-4)
+    pairs = [cosine(a, b) for a, b in zip(z1, z2, strict=True)]
+    assert found["cosine_positive"].item() == pytest.approx(sum(pairs) / len(pairs), rel=1e-4)
+
+
+def test_simcse_without_dropout_has_two_equal_views(load, batches):
+    objective = made("simcse", load, dropout=0.0)
+    z1, z2 = encoded(objective, batches(objective).columns)
+    assert np.allclose(z1, z2, atol=1e-6)
+    assert step(objective, batches)["cosine_positive"].item() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_simcse_with_fixed_masks_has_two_equal_views(load, batches):
+    objective = made("simcse", load, masks="fixed")
+    (z1,) = encoded(objective, batches(objective).columns[:1])
+    found = step(objective, batches)
+    assert found["cosine_positive"].item() == pytest.approx(1.0, abs=1e-6)
+    assert found["contrast"].item() == pytest.approx(info_nce(z1, z1), rel=1e-4)
+
+
+def test_simcse_with_two_encoders(load, batches):
+    objective = made("simcse", load, encoders=2)
+    with torch.no_grad():
+        for weight in objective.second.parameters():
+            weight.mul_(1.1)
+    first, second = batches(objective).columns
+    torch.manual_seed(50)
+    z1 = numbers(objective.projector(objective.encoder(first)))
+    z2 = numbers(objective.second_projector(objective.second(second)))
+    assert step(objective, batches)["contrast"].item() == pytest.approx(info_nce(z1, z2), rel=1e-4)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
+def test_simcse_supervised_with_two_hard_negatives(load, batches, alpha):
+    objective = made("simcse_supervised", load, alpha=alpha)
+    batch = batches(objective)
+    anchors, positives, *hard = encoded(objective, batch.columns)
+    assert len(hard) == 2
+    expected = info_nce(anchors, positives, hard=hard, alpha=alpha)
+    assert step(objective, batches)["contrast"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_symmetric_is_the_mean_of_both_directions(load, batches):
+    objective = made("simcse", load, symmetric=True)
+    z1, z2 = encoded(objective, batches(objective).columns)
+    expected = (info_nce(z1, z2) + info_nce(z2, z1)) / 2
+    assert step(objective, batches)["contrast"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_esimcse_over_three_steps(load, batches):
+    """The queue by hand: momentum encoder without dropout, online projector, first in first out."""
+    size, momentum = 9, 0.9
+    objective = made("esimcse", load, queue_size=size, momentum=momentum, rate=0.6)
+    queue = []
+    follower = {n: p.clone() for n, p in objective.encoder.state_dict().items()}
+    double = load("bert")
+    optimizer = torch.optim.SGD([p for p in objective.parameters() if p.requires_grad], lr=0.5)
+    for number in range(3):
+        batch = batches(objective, number)
+        assert sum(batch.columns[1].lengths) > sum(batch.columns[0].lengths)
+        z1, z2 = encoded(objective, batch.columns)
+        double.load_state_dict(follower)
+        keys = numbers(objective.projector(double(batch.columns[0])))
+        found = step(objective, batches, number)
+        expected = info_nce(z1, z2, extra=queue)
+        assert found["contrast"].item() == pytest.approx(expected, rel=1e-4)
+        optimizer.zero_grad()
+        objective.loss(found).backward()
+        optimizer.step()
+        objective.after_step()
+        queue = (queue + keys)[-size:]
+        for n, p in objective.encoder.state_dict().items():
+            follower[n] = momentum * follower[n] + (1 - momentum) * p
+    rows = objective.queue.negatives()
+    assert np.allclose(numbers(rows), queue, atol=1e-5)
+    for n, p in objective.queue.momentum_encoder.state_dict().items():
+        assert torch.allclose(p, follower[n], atol=1e-6), n
+
+
+def test_esimcse_without_queue_and_repetition_is_simcse(load, batches):
+    plain = step(made("simcse", load), batches)["contrast"]
+    alone = step(made("esimcse", load, queue_size=0, view="dropout"), batches)["contrast"]
+    assert torch.equal(plain, alone)
+
+
+def test_the_queue_may_wait_until_it_is_full(load, batches):
+    objective = made("esimcse", load, queue_size=12, queue_start="full")
+    for number, rows in enumerate([None, None, 12, 12]):
+        step(objective, batches, number)
+        negatives = objective.queue.negatives()
+        assert (None if negatives is None else len(negatives)) == rows
+        objective.after_step()
+
+
+def test_the_queue_holds_the_second_view_if_asked(load, batches):
+    held = {}
+    for column in ("first", "second"):
+        objective = made("esimcse", load, queue_size=6, queue_column=column, rate=0.9)
+        step(objective, batches)
+        objective.after_step()
+        held[column] = objective.queue.negatives()
+        (expected,) = encoded(
+            objective, [batches(objective).columns[column == "second"]], clean=True
+        )
+        assert np.allclose(numbers(held[column]), expected, atol=1e-5)
+    assert not torch.allclose(held["first"], held["second"], atol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["positive_logit", "negative_sum"])
+def test_simcse_plus_plus(load, batches, form):
+    objective = made("simcse_plus_plus", load, factor=0.8, factor_form=form)
+    batch = batches(objective)
+    z1, z2 = encoded(objective, batch.columns)
+    (z0,) = encoded(objective, batch.columns[:1], clean=True, seed=False)
+    tau, m, total = 0.05, 0.8, 0.0
+    for i in range(len(z1)):
+        positive = cosine(z1[i], z2[i]) / tau
+        negatives = sum(math.exp(cosine(z0[i], z0[j]) / tau) for j in range(len(z0)) if j != i)
+        if form == "positive_logit":
+            positive *= m
+        else:
+            negatives *= m
+        total -= math.log(math.exp(positive) / (math.exp(positive) + negatives))
+    found = step(objective, batches)
+    assert found["contrast"].item() == pytest.approx(total / len(z1), rel=1e-3)
+    assert found["dimensions"].item() == pytest.approx(dimension_wise(z1, z2, 5.0), rel=1e-4)
+    expected = found["contrast"] + 0.1 * found["dimensions"]
+    assert objective.loss(found).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_supervised_simcse_plus_plus_has_clean_hard_negatives(load, batches):
+    objective = made(
+        "simcse_supervised+simcse_plus_plus", load, dimension_weight=0.0, factor=1.0, alpha=0.5
+    )
+    batch = batches(objective)
+    z1, z2, *_ = encoded(objective, batch.columns)
+    c1, c2, *hard = encoded(objective, batch.columns, clean=True, seed=False)
+    tau, total = 0.05, 0.0
+    for i in range(len(z1)):
+        positive = math.exp(cosine(z1[i], z2[i]) / tau)
+        below = positive
+        for j in range(len(z1)):
+            if j != i:
+                below += math.exp(cosine(c1[i], c2[j]) / tau)
+            for column in hard:
+                below += (0.5 if i == j else 1) * math.exp(cosine(c1[i], column[j]) / tau)
+        total -= math.log(positive / below)
+    found = step(objective, batches)["contrast"].item()
+    assert found == pytest.approx(total / len(z1), rel=1e-3)
+
+
+def test_esimcse_with_simcse_plus_plus_compares_clean_vectors_with_the_queue(load, batches):
+    objective = made("esimcse+simcse_plus_plus", load, factor=1.0, queue_size=6, rate=0.6)
+    step(objective, batches)
+    objective.after_step()
+    queue = numbers(objective.queue.negatives())
+    batch = batches(objective, 1)
+    z1, z2 = encoded(objective, batch.columns)
+    (z0,) = encoded(objective, batch.columns[:1], clean=True, seed=False)
+    tau, total = 0.05, 0.0
+    for i in range(len(z1)):
+        positive = math.exp(cosine(z1[i], z2[i]) / tau)
+        below = positive + sum(math.exp(cosine(z0[i], q) / tau) for q in queue)
+        below += sum(math.exp(cosine(z0[i], z0[j]) / tau) for j in range(len(z0)) if j != i)
+        total -= math.log(positive / below)
+    found = step(objective, batches, 1)["contrast"].item()
+    assert found == pytest.approx(total / len(z1), rel=1e-3)
+
+
+def test_simcse_plus_plus_without_its_parts_is_simcse(load, batches):
+    plain = step(made("simcse", load), batches)["contrast"]
+    bare = made("simcse_plus_plus", load, negatives="noisy", factor=1.0, dimension_weight=0.0)
+    assert torch.equal(plain, step(bare, batches)["contrast"])
+    assert set(bare.weights) == {"contrast"}
+
+
+def test_off_dropout_covers_attention(load, batches):
+    """With attention dropout alone: clean vectors must not depend on the random state."""
+    clean, noisy = [], []
+    for seed in (1, 2):
+        torch.manual_seed(3)
+        objective = find("simcse_plus_plus")(load("bert", dropout=0.0, attention_dropout=0.5))
+        torch.manual_seed(seed)
+        now = Step(objective.train(), batches(objective))
+        clean.append(now.clean[0])
+        noisy.append(now.noisy[0])
+    assert torch.equal(*clean)
+    assert not torch.allclose(*noisy, atol=1e-3)
+    assert clean[0].requires_grad
+    assert all(module.training for module in objective.modules())
+
+
+def test_noise_probes(load, batches):
+    """Mean of K encodings of their own for the negatives; the positives stay as they are."""
+    objective = made("simcse_noise", load, passes=3)
+    batch = batches(objective)
+    z1, z2 = encoded(objective, batch.columns)
+    rounds = [encoded(objective, batch.columns, seed=False) for _ in range(3)]
+    means = [np.mean([r[view] for r in rounds], axis=0).tolist() for view in (0, 1)]
+    tau, total = 0.05, 0.0
+    for i in range(len(z1)):
+        positive = math.exp(cosine(z1[i], z2[i]) / tau)
+        others = (math.exp(cosine(means[0][i], y) / tau) for j, y in enumerate(means[1]) if j != i)
+        total -= math.log(positive / (positive + sum(others)))
+    found = step(objective, batches)["contrast"].item()
+    assert found == pytest.approx(total / len(z1), rel=1e-3)
+
+
+def test_gaussian_noise_has_the_variance_asked_for(load, batches):
+    objective = made("simcse_noise", load, positives="gaussian", negatives="noisy")
+    now = Step(objective, batches(objective))
+    pairs = zip(now.positives(objective.contrast), now.noisy, strict=True)
+    noise = torch.cat([a - b for a, b in pairs])
+    assert noise.numel() == 2 * 6 * 32
+    assert noise.var().item() == pytest.approx(0.1, rel=0.25)
+    assert noise.mean().item() == pytest.approx(0.0, abs=0.05)
+
+
+def test_barlow_twins(load, batches):
+    objective = made("barlow_twins", load, artificial=0, off_diagonal=0.3)
+    z1, z2 = encoded(objective, batches(objective).columns)
+    n, d = len(z1), len(z1[0])
+    found = step(objective, batches)
+    columns = []
+    for view in (z1, z2):
+        array = np.asarray(view)
+        columns.append(
+            [
+                [
+                    (x - sum(c) / n) / math.sqrt(sum((y - sum(c) / n) ** 2 for y in c) / n + 1e-5)
+                    for x in c
+                ]
+                for c in array.T.tolist()
+            ]
+        )
+    total = 0.0
+    for c in range(d):
+        for k in range(d):
+            value = sum(x * y for x, y in zip(columns[0][c], columns[1][k], strict=True)) / n
+            total += (1 - value) ** 2 if c == k else 0.3 * value**2
+    assert found["barlow"].item() == pytest.approx(total, rel=1e-4)
+
+
+def test_dimension_wise_alone(load, batches):
+    objective = made("dimension_wise", load, dimension_temperature=0.5)
+    z1, z2 = encoded(objective, batches(objective).columns)
+    found = step(objective, batches)
+    assert set(found) == {"dimensions"}
+    assert found["dimensions"].item() == pytest.approx(dimension_wise(z1, z2, 0.5), rel=1e-4)
+
+
+@pytest.mark.parametrize("copies", ["positive", "negative"])
+def test_copies(load, batches, masked, copies):
+    objective = made("simcse_copies", load, copies=copies, copy_filler=str(masked["bert"]))
+    batch = batches(objective)
+    assert len(batch.columns) == 3
+    assert batch.columns[2].ids.tolist() != batch.columns[0].ids.tolist()
+    z1, z2, z3 = encoded(objective, batch.columns)
+    if copies == "negative":
+        expected = info_nce(z1, z2, hard=[z3])
+    else:
+        expected = (info_nce(z1, z2) + info_nce(z1, z3)) / 2
+    assert step(objective, batches)["contrast"].item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_masked_lm_beside_the_contrast(load, batches, masked):
+    """Row by row, and the contrastive input is never changed."""
+    objective = made(
+        "simcse+masked_lm", load, dropout=0.0, language_head=str(masked["bert"]), mask_ratio=0.5
+    )
+    batch = batches(objective)
+    before = [column.ids.copy() for column in batch.columns]
+    head = objective.terms["masked_lm"].head
+    total, count = 0.0, 0
+    for c, column in enumerate(batch.columns):
+        edited = _masking.mask(
+            column, 0.5, objective.encoder.tokenizer, _masking.generators(batch, c)
+        )
+        for i in range(len(column)):
+            row = slice(int(column.offsets[i]), int(column.offsets[i + 1]))
+            labels = edited.labels[row]
+            hidden, _ = objective.encoder.hidden(edited.tokens.select(np.asarray([i])))
+            for t in range(len(labels)):
+                if labels[t] >= 0:
+                    scores = numbers(head(hidden[-1][0, t : t + 1]))[0]
+                    total -= scores[labels[t]] - math.log(sum(math.exp(s) for s in scores))
+                    count += 1
+    assert count > 20
+    torch.manual_seed(50)
+    found = objective(batch)
+    assert found["masked_lm"].item() == pytest.approx(total / count, rel=1e-4)
+    for column, ids in zip(batch.columns, before, strict=True):
+        assert np.array_equal(column.ids, ids)
+    plain = step(made("simcse", load, dropout=0.0), batches)["contrast"]
+    assert found["contrast"].item() == pytest.approx(plain.item(), rel=1e-5)
+    assert objective.weights == {"contrast": 1.0, "masked_lm": 0.1}

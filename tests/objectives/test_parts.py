@@ -1,0 +1,339 @@
+"""The parts that objectives are made of: queue, masks, masked-LM heads, checks, parameters."""
+
+import copy
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent.errors import DataError, ModelError, OptionError, TrainingError
+from contrasent.losses import info_nce
+from contrasent.model.encoder import Encoder
+from contrasent.objectives import _checks, _masking
+from contrasent.objectives._contrast import Contrast, merge
+from contrasent.objectives._find import find, parameters
+from contrasent.objectives._masked_model import LanguageHead
+from contrasent.types import Batch, Tokens
+
+KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+TEXTS = ["an old sailor hid a torn map", "my neighbour", "the gardener sold two blue lamps"] * 40
+
+
+# --- the momentum queue ---------------------------------------------------------------------------
+
+
+def test_momentum_encoder_equals_the_encoder_at_step_0(load):
+    queue = find("esimcse")(load()).queue
+    objective = find("esimcse")(load())
+    own = dict(objective.queue.momentum_encoder.named_parameters())
+    theirs = dict(objective.encoder.named_parameters())
+    assert own.keys() == theirs.keys() and len(own) > 30
+    for name, value in own.items():
+        assert torch.equal(value, theirs[name]) and value is not theirs[name]
+        assert not value.requires_grad
+    assert queue.negatives() is None
+
+
+def test_random_momentum_start_is_an_option_by_name(load):
+    torch.manual_seed(0)
+    objective = find("esimcse")(load(), momentum_init="random")
+    own = objective.queue.momentum_encoder.state_dict()
+    theirs = objective.encoder.state_dict()
+    matrices = [k for k, v in own.items() if v.dim() == 2 and v.is_floating_point()]
+    assert len(matrices) > 10
+    assert not any(torch.equal(own[k], theirs[k]) for k in matrices)
+
+
+def test_momentum_keeps_dropout_off_and_draws_nothing(load, batches):
+    objective = find("esimcse")(load(dropout=0.3), queue_size=6).train()
+    held = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        objective(batches(objective))
+        held.append(objective.queue._waiting.pop())
+    assert torch.equal(*held)
+    assert not held[0].requires_grad
+    assert all(module.training for module in objective.modules())
+
+
+def test_evaluation_leaves_the_queue_alone(load, batches):
+    objective = find("esimcse")(load(), queue_size=6).eval()
+    with torch.no_grad():
+        objective(batches(objective))
+    objective.after_step()
+    assert objective.queue.negatives() is None
+
+
+def test_queue_with_hard_negatives_and_masked_lm_keeps_them_all(load, batches, masked):
+    """The released code drops both silently as soon as the queue is not empty."""
+    torch.manual_seed(0)
+    objective = find("simcse_supervised+esimcse+masked_lm")(
+        load(dropout=0.0), language_head=str(masked["bert"]), queue_size=6, projector="none"
+    ).train()
+    objective(batches(objective))
+    objective.after_step()
+    batch = batches(objective)
+    vectors = [objective.encoder(column) for column in batch.columns]
+    expected = info_nce(
+        vectors[0],
+        vectors[1],
+        hard_negatives=torch.stack(vectors[2:], dim=1),
+        extra_negatives=objective.queue.negatives(),
+    )
+    terms = objective(batch)
+    assert terms["contrast"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert terms["masked_lm"].item() > 0
+    assert set(objective.weights) == {"contrast", "masked_lm"}
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_masking_follows_80_10_10_and_spares_special_tokens(load, kind):
+    tokenizer = load(kind).tokenizer
+    tokens, _ = tokenizer(TEXTS * 20)
+    before = tokens.ids.copy()
+    batch = Batch((tokens,), np.arange(len(tokens)), 3)
+    edited = _masking.mask(tokens, 0.3, tokenizer, _masking.generators(batch, 0))
+    assert np.array_equal(tokens.ids, before), "the input was changed"
+    special = np.isin(before, sorted(tokenizer.specials.all))
+    chosen = edited.labels >= 0
+    assert special.sum() == 2 * len(tokens)
+    assert not (chosen & special).any()
+    assert np.array_equal(edited.labels[chosen], before[chosen])
+    assert np.array_equal(edited.tokens.ids[~chosen], before[~chosen])
+    assert chosen.sum() / (~special).sum() == pytest.approx(0.3, abs=0.02)
+    new = edited.tokens.ids[chosen]
+    shares = Counter(
+        np.where(
+            new == tokenizer.specials.mask, "mask", np.where(new == before[chosen], "kept", "other")
+        )
+    )
+    for fate, share in (("mask", 0.8), ("kept", 0.1), ("other", 0.1)):
+        assert shares[fate] / len(new) == pytest.approx(share, abs=0.02)
+
+
+def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
+    tokenizer = load().tokenizer
+    tokens, _ = tokenizer(TEXTS)
+
+    def masked(rows, step, column):
+        batch = Batch((tokens.select(rows),), rows, step)
+        return _masking.mask(batch.columns[0], 0.4, tokenizer, _masking.generators(batch, column))
+
+    rows = np.arange(120)
+    whole = masked(rows, 7, 0)
+    halves = [masked(part, 7, 0) for part in (rows[:60], rows[60:])]
+    assert np.array_equal(whole.tokens.ids, Tokens.concatenate([h.tokens for h in halves]).ids)
+    for step, column in ((8, 0), (7, 1)):
+        assert not np.array_equal(masked(rows, step, column).labels, whole.labels)
+
+
+def test_inserted_masks_are_marked_and_stand_inside(load):
+    tokenizer = load().tokenizer
+    tokens, _ = tokenizer(TEXTS)
+    batch = Batch((tokens,), np.arange(len(tokens)), 0)
+    edited = _masking.insert_masks(tokens, 0.15, tokenizer, _masking.generators(batch, 0))
+    marks = Tokens(edited.labels, edited.tokens.offsets)
+    for i in range(len(tokens)):
+        new, where = edited.tokens[i], marks[i].astype(bool)
+        assert np.array_equal(new[~where], tokens[i])
+        assert (new[where] == tokenizer.specials.mask).all()
+        assert where.sum() == int((len(tokens[i]) - 2) * 0.15 + 0.5)
+        assert not where[0] and not where[-1]
+
+
+def test_a_token_is_marked_if_the_one_before_it_was_deleted(load):
+    tokenizer = load().tokenizer
+    tokens, _ = tokenizer(TEXTS)
+    batch = Batch((tokens,), np.arange(len(tokens)), 0)
+    edited = _masking.delete(tokens, 0.4, tokenizer, _masking.generators(batch, 0))
+    marks = Tokens(edited.labels, edited.tokens.offsets)
+    for i in range(len(tokens)):
+        ids, new, label = tokens[i].tolist(), edited.tokens[i].tolist(), marks[i].tolist()
+        gone = len(ids) - len(new)
+        assert gone == min(int((len(ids) - 2) * 0.4 + 0.5), len(ids) - 3)
+        assert new[0] == ids[0] and new[-1] == ids[-1]
+        possible = [
+            keep
+            for keep in itertools.combinations(range(1, len(ids) - 1), len(new) - 2)
+            if [ids[k] for k in keep] == new[1:-1]
+        ]
+        marked = []
+        for keep in possible:
+            whole = [0, *keep, len(ids) - 1]
+            marked.append([0] + [int(b - a > 1) for a, b in itertools.pairwise(whole)])
+        assert label in marked
+
+
+# --- masked-LM heads ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_language_head_is_the_checkpoints_own(masked, kind):
+    from transformers import AutoModelForMaskedLM
+
+    model = AutoModelForMaskedLM.from_pretrained(masked[kind]).eval()
+    encoder = Encoder.load(masked[kind], pooler="cls", max_tokens=24)
+    head = LanguageHead.load(str(masked[kind]), encoder).eval()
+    tokens, _ = encoder.tokenizer(["an old sailor hid a torn map"])
+    hidden, _ = encoder.hidden(tokens)
+    ids = torch.from_numpy(tokens.ids.astype(np.int64))[None]
+    assert torch.allclose(head(hidden[-1][0]), model(input_ids=ids).logits[0], atol=1e-4)
+    body = {id(p) for p in encoder.parameters()}
+    assert not any(id(p) in body for p in head.parameters())
+    assert head(hidden[-1][0, :0]).shape == (0, model.config.vocab_size)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_head_starts_from_the_embeddings(load, kind):
+    encoder = load(kind)
+    head = LanguageHead.load("new", encoder)
+    output = head.model.get_output_embeddings().weight
+    assert torch.equal(output, encoder.backbone.get_input_embeddings().weight)
+    assert output is not encoder.backbone.get_input_embeddings().weight
+    copy.deepcopy(head)
+
+
+def test_a_checkpoint_without_a_head_is_refused(load, tiny, masked):
+    with pytest.raises(ModelError, match="has no masked-LM head"):
+        LanguageHead.load(str(tiny["bert"]), load())
+    with pytest.raises(ModelError, match="does not fit"):
+        LanguageHead.load(str(masked["roberta"]), load())
+
+
+def test_nothing_masked_is_no_loss(load, batches, masked):
+    objective = find("masked_lm")(
+        load(), language_head=str(masked["bert"]), mask_ratio=1e-9
+    ).train()
+    loss = objective.loss(objective(batches(objective)))
+    loss.backward()
+    assert loss.item() == 0.0
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("objective", "given", "message"),
+    [
+        ("simcse", {"temperature": 0.0}, "temperature 0.0: must be greater than 0"),
+        ("simcse", {"similarity": "cosin"}, "did you mean 'cosine'"),
+        ("simcse", {"projector": "tan"}, "did you mean 'tanh'"),
+        ("simcse", {"view": "crops"}, "did you mean 'crop'"),
+        ("simcse", {"percent": 10}, "does not belong to the view 'dropout'"),
+        ("simcse", {"view": "crop", "percent": 100}, "percent 100"),
+        ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
+        ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
+        ("simcse", {"encoders": 3}, "must be 1"),
+        ("simcse", {"masks": "fixed", "view": "crop"}, "view must be 'dropout'"),
+        ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
+        ("simcse", {"reach": 3}, "does not belong to the view 'dropout'"),
+        ("simcse_supervised", {"alpha": -1.0}, "alpha -1.0"),
+        ("esimcse", {"rate": 1.5}, "rate 1.5"),
+        ("esimcse", {"momentum": 1.0}, "momentum 1.0"),
+        ("esimcse", {"queue_size": -1}, "queue_size -1"),
+        ("esimcse", {"rule": "papr"}, "did you mean 'paper'"),
+        ("esimcse", {"momentum_init": "none"}, "one of copy, random"),
+        ("simcse_plus_plus", {"factor": 0.0}, "factor 0.0"),
+        ("simcse_plus_plus", {"negatives": "off-dropout"}, "did you mean 'off_dropout'"),
+        ("simcse_plus_plus", {"dimension_weight": -0.1}, "dimension_weight -0.1"),
+        ("simcse_plus_plus", {"dimension_temperature": 0.0}, "dimension_temperature 0.0"),
+        ("simcse_noise", {"passes": 0}, "passes 0"),
+        ("barlow_twins", {"artificial": -5}, "artificial -5"),
+        ("masked_lm", {"mask_ratio": 0.0}, "mask_ratio 0.0"),
+        ("diffcse", {}, "generator '': needs a masked language model"),
+        ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
+        ("diffcse", {"normalisation": "mean_token"}, "did you mean 'mean_tokens'"),
+        ("simcse_copies", {}, "filler '': the view 'masked_lm' needs"),
+        ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
+    ],
+)
+def test_values_are_refused_before_anything_is_loaded(objective, given, message):
+    with pytest.raises(OptionError, match=message) as caught:
+        _checks.check(objective, given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["simcse", "esimcse", "simcse+masked_lm", "simcse_plus_plus"])
+def test_defaults_pass(name):
+    _checks.check(name, {})
+
+
+def test_checks_need_no_torch():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from contrasent.objectives._checks import check; "
+        "check('esimcse+simcse_plus_plus', {'rate': 0.3}); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
+    _checks.check("diffcse", {"generator": str(masked["bert"])}, base=tiny["bert"])
+    with pytest.raises(ModelError, match="is not the encoder's"):
+        _checks.check("diffcse", {"generator": str(masked["roberta"])}, base=tiny["bert"])
+    with pytest.raises(ModelError, match="is not the encoder's"):
+        _checks.check(
+            "simcse", {"view": "masked_lm", "filler": str(masked["roberta"])}, base=tiny["bert"]
+        )
+
+
+def test_constructors_check_too(load):
+    for name, given in (("simcse", {"temperature": -1.0}), ("esimcse", {"momentum": 2.0})):
+        with pytest.raises(OptionError):
+            find(name)(load(), **given)
+
+
+def test_synonyms_without_wordnet_say_so(load, monkeypatch):
+    monkeypatch.setattr("contrasent.text.views.synonyms.FOLDERS", ())
+    monkeypatch.setitem(__import__("sys").modules, "wn", None)
+    monkeypatch.delenv("WNSEARCHDIR", raising=False)
+    with pytest.raises(DataError, match="wordnet-base"):
+        find("simcse")(load(), view="synonym")
+
+
+def test_a_corpus_that_does_not_fit_is_refused(load):
+    objective = find("simcse")(load(), view="next_sentence", reach=3)
+    with pytest.raises(TrainingError, match="document order"):
+        objective.check(1)
+    objective.check(1, ordered=True)
+    with pytest.raises(TrainingError, match="pairs"):
+        find("simcse_supervised")(load()).check(1)
+    with pytest.raises(TrainingError, match="2 columns"):
+        find("simcse")(load()).check(2)
+
+
+def test_symmetric_off_dropout_is_refused():
+    with pytest.raises(OptionError, match="symmetric"):
+        Contrast(symmetric=True, negatives="off_dropout")
+
+
+def test_contrasts_merge_by_what_departs_from_the_plain_one():
+    merged = merge([Contrast(alpha=0.5), Contrast(negatives="off_dropout", factor=0.9)])
+    assert merged == Contrast(alpha=0.5, negatives="off_dropout", factor=0.9)
+    with pytest.raises(OptionError, match=r"temperature .* want 0\.1 and 0\.2"):
+        merge([Contrast(temperature=0.1), Contrast(temperature=0.2)])
+
+
+def test_combined_parameters_are_those_of_all_methods_and_the_first_says_the_default():
+    both = parameters("diffcse+simcse_plus_plus")
+    assert both["projector"].default == "batchnorm"
+    assert parameters("simcse_plus_plus+diffcse")["projector"].default == "tanh"
+    assert set(both) == set(parameters("diffcse")) | set(parameters("simcse_plus_plus"))
+    assert parameters("simcse+esimcse")["view"].default == "repeat_tokens"
+
+
+def test_a_combination_tells_all_its_parameters(load):
+    objective = find("esimcse+simcse_plus_plus")(load(), factor=1.0)
+    told = objective.describe()
+    assert told["name"] == objective.name == "esimcse+simcse_plus_plus"
+    assert told["factor"] == 1.0 and told["queue_size"] == 160
+    assert set(told) == {"name", *parameters(objective.name)}
+    with pytest.raises(OptionError, match="did you mean 'factor'"):
+        find("esimcse+simcse_plus_plus")(load(), factr=1.0)
