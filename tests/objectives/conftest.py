@@ -3,19 +3,8 @@
 import shutil
 import warnings
 
-import numpy as np
 import pytest
-
-KINDS = ("bert", "roberta", "distilbert")
-
-TEXTS = [
-    "the copper kettle was sold before dawn",
-    "an old sailor painted two blue lamps",
-    "my neighbour hid his violin",
-    "a young clerk measured the wooden ladder while the rain kept falling on the roof",
-    "the gardener forgot",
-    "a torn map, a blue lamp and a violin",
-]
+from made_batches import batch
 
 
 @pytest.fixture(scope="session")
@@ -83,35 +72,5 @@ def load(tiny):
 
 @pytest.fixture(scope="session")
 def batches():
-    """A batch of an objective's views, as the training loop makes it, without a corpus on disk."""
-    from contrasent.text.batches import random_for
-    from contrasent.types import Batch, Tokens
-
-    def one(objective, view, index, texts, rows):
-        tokenizer = objective.encoder.tokenizer
-        whole = tokenizer(texts)[0]
-        randoms = [random_for(5, 2 + index, int(row), 0) for row in rows]
-        if view.level == "row":
-            following = [texts[(i + 1) % len(texts)] for i in range(len(texts))]
-            return tokenizer(following)[0]
-        if view.level == "word":
-            return tokenizer(view.many(texts, randoms))[0]
-        before, after = tokenizer.frame
-        inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
-        return Tokens.from_rows(
-            np.concatenate([before, ids, after]) for ids in view.many(inner, randoms)
-        )
-
-    def batch(objective, step=0, part=slice(None)):
-        rows = np.arange(len(TEXTS))[part]
-        columns = [
-            one(objective, view, i, [TEXTS[r] for r in rows], rows)
-            for i, view in enumerate(objective.views)
-        ]
-        if objective.labelled:
-            tokenizer = objective.encoder.tokenizer
-            hard = [" ".join(reversed(TEXTS[r].split())) for r in rows]
-            columns += [tokenizer(hard)[0], tokenizer([t.upper() for t in hard])[0]]
-        return Batch(tuple(columns), rows.astype(np.int64), step)
-
+    """See ``made_batches.batch``."""
     return batch

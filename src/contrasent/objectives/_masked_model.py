@@ -60,7 +60,7 @@ class LanguageHead(nn.Module):
             OptionError: nothing says where it comes from.
         """
         if source is None:
-            source = getattr(encoder, "source", None)
+            source = encoder.source
         if source is None:
             raise OptionError(
                 "language_head",
@@ -209,7 +209,8 @@ def _read(name: str) -> nn.Module:
     missing = sorted(info.get("missing_keys", ()))
     if missing:
         raise ModelError(
-            f"{name}: has no masked-LM head ({len(missing)} weights would be random: {missing[0]})"
+            f"{name}: has no masked-LM head ({len(missing)} weights would be random: "
+            f"{missing[0]}); name another folder, or language_head=new to train one"
         )
     return cast(nn.Module, model)
 

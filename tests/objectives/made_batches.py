@@ -1,0 +1,43 @@
+"""Batches of six sentences, as the training loop makes them, without a corpus on disk."""
+
+import numpy as np
+
+from contrasent.text.batches import random_for
+from contrasent.types import Batch, Tokens
+
+TEXTS = [
+    "the copper kettle was sold before dawn",
+    "an old sailor painted two blue lamps",
+    "my neighbour hid his violin",
+    "a young clerk measured the wooden ladder while the rain kept falling on the roof",
+    "the gardener forgot",
+    "a torn map, a blue lamp and a violin",
+]
+
+
+def column(objective, view, index, texts, rows):
+    """What a view makes of the texts."""
+    tokenizer = objective.encoder.tokenizer
+    whole = tokenizer(texts)[0]
+    randoms = [random_for(5, 2 + index, int(row), 0) for row in rows]
+    if view.level == "row":
+        return tokenizer([TEXTS[(row + 1) % len(TEXTS)] for row in rows])[0]
+    if view.level == "word":
+        return tokenizer(view.many(texts, randoms))[0]
+    before, after = tokenizer.frame
+    inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+    return Tokens.from_rows(
+        np.concatenate([before, ids, after]) for ids in view.many(inner, randoms)
+    )
+
+
+def batch(objective, step=0, part=slice(None)):
+    """The views of the sentences; for a labelled objective two hard negatives beside them."""
+    rows = np.arange(len(TEXTS))[part]
+    texts = [TEXTS[row] for row in rows]
+    columns = [column(objective, view, i, texts, rows) for i, view in enumerate(objective.views)]
+    if objective.labelled:
+        hard = [" ".join(reversed(text.split())) for text in texts]
+        shorter = [" ".join(text.split()[:3]) for text in texts]
+        columns += [objective.encoder.tokenizer(made)[0] for made in (hard, shorter)]
+    return Batch(tuple(columns), rows.astype(np.int64), step)
