@@ -16,7 +16,8 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
 
-ORDER, VIEW = 1, 2
+ORDER, HELDOUT, VIEW = 1, 3, 16
+"""Purposes of random numbers; the views of columns 0, 1, ... have ``VIEW``, ``VIEW + 1``, ..."""
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:

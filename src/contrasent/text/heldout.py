@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import TrainingError
-from contrasent.text.batches import random_for
+from contrasent.text.batches import HELDOUT, random_for
 from contrasent.text.corpus import Corpus
-
-HELDOUT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +40,25 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
     Raises:
         TrainingError: too few pairs.
     """
-    marks = np.array([[_mark(text) for text in row] for row in corpus], dtype=np.uint64)
+    flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
+    marks = flat.reshape(-1, corpus.width)
     order = random_for(seed, HELDOUT).permutation(len(marks))
     wanted = min(count, len(marks) // 5)
-    if wanted < 1:
-        raise TrainingError(
-            f"{corpus.source}: {len(marks)} pairs are too few to hold some out for evaluation; "
-            "give more, or evaluate on labelled pairs or not at all (--evaluate)"
-        )
     chosen: set[int] = set()
     seen: set[int] = set()
     for row in order:
+        if len(chosen) == wanted:
+            break
         pair = {int(mark) for mark in marks[row, :2]}
         if len(pair) == 2 and not pair & seen:
             chosen.add(int(row))
             seen |= pair
-            if len(chosen) == wanted:
-                break
+    if not chosen:
+        raise TrainingError(
+            f"{corpus.source}: {len(marks)} pairs are too few to hold some out for evaluation, or "
+            "their two texts are alike; give more, or evaluate on labelled pairs or not at all "
+            "(--evaluate)"
+        )
     touched = np.isin(marks, np.fromiter(seen, np.uint64, len(seen))).any(axis=1)
     pairs = [row[:2] for i, row in enumerate(corpus) if i in chosen]
     return Split(

@@ -1,5 +1,6 @@
 """The training loop, in plain torch."""
 
+import hashlib
 import math
 import signal
 import time
@@ -122,7 +123,7 @@ class _Loop:
         self.scaler = torch.amp.GradScaler(
             self.encoder.device.type, enabled=self.settings.precision == "fp16"
         )
-        first = self._restore(optimizer) if going_on else 0
+        first = self._restore(optimizer) if going_on else self._begin()
         self.module = parallel.wrap(self.objective)
         last = self._steps(collator, optimizer, first, total)
         return self._finish(last, began, (last - first) * collator.plan.batch)
@@ -133,7 +134,8 @@ class _Loop:
             "objective": self.objective.describe(),
             "base": self.facts.base,
             "corpus": {"source": self.corpus.source, "sha256": self.corpus.digest()},
-            "rows": None if rows is None else len(rows),
+            "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
+            "evaluated": self.evaluate is not None,
             "processes": parallel.world(),
         }
         going_on = False
@@ -174,6 +176,12 @@ class _Loop:
     def _total(self, plan: Plan) -> int:
         asked = self.settings.steps
         return asked or max(1, math.ceil(self.settings.epochs * plan.steps_per_epoch))
+
+    def _begin(self) -> int:
+        if parallel.is_main():
+            # A run that was killed before its first checkpoint may have written lines.
+            self.place.cut_log(-1)
+        return 0
 
     def _restore(self, optimizer: torch.optim.Optimizer) -> int:
         tensors, told = checkpoint.read(self.place.checkpoint)
@@ -224,10 +232,12 @@ class _Loop:
                 ):
                     self._evaluate(step)
                     stopping = self._out_of_patience()
-                if interrupted() or step % settings.checkpoint_every == 0 or step == total:
+                # Asked once and agreed on: processes that disagree would wait for one another.
+                leaving = parallel.anywhere(interrupted())
+                if leaving or step % settings.checkpoint_every == 0 or step == total:
                     self._checkpoint(step, optimizer)
                     saved = step
-                if interrupted():
+                if leaving:
                     raise KeyboardInterrupt
         if saved < step:
             self._checkpoint(step, optimizer)
@@ -255,14 +265,18 @@ class _Loop:
             for name, value in {"loss": loss, **terms}.items():
                 sums[name] = sums.get(name, torch.zeros((), device=device)) + value.detach() / parts
         self.scaler.unscale_(optimizer)
-        norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+        norm = float(nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip))
+        told = {name: float(parallel.average(value)) for name, value in sums.items()}
+        # Checked before the step: weights that are not numbers must never reach a checkpoint.
+        # (In fp16 the scaler passes over steps whose gradients overflow.)
+        scaled = settings.precision == "fp16"
+        self.monitor.check(step, told if scaled else {**told, "the gradient": norm}, rate)
         self.scaler.step(optimizer)
         self.scaler.update()
         self.objective.after_step()
-        told = {name: float(parallel.average(value)) for name, value in sums.items()}
-        self.monitor.check(step, told, rate)
         if parallel.is_main() and (step % LOG_EVERY == 0 or step < LOG_EVERY):
-            self.place.write_log({"step": step + 1, "lr": rate, "norm": float(norm), **told})
+            size = norm if math.isfinite(norm) else None
+            self.place.write_log({"step": step + 1, "lr": rate, "norm": size, **told})
         return told
 
     def _evaluate(self, step: int) -> None:

@@ -20,6 +20,10 @@ from typing import Any
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
 
+TEMPORARY = tuple(
+    f".{name}." for name in ("checkpoint.safetensors", "best", "last", "tokens", "log.jsonl")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -74,28 +78,50 @@ class RunFolder:
         check_writable(self.model, needed)
         recover_folder(self.best)
         recover_folder(self.last)
-        occupied = sorted(p.name for p in self.model.iterdir() if p.name not in {"tokens"})
-        if occupied and not resume and not overwrite:
-            what = "a run" if self.home.exists() else f"{occupied[0]!r}"
-            raise OutputError(
-                f"{self.model}: already holds {what}; --resume goes on with it, --overwrite starts "
-                "afresh, or choose another folder"
-            )
-        if overwrite and not resume:
-            if occupied and not self.home.exists() and "modules.json" not in occupied:
-                raise OutputError(
-                    f"{self.model}: holds {occupied[0]!r} and no model; --overwrite replaces only "
-                    "models, so remove the folder yourself or choose another"
-                )
-            with writing(self.model):
+        occupied = self._occupied()
+        if occupied:
+            self._refuse_loss(occupied, resume=resume, overwrite=overwrite)
+        with writing(self.model):
+            if overwrite and not resume:
                 shutil.rmtree(self.model)
                 self.model.mkdir(parents=True)
-        self.home.mkdir(exist_ok=True)
+            self.home.mkdir(exist_ok=True)
+            self._sweep()
         if resume and self.settings.is_file():
             self._same(told)
             return self.checkpoint.is_file()
         write_json(self.settings, told)
         return False
+
+    def _occupied(self) -> list[str]:
+        """What is in the folder, unless it is a run that was killed before it began."""
+        names = sorted(p.name for p in self.model.iterdir())
+        begun = self.home.is_dir() and any(p.name[0] != "." for p in self.home.iterdir())
+        return [] if names == ["run"] and not begun else names
+
+    def _refuse_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
+        run, held = self.settings.is_file(), f"holds {occupied[0]!r}"
+        if resume and not run:
+            raise OutputError(
+                f"{self.model}: {held} and no run to go on with; choose another folder"
+            )
+        if not resume and not overwrite:
+            what = "already holds a run; --resume goes on with it, --overwrite" if run else held
+            if not run:
+                what += "; --overwrite, if it is a model,"
+            raise OutputError(f"{self.model}: {what} starts afresh, or choose another folder")
+        if not resume and not run and "modules.json" not in occupied:
+            raise OutputError(
+                f"{self.model}: {held} and no model; --overwrite replaces only models, so remove "
+                "the folder yourself or choose another"
+            )
+
+    def _sweep(self) -> None:
+        """Remove the temporary files of a process that was killed while it wrote."""
+        for folder in (self.model, self.home):
+            for path in folder.iterdir():
+                if path.name.startswith(TEMPORARY):
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def _same(self, told: dict[str, Any]) -> None:
         before = json.loads(self.settings.read_text("utf-8"))

@@ -1,5 +1,6 @@
 """The settings of a run: the same names in Python, in recipes and in ``--set``; no torch here."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
@@ -60,20 +61,24 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive = ("batch", "accumulate", "max_tokens", "evaluate_every", "checkpoint_every")
-        for name in positive:
+        for name in ("batch", "accumulate", "evaluate_every", "checkpoint_every"):
             _require(name, getattr(self, name), getattr(self, name) >= 1, "must be at least 1")
+        # Two of them are the marks at both ends.
+        _require("max_tokens", self.max_tokens, self.max_tokens >= 3, "must be at least 3")
         _require("steps", self.steps, self.steps is None or self.steps >= 1, "must be at least 1")
-        _require("epochs", self.epochs, self.epochs > 0, "must be positive")
-        _require("lr", self.lr, self.lr > 0, "must be positive")
+        for name in ("epochs", "lr"):
+            value = getattr(self, name)
+            _require(name, value, 0 < value < math.inf, "must be positive and finite")
         _require("warmup", self.warmup, 0 <= self.warmup < 1, "must be a share in [0, 1)")
         _require("clip", self.clip, self.clip > 0, "must be positive")
-        _require("weight_decay", self.weight_decay, self.weight_decay >= 0, "must not be negative")
+        decay = self.weight_decay
+        _require("weight_decay", decay, 0 <= decay < math.inf, "must be finite and not negative")
         for name in ("dropout", "attention_dropout"):
             p = getattr(self, name)
             _require(name, p, p is None or 0 <= p < 1, "must be a probability in [0, 1)")
         for name in ("patience", "heldout", "seed"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "must not be negative")
+        _require("seed", self.seed, self.seed < 2**63, "must be less than 2^63")
         if self.precision not in get_args(Precision):
             raise OptionError(
                 "precision", self.precision, "no such precision", choices=get_args(Precision)
