@@ -84,7 +84,7 @@ class Report:
         """
         header = ("task", "split", "metric", "", "value", "95 % interval", "count")
         lines = [header, *(_cells(row) for row in self.rows)]
-        notes = [f"{key}: {_note(value)}" for key, value in self.notes.items()]
+        notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]
         return "\n".join([*_columns(lines), *notes])
 
     def to_json(self) -> dict[str, Any]:
@@ -138,5 +138,14 @@ def _columns(lines: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
+def _short(value: Any) -> bool:
+    """Whether a note is for reading; long lists are for pictures and programs."""
+    return not isinstance(value, list)
+
+
 def _note(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(
+            f"{key} {_note(v)}" for key, v in value.items() if _short(v) and not isinstance(v, dict)
+        )
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

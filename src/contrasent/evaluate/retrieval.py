@@ -116,7 +116,11 @@ def rank_documents(
 
 
 def rank_vectors(
-    queries: Vectors, documents: Vectors, relevant: Sequence[Mapping[int, float]]
+    queries: Vectors,
+    documents: Vectors,
+    relevant: Sequence[Mapping[int, float]],
+    *,
+    exclude: Sequence[int] | None = None,
 ) -> Ranking:
     """Rank the relevant documents of each query by cosine.
 
@@ -124,6 +128,7 @@ def rank_vectors(
         queries: (q, d) vectors.
         documents: (n, d) vectors.
         relevant: for each query, its relevant documents' positions and gains.
+        exclude: for each query, a document that is no answer (itself), or -1.
     """
     left = metrics.unit(queries).astype(np.float32)
     right = metrics.unit(documents).astype(np.float32).T
@@ -132,6 +137,10 @@ def rank_vectors(
     gains: list[Floats] = []
     for start in range(0, len(queries), rows):
         block = left[start : start + rows] @ right
+        if exclude is not None:
+            for scores, own in zip(block, exclude[start : start + rows], strict=True):
+                if own >= 0:
+                    scores[own] = -np.inf
         for scores, judged in zip(block, relevant[start : start + rows], strict=True):
             found, gain = _ranks(scores, judged)
             ranks.append(found)

@@ -40,6 +40,43 @@ class Encoded:
         return counts if self.zeros else {"distinct_sentences": len(self.row)}
 
 
+class Cached:
+    """An ``EncodeFn`` that computes each text once, however many evaluations ask for it.
+
+    Args:
+        encode: the model.
+
+    Attributes:
+        asked: how many texts were asked for, repeats included.
+    """
+
+    def __init__(self, encode: EncodeFn) -> None:
+        self._encode = encode
+        self._row: dict[str, int] = {}
+        self._blocks: list[Vectors] = []
+        self.asked = 0
+
+    def __len__(self) -> int:
+        return len(self._row)
+
+    def __call__(self, sentences: Sequence[str]) -> Vectors:
+        """Vectors of all, of which only new texts are encoded."""
+        self.asked += len(sentences)
+        new = [s for s in dict.fromkeys(sentences) if s not in self._row]
+        if new:
+            vectors = check_vectors(self._encode(new), new)
+            self._row.update(
+                zip(new, range(len(self._row), len(self._row) + len(new)), strict=True)
+            )
+            self._blocks.append(vectors)
+        if len(self._blocks) != 1:
+            width = self._blocks[0].shape[1] if self._blocks else 0
+            empty = np.empty((0, width), dtype=np.float32)
+            self._blocks = [np.concatenate([empty, *self._blocks])]
+        rows = np.fromiter((self._row[s] for s in sentences), np.int64, len(sentences))
+        return self._blocks[0][rows]
+
+
 def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Encoded:
     """Encode every distinct sentence of several lists, in one call.
 

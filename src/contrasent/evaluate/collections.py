@@ -1,0 +1,175 @@
+"""Retrieval on named collections, and listings to look at.
+
+- STS-B as a collection (DiffCSE, Table 10): its test sentences are searched with one side of each
+  pair whose score is 5.
+- Captions (SimCSE, Table 8; SimCSE++, Table 7): what two models find, side by side; and, since the
+  captions of a picture belong together, the numbers as well.
+- Any folder in BEIR's layout.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from contrasent import metrics
+from contrasent.errors import OptionError
+from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.retrieval import rank_vectors, ranking_report, retrieval
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.report import Report
+from contrasent.text.captions import Captions
+from contrasent.text.datasets import sts_pairs
+from contrasent.text.qrels import read_collection
+from contrasent.types import EncodeFn
+
+DIRECTIONS = ("first", "both")
+
+Listing = dict[str, dict[str, list[tuple[float, str]]]]
+"""Of each query, what each model found: (cosine, document), best first."""
+
+
+def stsb_retrieval(
+    encode: EncodeFn,
+    *,
+    directions: str = "both",
+    form: str = "senteval",
+    split: str = "test",
+    k: Sequence[int] = (1, 5, 10),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Recall on STS-B (DiffCSE, Section 6.2 and Table 10).
+
+    The corpus is every distinct sentence of the split. Pairs with score 5 are the positives, 97 in
+    the test split; a query is not its own answer. The paper does not say whether each pair is asked
+    in one direction or in both.
+
+    Args:
+        encode: the model.
+        directions: "first" (find the second sentence with the first) or "both".
+        form: "senteval" or "raw".
+        split: "train", "dev" or "test".
+        k: cuts of recall.
+        resamples: bootstrap resamples over queries; 0 for no intervals.
+        seed: of the bootstrap.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Raises:
+        OptionError: an unknown value.
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    if directions not in DIRECTIONS:
+        raise OptionError("directions", directions, "unknown", choices=DIRECTIONS)
+    (pairs,) = sts_pairs("STSB", split=split, form=form, folder=folder)
+    encoded = encode_distinct(encode, [pairs.first, pairs.second])
+    best = np.flatnonzero(pairs.scores == 5)
+    asked = [(pairs.first[i], pairs.second[i]) for i in best]
+    if directions == "both":
+        asked += [(b, a) for a, b in asked]
+    query = encoded.rows([q for q, _ in asked])
+    answer = encoded.rows([a for _, a in asked])
+    ranking = rank_vectors(
+        encoded.vectors[query],
+        encoded.vectors,
+        [{int(a): 1.0} for a in answer],
+        # A pair of equal sentences is the same row: it must stay.
+        exclude=[-1 if q == a else int(q) for q, a in zip(query, answer, strict=True)],
+    )
+    found = ranking_report(
+        ranking, k=k, task="STSB-retrieval", split=split, resamples=resamples, seed=seed
+    )
+    notes = {"directions": directions, "pairs": len(best), "retrieval_form": form}
+    return Report(found.rows, {**found.notes, **notes, **encoded.notes})
+
+
+def caption_retrieval(
+    encode: EncodeFn,
+    captions: Captions,
+    *,
+    k: Sequence[int] = (1, 5, 10),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Find a picture's other captions with its first one.
+
+    Args:
+        encode: the model.
+        captions: several pictures with two captions or more.
+        k: cuts of recall.
+        resamples: bootstrap resamples over queries; 0 for no intervals.
+        seed: of the bootstrap.
+    """
+    groups: dict[str, list[str]] = {}
+    for text, picture in zip(captions.texts, captions.pictures, strict=True):
+        groups.setdefault(picture, []).append(text)
+    queries: list[str] = []
+    documents: list[str] = []
+    relevant: list[range] = []
+    for texts in groups.values():
+        if len(texts) < 2:
+            continue
+        queries.append(texts[0])
+        relevant.append(range(len(documents), len(documents) + len(texts) - 1))
+        documents += texts[1:]
+    return retrieval(
+        encode,
+        queries,
+        documents,
+        relevant,
+        k=k,
+        task="Flickr30k",
+        split="test",
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def folder_retrieval(
+    encode: EncodeFn,
+    path: Path,
+    *,
+    split: str = "test",
+    k: Sequence[int] = (1, 10),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.text.qrels.read_collection`."""
+    found = read_collection(path, split=split)
+    return retrieval(
+        encode,
+        found.queries,
+        found.documents,
+        found.relevant,
+        k=k,
+        task=path.name,
+        split=split,
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def side_by_side(
+    models: Mapping[str, EncodeFn], queries: Sequence[str], documents: Sequence[str], *, k: int = 3
+) -> Listing:
+    """What each model finds for each query, best first; a query is not its own answer.
+
+    Args:
+        models: names and models, two or more to compare.
+        queries: q texts.
+        documents: the texts to search; equal ones count once.
+        k: how many to list.
+    """
+    texts = list(dict.fromkeys(documents))
+    listing: Listing = {query: {} for query in queries}
+    for name, encode in models.items():
+        encoded = encode_distinct(encode, [queries, texts])
+        right = metrics.unit(encoded(texts)).astype(np.float32)
+        for query in queries:
+            own = metrics.unit(encoded([query])).astype(np.float32)
+            scores = (right @ own[0]).astype(np.float64)
+            scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
+            best = np.argsort(-scores, kind="stable")[:k]
+            listing[query][name] = [(float(scores[i]), texts[i]) for i in best]
+    return listing

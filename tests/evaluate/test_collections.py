@@ -1,0 +1,134 @@
+"""Named collections, folders of judgements, listings."""
+
+import json
+
+import numpy as np
+import pytest
+
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate import collections as module
+from contrasent.evaluate.collections import (
+    caption_retrieval,
+    folder_retrieval,
+    side_by_side,
+    stsb_retrieval,
+)
+from contrasent.evaluate.vectors import Cached
+from contrasent.text.captions import Captions
+from contrasent.text.datasets import ScoredPairs
+
+
+def letters(sentences):
+    return np.array([[s.count(c) for c in "abcdefghij"] for s in sentences], dtype=np.float32)
+
+
+def test_pairs_of_score_five_are_asked_among_all_other_sentences(monkeypatch):
+    pairs = ScoredPairs(
+        "STSB",
+        ("aab", "cd", "e f", "ggh", "ij"),
+        ("aba", "dcc", "fe", "ah", "ij"),
+        np.array([5.0, 5.0, 4.8, 0.0, 5.0]),
+        "here",
+    )
+    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+    report = stsb_retrieval(letters, directions="first")
+    assert report.notes["pairs"] == report.rows[0].count == 3
+    assert report.notes["documents"] == 9  # "ij" twice is one document
+    # aab finds aba at once; cd finds dcc; ij is its own pair and stays.
+    assert report.one(metric="recall@1").value == 1.0
+    both = stsb_retrieval(letters, directions="both")
+    assert both.rows[0].count == 6
+    with pytest.raises(OptionError, match="did you mean 'both'"):
+        stsb_retrieval(letters, directions="bot")
+
+
+def test_a_query_is_not_its_own_answer(monkeypatch):
+    pairs = ScoredPairs("STSB", ("aa", "b"), ("ab", "aac"), np.array([5.0, 0.0]), "here")
+    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+    # Of "aa": "aac" (0.89) stands before "ab" (0.71); "aa" itself does not count.
+    report = stsb_retrieval(letters, directions="first", k=(1, 2))
+    assert report.one(metric="recall@1").value == 0.0
+    assert report.one(metric="recall@2").value == 1.0
+
+
+def test_captions_of_a_picture_belong_together():
+    captions = Captions(("aab", "aba", "cd", "dc", "ff"), ("1", "1", "2", "2", "3"))
+    report = caption_retrieval(letters, captions, k=(1,))
+    assert report.one(metric="recall@1").value == 1.0
+    assert report.one(metric="recall@1").count == 2
+    assert captions.last(2).texts == ("dc", "ff")
+    assert len(captions.last(0)) == 5
+
+
+def test_listings_stand_side_by_side():
+    def reverse(sentences):
+        return letters(sentences)[:, ::-1] + 1
+
+    found = side_by_side({"a": letters, "b": reverse}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
+    assert set(found["aab"]) == {"a", "b"}
+    assert found["aab"]["a"][0][0] == pytest.approx(1.0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    corpus = [("d1", "abab", "aa"), ("d2", "cdcd", ""), ("d3", "efef", "")]
+    write(tmp_path / "corpus.jsonl", [{"_id": i, "text": t, "title": n} for i, t, n in corpus])
+    write(tmp_path / "queries.jsonl", [{"_id": "q1", "text": "ab"}, {"_id": "q2", "text": "ce"}])
+    (tmp_path / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td3\t1\n"
+    )
+    return tmp_path
+
+
+def write(path, records):
+    path.write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def test_a_folder_of_judgements_is_measured(folder):
+    report = folder_retrieval(letters, folder, k=(1, 3))
+    assert report.one(metric="recall@3").value == 1.0
+    assert report.one(metric="recall@1").value == pytest.approx((1 + 1 / 2) / 2)
+    assert report.rows[0].task == folder.name
+    (folder / "qrels" / "dev.tsv").write_text("q1 0 d1 1\n")
+    assert folder_retrieval(letters, folder, split="dev").rows[0].count == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
+        ("qrels/test.tsv", "q1 0 0 d1 1\n", r"test.tsv:1: 5 columns"),
+        ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
+        ("qrels/test.tsv", "q9 d1 1\n", "names query q9"),
+        ("qrels/test.tsv", "", "holds no judgements"),
+        ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
+        ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
+    ],
+)
+def test_bad_folders_are_named(folder, file, text, message):
+    (folder / file).write_text(text)
+    with pytest.raises(DataError, match=message):
+        folder_retrieval(letters, folder)
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"corpus.jsonl: no such file"):
+        folder_retrieval(letters, tmp_path)
+
+
+def test_a_cached_model_encodes_each_text_once():
+    calls = []
+
+    def encode(sentences):
+        calls.append(list(sentences))
+        return letters(sentences)
+
+    cached = Cached(encode)
+    texts = ["ab", "cd", "ab"]
+    np.testing.assert_array_equal(cached(texts), letters(texts))
+    np.testing.assert_array_equal(cached(["cd", "ef"]), letters(["cd", "ef"]))
+    assert calls == [["ab", "cd"], ["ef"]]
+    assert (len(cached), cached.asked) == (3, 5)
+    assert len(cached([])) == 0
