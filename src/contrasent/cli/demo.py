@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BASE = "all-MiniLM-L6-v2"
 SETTINGS: dict[str, Any] = {
     "batch": 64,
-    "steps": 80,
+    "steps": 70,
     "lr": 1e-4,
     "warmup": 0.1,
     "max_tokens": 64,
