@@ -1,0 +1,192 @@
+"""Order and views: pure functions of (seed, step), every row once an epoch."""
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contrasent.errors import OptionError, TrainingError
+from contrasent.text import batches as module
+from contrasent.text.batches import HELDOUT, ORDER, VIEW, Collator, Plan, random_for
+from contrasent.text.cache import tokenised
+from contrasent.text.corpus import open_corpus
+from contrasent.text.tokens import Tokenizer
+from contrasent.text.views import DeleteWords, Identity, RepeatTokens, RepeatWords
+
+ROWS = [(f"kettle number {n} on the roof", f"a map of {n} lamps", f"violin {n}") for n in range(20)]
+
+
+def plan(count=23, batch=5, seed=3):
+    return Plan.make(np.arange(count) * 10, batch=batch, seed=seed, parts=1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 60), st.integers(2, 20), st.integers(0, 2**63 - 1))
+def test_every_row_once_an_epoch(count, batch, seed):
+    order = Plan.make(np.arange(count) + 100, batch=batch, seed=seed, parts=1)
+    steps = order.steps_per_epoch
+    assert steps == count // min(batch, count)
+    for epoch in range(3):
+        rows = np.concatenate([order.at(epoch * steps + i) for i in range(steps)])
+        assert len(rows) == steps * order.batch
+        assert len(set(rows.tolist())) == len(rows)  # none twice
+        assert set(rows.tolist()) <= set(range(100, 100 + count))
+        assert [order.epoch(epoch * steps + i) for i in range(steps)] == [epoch] * steps
+    if count % order.batch == 0:
+        assert set(rows.tolist()) == set(range(100, 100 + count))
+
+
+def test_epochs_differ_and_leave_out_other_rows():
+    order = plan()
+    steps = order.steps_per_epoch
+    epochs = [np.concatenate([order.at(e * steps + i) for i in range(steps)]) for e in range(12)]
+    assert len({tuple(e.tolist()) for e in epochs}) == 12
+    left_out = [frozenset(range(0, 230, 10)) - frozenset(e.tolist()) for e in epochs]
+    assert len(set(left_out)) > 6
+    assert set().union(*epochs) == set(range(0, 230, 10))
+
+
+def test_a_step_does_not_depend_on_those_before():
+    forward = [plan().at(step).tolist() for step in range(50)]
+    module._permutation.cache_clear()
+    backward = [plan().at(step).tolist() for step in reversed(range(50))]
+    assert forward == backward[::-1]
+    module._permutation.cache_clear()
+    assert plan().at(4711).tolist() == plan().at(4711).tolist()
+    assert plan(seed=4).at(0).tolist() != forward[0]
+
+
+def test_the_order_is_a_fair_one():
+    """Which of 23 rows comes first, over 2,300 epochs: chi square with 22 degrees of freedom."""
+    order = Plan.make(np.arange(23), batch=23, seed=0, parts=1)
+    first = Counter(int(order.at(epoch)[0]) for epoch in range(2300))
+    chi2 = sum((first[row] - 100) ** 2 / 100 for row in range(23))
+    assert chi2 < 48.3  # the 0.999 quantile
+
+
+def test_small_corpora_and_impossible_batches():
+    assert Plan.make(np.arange(5), batch=64, seed=0, parts=1).batch == 5
+    assert Plan.make(np.arange(11), batch=64, seed=0, parts=4).batch == 8
+    for batch in (0, -2, 7):
+        with pytest.raises(OptionError, match=rf"batch {batch}: must be a multiple of 2"):
+            Plan.make(np.arange(50), batch=batch, seed=0, parts=2)
+    for count, batch, parts in ((1, 64, 1), (50, 1, 1), (3, 64, 2), (50, 4, 4), (0, 8, 1)):
+        with pytest.raises(TrainingError, match="fewer than two sentences to contrast"):
+            Plan.make(np.arange(count), batch=batch, seed=0, parts=parts)
+
+
+def test_random_streams_are_apart():
+    keys = list(product((0, 1, 2**62), (ORDER, HELDOUT, VIEW, VIEW + 1), (0, 1, 7), (0, 1, 7)))
+    starts = [tuple(random_for(s, p, a, b).integers(2**63, size=3)) for s, p, a, b in keys]
+    assert len(set(starts)) == len(keys) == 108
+    again = [tuple(random_for(s, p, a, b).integers(2**63, size=3)) for s, p, a, b in keys]
+    assert again == starts
+    # Views of any column are apart from every other purpose.
+    assert not {ORDER, HELDOUT} & {VIEW + column for column in range(50)}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(bert):
+    return Tokenizer.load(bert, max_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def pairs(tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    return tokenised(open_corpus(ROWS), tokenizer, folder / "c", lower=False)
+
+
+@pytest.fixture(scope="module")
+def single(tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    return tokenised(open_corpus([r[0] for r in ROWS]), tokenizer, folder / "c", lower=False)
+
+
+def rows_of(cache, batch):
+    return Plan.make(np.arange(len(cache)), batch=batch, seed=9, parts=1)
+
+
+def lists(batch):
+    return [[column[i].tolist() for i in range(len(column))] for column in batch.columns]
+
+
+def test_columns_of_a_corpus(pairs, tokenizer):
+    made = Collator(pairs, rows_of(pairs, 6), (Identity(), Identity()), tokenizer).batch(3)
+    assert made.rows.tolist() == rows_of(pairs, 6).at(3).tolist()
+    assert (made.step, len(made)) == (3, 6)
+    expected = [
+        [tokenizer([ROWS[row][column]])[0][0].tolist() for row in made.rows] for column in range(3)
+    ]
+    assert lists(made) == expected
+
+
+def test_views_of_single_sentences(single, tokenizer):
+    views = (Identity(), RepeatTokens(rate=0.5, rule="paper"), DeleteWords(percent=30))
+    made = Collator(single, rows_of(single, 6), views, tokenizer).batch(0)
+    one, two, three = lists(made)
+    assert one == [tokenizer([ROWS[row][0]])[0][0].tolist() for row in made.rows]
+    before, after = (part.tolist() for part in tokenizer.frame)
+    changed = 0
+    for ids, repeated, deleted in zip(one, two, three, strict=True):
+        assert (repeated[:1], repeated[-1:]) == (before, after)
+        assert (deleted[:1], deleted[-1:]) == (before, after)
+        assert set(repeated) == set(ids)
+        assert len(repeated) >= len(ids)
+        changed += repeated != ids
+    assert changed
+    assert sum(map(len, three)) < sum(map(len, one))
+
+
+def test_parts_make_the_batch(single, tokenizer):
+    """What W processes of p parts each see is, put together, what one process sees."""
+    views = (RepeatWords(rate=0.3), RepeatTokens(rate=0.3))
+    collator = Collator(single, rows_of(single, 12), views, tokenizer)
+    whole = collator.batch(2)
+    for parts in (2, 3, 4):
+        pieces = [collator.batch(2, part, parts) for part in range(parts)]
+        assert np.concatenate([p.rows for p in pieces]).tolist() == whole.rows.tolist()
+        for column in range(2):
+            joined = [row for piece in pieces for row in lists(piece)[column]]
+            assert joined == lists(whole)[column]
+
+
+def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
+    def made(step, seed=9, fresh=True):
+        order = Plan.make(np.arange(20), batch=10, seed=seed, parts=1)
+        views = (RepeatTokens(rate=0.5, rule="paper"), RepeatTokens(rate=0.5, rule="paper"))
+        batch = Collator(single, order, views, tokenizer, fresh=fresh).batch(step)
+        columns = lists(batch)
+        return {int(r): (columns[0][i], columns[1][i]) for i, r in enumerate(batch.rows)}
+
+    assert made(5) == made(5)
+    first, second = made(0) | made(1), made(2) | made(3)  # two epochs of the same twenty rows
+    assert first.keys() == second.keys() == set(range(20))
+    assert sum(first[row] != second[row] for row in first) > 10
+    assert sum(one != two for one, two in first.values()) > 10  # the two views differ
+    still = made(0, fresh=False) | made(1, fresh=False)
+    assert still == made(2, fresh=False) | made(3, fresh=False)
+    assert (made(0, seed=10) | made(1, seed=10)) != first
+
+
+def test_a_word_view_is_tokenised_and_cut_as_the_corpus_was(tiny, tmp_path):
+    tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=8)
+    texts = ["A MAP of the ROOF", "My VIOLIN"]
+    cache = tokenised(open_corpus(texts), tokenizer, tmp_path / "c", lower=True)
+    order = Plan.make(np.arange(2), batch=2, seed=0, parts=1)
+    views = (RepeatWords(rate=0.0, rule="exact"), Identity())
+    made = Collator(cache, order, views, tokenizer, lower=True).batch(0)
+    one, two = lists(made)
+    assert one == two
+    assert max(map(len, one)) == 8
+
+
+def test_grown_rows_are_cut_at_the_encoders_limit(single, tokenizer):
+    views = (RepeatTokens(rate=1.0, rule="exact"), Identity())
+    whole = lists(Collator(single, rows_of(single, 8), views, tokenizer).batch(0))[0]
+    cut = lists(Collator(single, rows_of(single, 8), views, tokenizer, longest=15).batch(0))[0]
+    after = tokenizer.frame[1].tolist()
+    assert max(map(len, whole)) > 15
+    assert cut == [ids if len(ids) <= 15 else ids[:14] + after for ids in whole]

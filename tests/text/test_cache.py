@@ -1,0 +1,124 @@
+"""The token cache: what was read comes back, once written it is reopened, never half there."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from contrasent.errors import InputError, OutputError
+from contrasent.text import cache as module
+from contrasent.text.cache import discard, tokenised
+from contrasent.text.corpus import open_corpus
+from contrasent.text.tokens import Tokenizer
+
+ROWS = [
+    ("The gardener sold his violin.", "Die Geige — verkauft!"),
+    ("a map", "老水手 🎻"),
+    ("kettle " * 20, "x"),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(bert):
+    return Tokenizer.load(bert, max_tokens=10)
+
+
+def test_tokens_and_texts_come_back(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    assert (len(cache), len(cache.columns)) == (3, 2)
+    for column in range(2):
+        expected, _ = tokenizer([row[column] for row in ROWS])
+        rows = np.array([2, 0, 0, 1])
+        found = cache.tokens(column, rows)
+        assert [found[i].tolist() for i in range(4)] == [expected[r].tolist() for r in rows]
+        # White space at the ends is not part of a sentence.
+        assert [cache.text(column, i) for i in range(3)] == [row[column].strip() for row in ROWS]
+    cut = sum(tokenizer([text])[1][0] for row in ROWS for text in row)
+    assert cache.truncated == cut == 3
+    assert cache.digest == open_corpus(ROWS).digest()
+
+
+def test_it_is_reopened_and_not_made_again(tokenizer, tmp_path, monkeypatch):
+    tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    monkeypatch.setattr(module, "_build", None)
+    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    assert cache.text(0, 1) == "a map"
+    assert cache.truncated == 3
+
+
+def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
+    def key(rows=ROWS, tokenizer=tokenizer, lower=False, **options):
+        tokenised(open_corpus(rows, **options), tokenizer, tmp_path / "c", lower=lower)
+        return json.loads((tmp_path / "c" / "meta.json").read_text())["key"]
+
+    changed = [*ROWS[:2], ("kettle " * 19, "x")]
+    keys = [
+        key(),
+        key(rows=changed),
+        key(columns=(1, 0)),
+        key(lower=True),
+        key(tokenizer=Tokenizer.load(bert, max_tokens=11)),
+        key(),
+    ]
+    assert len(set(keys)) == 5
+    assert keys[0] == keys[-1]
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_lower_casing(tiny, tmp_path):
+    tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=30)
+    cache = tokenised(open_corpus(["A MAP", "b"]), tokenizer, tmp_path / "c", lower=True)
+    assert cache.tokens(0, np.array([0]))[0].tolist() == tokenizer(["a map"])[0][0].tolist()
+    assert cache.text(0, 0) == "A MAP"
+
+
+def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CHUNK", 2)
+    path = tmp_path / "pairs.tsv"
+    path.write_text("a\tb\n" * 5 + "a\t\n")
+    with pytest.raises(InputError, match=r"pairs.tsv:6: blank sentence in column '1'"):
+        tokenised(open_corpus(path, columns=(0, 1)), tokenizer, tmp_path / "c", lower=False)
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.tsv"]
+    with pytest.raises(OutputError, match="cannot write"):
+        tokenised(open_corpus(ROWS), tokenizer, path / "c", lower=False)
+
+
+def test_a_cache_that_was_cut_off_is_made_anew(tokenizer, tmp_path):
+    """meta.json is written last; without it nothing counts."""
+    tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    (tmp_path / "c" / "meta.json").unlink()
+    (tmp_path / "c" / "0.ids").write_bytes(b"")
+    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    assert cache.tokens(0, np.array([1]))[0].tolist() == tokenizer(["a map"])[0][0].tolist()
+    discard(tmp_path / "c")
+    discard(tmp_path / "c")
+    assert not (tmp_path / "c").exists()
+
+
+def test_it_is_read_from_disk_not_into_memory(tokenizer, tmp_path):
+    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    column = cache.columns[0]
+    assert isinstance(column.ids, np.memmap)
+    assert isinstance(column.text, np.memmap)
+    results = []
+
+    def read():
+        results.append(cache.text(0, 0))
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [ROWS[0][0]] * 4
+
+
+def test_document_order_is_kept(tokenizer, tmp_path):
+    path = tmp_path / "d.txt"
+    path.write_text("one\ntwo\nthree\n\nfour\n\nfive\nsix\n")
+    cache = tokenised(open_corpus(path, documents=True), tokenizer, tmp_path / "c", lower=False)
+    assert cache.following.tolist() == [2, 1, 0, 0, 1, 0]
+    plain = tokenised(open_corpus(path), tokenizer, tmp_path / "c", lower=False)
+    assert plain.following is None

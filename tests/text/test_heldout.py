@@ -1,0 +1,69 @@
+"""Held-out pairs: no text of theirs is trained on, and the seed alone chooses them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contrasent.errors import InputError, TrainingError
+from contrasent.text.corpus import open_corpus
+from contrasent.text.heldout import hold_out
+
+few_words = st.sampled_from(["kettle", "Kettle", "map", "MAP", "lamp", "roof", "violin", "ladder"])
+
+
+def pairs(count):
+    return [(f"question {n} about the lamp", f"answer {n}, by the sailor") for n in range(count)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(few_words, few_words, few_words), min_size=5, max_size=40),
+    st.integers(1, 9),
+    st.integers(0, 10**6),
+)
+def test_no_text_on_both_sides(rows, count, seed):
+    corpus = open_corpus(rows)
+    try:
+        split = hold_out(corpus, count, seed=seed)
+    except TrainingError:
+        assert all(a.casefold() == b.casefold() for a, b, _ in rows)
+        return
+    held = [text.casefold() for text in (*split.queries, *split.documents)]
+    assert len(held) == len(set(held))  # each text once
+    trained = {text.casefold() for row in split.train for text in rows[row]}
+    assert not trained & set(held)
+    assert 1 <= len(split.queries) == len(split.documents) <= min(count, len(rows) // 5)
+    # Nothing else is left out.
+    for i, row in enumerate(rows):
+        if i not in split.train:
+            assert {text.casefold() for text in row} & set(held)
+    given_pairs = {(a, b) for a, b, _ in rows}
+    assert all(pair in given_pairs for pair in zip(split.queries, split.documents, strict=True))
+
+
+def test_counts_and_seeds():
+    corpus = open_corpus(pairs(100))
+    one, two = hold_out(corpus, 10, seed=1), hold_out(corpus, 10, seed=1)
+    assert one.queries == two.queries
+    assert np.array_equal(one.train, two.train)
+    assert (len(one.queries), len(one.train)) == (10, 90)
+    assert one.train.dtype == np.int64
+    other = hold_out(corpus, 10, seed=2)
+    assert one.queries != other.queries
+    # At most a fifth.
+    assert len(hold_out(corpus, 1000, seed=1).queries) == 20
+    # Pairs stay together, in the corpus's order.
+    numbers = [int(q.split()[1]) for q in one.queries]
+    assert numbers == sorted(numbers)
+    assert one.documents == [f"answer {n}, by the sailor" for n in numbers]
+
+
+def test_too_few():
+    with pytest.raises(TrainingError, match="4 pairs are too few to hold some out"):
+        hold_out(open_corpus(pairs(4)), 10, seed=0)
+    alike = [("Map", "map")] * 20
+    with pytest.raises(TrainingError, match=r"20 pairs are too few .* or their two texts are alike"):
+        hold_out(open_corpus(alike), 10, seed=0)
+    with pytest.raises(InputError, match="one row only"):
+        hold_out(open_corpus(pairs(1)), 10, seed=0)

@@ -1,0 +1,147 @@
+"""The tokenizer and ragged rows: against transformers' own, and against plain lists."""
+
+import json
+
+import numpy as np
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+
+from contrasent.text.tokens import CHUNK, Tokenizer
+from contrasent.types import Tokens
+
+KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
+ragged = st.lists(st.lists(st.integers(0, 999), min_size=1, max_size=9), max_size=8)
+
+
+def lists(tokens):
+    return [tokens[i].tolist() for i in range(len(tokens))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_ids_as_transformers(tiny, kind, sentences):
+    from transformers import AutoTokenizer
+
+    texts = [*sentences[:40], "", " ", "naïve 老水手 🎻", "a\tb\nc", "x" * 300, "[MASK] <mask>"]
+    theirs = AutoTokenizer.from_pretrained(tiny[kind])(texts, truncation=True, max_length=12)
+    tokens, cut = Tokenizer.load(tiny[kind], max_tokens=12)(texts)
+    assert lists(tokens) == theirs["input_ids"]
+    whole = AutoTokenizer.from_pretrained(tiny[kind])(texts)["input_ids"]
+    assert cut.tolist() == [len(ids) > 12 for ids in whole]
+    assert True in cut.tolist()
+
+
+def test_special_tokens_are_found(tiny):
+    found = Tokenizer.load(tiny["bert"], max_tokens=20).specials
+    assert (found.pad, found.unknown, found.mask) == (0, 1, 4)
+    assert found.all == frozenset(range(5))
+    found = Tokenizer.load(tiny["roberta"], max_tokens=20).specials
+    assert (found.pad, found.unknown, found.mask) == (1, 3, 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_frame_is_what_stands_around_every_sentence(tiny, kind):
+    tokenizer = Tokenizer.load(tiny[kind], max_tokens=20)
+    before, after = tokenizer.frame
+    assert (len(before), len(after)) == (1, 1)
+    for ids in lists(tokenizer(["a map", "", "kettle " * 30])[0]):
+        assert ids[:1] == before.tolist()
+        assert ids[-1:] == after.tolist()
+
+
+def test_many_sentences_keep_their_order(tiny):
+    tokenizer = Tokenizer.load(tiny["bert"], max_tokens=20)
+    texts = [f"kettle {'a ' * (i % 7)}" for i in range(2 * CHUNK + 3)]
+    tokens = tokenizer(texts)[0]
+    seven = lists(tokenizer(texts[:7])[0])
+    assert len(tokens) == len(texts)
+    assert all(tokens[i].tolist() == seven[i % 7] for i in range(0, len(texts), 501))
+
+
+def test_nothing_at_all(tiny):
+    tokens, cut = Tokenizer.load(tiny["bert"], max_tokens=20)([])
+    assert (len(tokens), len(cut), tokens.ids.dtype) == (0, 0, np.int32)
+
+
+def test_a_text_without_tokens_gets_one():
+    backend = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 1, "<pad>": 2}, unk_token="<unk>"))
+    backend.pre_tokenizer = Whitespace()
+    names = {"unk_token": "<unk>", "pad_token": {"content": "<pad>", "special": True}}
+    tokenizer = Tokenizer(backend, max_tokens=3, names=names)
+    assert lists(tokenizer(["", "a", "a b"])[0]) == [[0], [1], [1, 0]]
+    assert tokenizer.specials.pad == 2
+    assert [part.tolist() for part in tokenizer.frame] == [[], []]
+
+
+def test_only_texts_name_special_tokens(tiny, tmp_path):
+    """null, true and lists are common in tokenizer_config.json and are no tokens."""
+    config = json.loads((tiny["bert"] / "tokenizer_config.json").read_text())
+    config |= {"bos_token": None, "add_bos_token": False, "add_eos_token": True, "x_token": ["y"]}
+    config["sep_token"] = {"content": "[SEP]", "lstrip": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_bytes((tiny["bert"] / "tokenizer.json").read_bytes())
+    tokenizer = Tokenizer.load(tmp_path, max_tokens=20)
+    assert tokenizer.names == {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+    (tmp_path / "out").mkdir()
+    tokenizer.save(tmp_path / "out")
+    again = Tokenizer.load(tmp_path / "out", max_tokens=20)
+    assert again.names == tokenizer.names
+    assert again.to_str() == tokenizer.to_str()
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert len(theirs) == tokenizer.size == 130
+    assert theirs.model_max_length == 20
+
+
+def test_size_is_one_more_than_the_largest_id():
+    backend = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 70}, unk_token="<unk>"))
+    assert Tokenizer(backend, max_tokens=5).size == 71
+    dense = tokenizers.Tokenizer(WordLevel({"<unk>": 0, "a": 1}, unk_token="<unk>"))
+    dense.add_tokens(["new"])
+    assert Tokenizer(dense, max_tokens=5).size == 3
+
+
+def test_the_backend_is_copied(tiny):
+    backend = tokenizers.Tokenizer.from_file(str(tiny["bert"] / "tokenizer.json"))
+    backend.enable_padding(length=50)
+    one, two = Tokenizer(backend, max_tokens=5), Tokenizer(backend, max_tokens=9)
+    text = "the gardener sold his violin to my neighbour"
+    assert [len(t([text])[0][0]) for t in (one, two)] == [5, 9]
+    assert len(backend.encode("a").ids) == 50
+
+
+@settings(deadline=None)
+@given(ragged)
+def test_rows_against_lists(rows):
+    tokens = Tokens.from_rows(rows)
+    assert lists(tokens) == rows
+    assert tokens.lengths.tolist() == [len(row) for row in rows]
+    picked = [i for i in range(len(rows)) for _ in range(i % 3)][::-1]
+    assert lists(tokens.select(np.array(picked, np.int64))) == [rows[i] for i in picked]
+    ids, mask = tokens.pad(7)
+    width = max((len(row) for row in rows), default=0)
+    assert ids.tolist() == [row + [7] * (width - len(row)) for row in rows]
+    assert mask.tolist() == [[True] * len(r) + [False] * (width - len(r)) for r in rows]
+
+
+@settings(deadline=None)
+@given(st.lists(ragged, min_size=1, max_size=4), st.data())
+def test_blocks_are_stacked(blocks, data):
+    parts = []
+    for rows in blocks:
+        # A block may be a window into a longer array, as those of a cache are.
+        whole = Tokens.from_rows([[1, 2], *rows, [3]])
+        parts.append(Tokens(whole.ids, whole.offsets[1 : len(rows) + 2]))
+    assert lists(Tokens.concatenate(parts)) == [row for rows in blocks for row in rows]
+    some = data.draw(st.sampled_from(parts))
+    assert some.pad(0)[0][some.pad(0)[1]].tolist() == [i for row in lists(some) for i in row]
