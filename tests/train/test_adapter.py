@@ -1,0 +1,147 @@
+"""Objectives inside sentence-transformers' trainer."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+
+from contrasent.errors import ModelError, OptionError, TrainingError
+from contrasent.train.adapter import ObjectiveLoss, encoder_of
+
+st = pytest.importorskip("sentence_transformers")
+datasets = pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture
+def folder(load_folder):
+    return load_folder
+
+
+@pytest.fixture(scope="module")
+def load_folder(tiny, tmp_path_factory):
+    """A tiny model in sentence-transformers' layout, dropout 0.1."""
+    from contrasent.model.encoder import Encoder
+
+    home = tmp_path_factory.mktemp("model") / "tiny"
+    encoder = Encoder.load(tiny["bert"], pooler="mean", head="tanh", max_tokens=24)
+    encoder.save(home)
+    return str(home)
+
+
+def model_of(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return st.SentenceTransformer(folder, device="cpu", local_files_only=True)
+
+
+def train(model, loss, columns, folder, steps=4):
+    from sentence_transformers import (
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=8,
+        learning_rate=1e-3,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        seed=1,
+    )
+    data = datasets.Dataset.from_dict(columns)
+    SentenceTransformerTrainer(model, arguments, train_dataset=data, loss=loss).train()
+
+
+@pytest.mark.parametrize("name", ["simcse", "esimcse+simcse_plus_plus", "simcse_supervised"])
+def test_trains_the_model_and_what_is_beside_it(name, folder, tmp_path, sentences):
+    model = model_of(folder)
+    given = {"queue_size": 12} if "esimcse" in name else {}
+    loss = ObjectiveLoss(model, name, **given)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    beside = {
+        k: v.clone() for k, v in loss.state_dict().items() if not k.startswith("objective.encoder.")
+    }
+    columns = {"anchor": sentences[:32]}
+    if name == "simcse_supervised":
+        columns |= {"positive": sentences[1:33], "negative": sentences[2:34]}
+    train(model, loss, columns, tmp_path / "run")
+    after = model.state_dict()
+    moved = [k for k in before if not torch.equal(before[k], after[k])]
+    assert len(moved) > 20
+    now = loss.state_dict()
+    # BERT's own pooling layer is there and not in use.
+    still = [k for k, v in beside.items() if torch.equal(v, now[k]) and ".pooler." not in k]
+    assert not still
+    if "esimcse" in name:
+        assert loss.objective.queue.negatives().shape == (12, 32)
+    model.save(str(tmp_path / "saved"))
+    again = model_of(str(tmp_path / "saved"))
+    assert again.state_dict().keys() == before.keys()
+    texts = sentences[:5]
+    assert torch.allclose(
+        torch.tensor(again.encode(texts)), torch.tensor(model.encode(texts)), atol=1e-5
+    )
+
+
+def test_the_encoder_is_the_model(folder, sentences):
+    model = model_of(folder)
+    encoder = encoder_of(model)
+    texts = [*sentences[:9], "", "one"]
+    assert torch.allclose(
+        torch.tensor(encoder.encode(texts)), torch.tensor(model.encode(texts)), atol=1e-5
+    )
+    shared = {id(p) for p in model.parameters()}
+    assert all(id(p) in shared for p in encoder.parameters())
+
+
+def test_the_loss_is_the_objectives(folder, sentences):
+    from contrasent.types import Batch
+
+    model = model_of(folder)
+    loss = ObjectiveLoss(model, "simcse")
+    features = model.tokenize(sentences[:8])
+    objective = copy.deepcopy(loss.objective)
+    model.train()
+    torch.manual_seed(4)
+    found = loss([features])
+    tokens, _ = objective.encoder.tokenizer(sentences[:8])
+    objective.train()
+    torch.manual_seed(4)
+    expected = objective.loss(objective(Batch((tokens, tokens), torch.arange(8).numpy(), 0)))
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_evaluation_moves_no_queue(folder, sentences):
+    model = model_of(folder)
+    loss = ObjectiveLoss(model, "esimcse", queue_size=8)
+    features = model.tokenize(sentences[:8])
+    model.eval()
+    for _ in range(2):
+        loss([features])
+    assert loss.objective.queue.negatives() is None
+    model.train()
+    for _ in range(2):
+        loss([features])
+    assert loss.objective.queue.negatives().shape == (8, 32)
+
+
+def test_bad_input(folder, sentences):
+    model = model_of(folder)
+    with pytest.raises(OptionError, match="temperature 0"):
+        ObjectiveLoss(model, "simcse", temperature=0)
+    with pytest.raises(OptionError, match="Crop needs the text"):
+        ObjectiveLoss(model, "simcse", view="crop")
+    loss = ObjectiveLoss(model, "simcse")
+    features = model.tokenize(sentences[:4])
+    with pytest.raises(TrainingError, match="no labels"):
+        loss([features], torch.ones(4))
+    with pytest.raises(TrainingError, match="2 columns"):
+        loss([features, features])
+    with pytest.raises(ModelError, match="transformer and a pooling"):
+        encoder_of(torch.nn.Sequential(torch.nn.Linear(2, 2)))
