@@ -340,7 +340,7 @@ class Index:
             One list a query, shorter than k where the index or the threshold gives fewer.
 
         Raises:
-            OptionError: ``k`` is not a positive whole number, the threshold no number, or the filter is none.
+            OptionError: ``k`` is no positive whole number, the threshold no number, the filter none.
             ModelError: vectors of another model, dimension, or with NaN.
         """
         check_k(k)

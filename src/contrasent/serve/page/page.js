@@ -1,1 +1,467 @@
+"use strict";
+// The page of a contrasent server: no outside request, no storage, no HTML made of texts.
 
+const $ = (id) => document.getElementById(id);
+let key = "";
+
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+async function ask(path, body) {
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
+  const options = body === undefined ? { headers } : {
+    method: "POST", headers: { ...headers, "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  };
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    throw new Error("the server does not answer");
+  }
+  const data = await answer.json().catch(() => ({}));
+  if (answer.status === 401) $("key-form").hidden = false;
+  if (!answer.ok) throw new Error(data.error ? data.error.message : `status ${answer.status}`);
+  return data;
+}
+
+function say(id, text, bad = false) {
+  $(id).textContent = text;
+  $(id).classList.toggle("bad", bad);
+}
+
+// Run the work of a form; its button rests meanwhile, and what goes wrong is said.
+function onSubmit(form, note, work) {
+  $(form).addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const button = $(form).querySelector("button[type=submit]");
+    button.disabled = true;
+    say(note, "…");
+    try {
+      await work();
+    } catch (error) {
+      say(note, error.message, true);
+    } finally {
+      button.disabled = false;
+    }
+  });
+}
+
+// ------------------------------------------------------------------ state of the server, theme
+
+async function health() {
+  try {
+    const state = await ask("health");
+    const texts = state.texts === null ? "no index" : `${state.texts.toLocaleString()} texts`;
+    $("facts").textContent = `${state.model} · ${state.dimension} dimensions · ${texts}`;
+    $("key-form").hidden = !state.key_needed || key !== "";
+    if (state.texts === null) {
+      say("search-note", "This server was started without --index: compare, heat map and file work.");
+    }
+  } catch (error) {
+    $("facts").textContent = error.message;
+  }
+}
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+function theme(name) { document.documentElement.dataset.theme = name; }
+theme(dark.matches ? "dark" : "light");
+dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
+$("theme").addEventListener("click", () => {
+  theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+  if (!$("heat-table").hidden) paintHeat();
+});
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  key = $("key").value.trim();
+  $("key-form").hidden = true;
+  health();
+});
+
+// ------------------------------------------------------------------ tabs
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+function open(tab, focus = true) {
+  for (const other of tabs) {
+    const chosen = other === tab;
+    other.setAttribute("aria-selected", String(chosen));
+    other.tabIndex = chosen ? 0 : -1;
+    $(other.getAttribute("aria-controls")).hidden = !chosen;
+  }
+  if (focus) tab.focus();
+  if (tab.id === "tab-map") loadMap();
+}
+tabs.forEach((tab, at) => {
+  tab.addEventListener("click", () => open(tab));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step) open(tabs[(at + step + tabs.length) % tabs.length]);
+    else if (event.key === "Home") open(tabs[0]);
+    else if (event.key === "End") open(tabs[tabs.length - 1]);
+  });
+});
+document.addEventListener("keydown", (event) => {
+  const typing = /^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName);
+  if (event.key === "/" && !typing) {
+    event.preventDefault();
+    open(tabs[0], false);
+    $("query").focus();
+  }
+});
+
+// ------------------------------------------------------------------ search
+
+function list(target, hits) {
+  const items = hits.map((hit) => {
+    const item = element("li");
+    const left = element("div");
+    left.append(element("span", "value", hit.score.toFixed(4)));
+    const bar = element("div", "bar");
+    const fill = element("i");
+    fill.style.width = `${Math.max(0, Math.min(1, hit.score)) * 100}%`;
+    bar.append(fill);
+    left.append(bar);
+    const right = element("div");
+    right.append(element("p", "text", hit.text));
+    const more = hit.metadata === null || hit.metadata === undefined ? "" : JSON.stringify(hit.metadata);
+    right.append(element("p", "more", [hit.id, more].filter(Boolean).join("  ")));
+    item.append(left, right);
+    return item;
+  });
+  $(target).replaceChildren(...items);
+}
+
+async function search(text) {
+  const body = { query: text, k: Math.max(1, Number($("k").value) || 10) };
+  if ($("threshold").value !== "") body.threshold = Number($("threshold").value);
+  if ($("where").value.trim()) {
+    try {
+      body.where = JSON.parse($("where").value);
+    } catch {
+      throw new Error('the filter is not JSON; an example: {"year": {"$gte": 2000}}');
+    }
+  }
+  const data = await ask("search", body);
+  const hits = data.results[0].hits;
+  list("results", hits);
+  const time = (data.seconds * 1000).toFixed(1);
+  say("search-note", hits.length
+    ? `${hits.length} of ${data.texts.toLocaleString()} texts, searched in ${time} ms`
+    : `nothing among ${data.texts.toLocaleString()} texts`);
+}
+onSubmit("search-form", "search-note", async () => {
+  if (!$("query").value.trim()) throw new Error("type what you are looking for");
+  await search($("query").value);
+});
+
+// ------------------------------------------------------------------ compare
+
+onSubmit("compare-form", "compare-note", async () => {
+  const data = await ask("similarity", { a: $("one").value, b: $("two").value });
+  const score = data.scores[0][0];
+  $("gauge").hidden = false;
+  $("score").textContent = score.toFixed(4);
+  $("needle").style.left = `${(score + 1) * 50}%`;
+  say("compare-note", data.truncated ? "a text was longer than the model reads, and was cut" : "");
+});
+
+// ------------------------------------------------------------------ heat map
+
+let heat = null;
+onSubmit("heat-form", "heat-note", async () => {
+  const lines = $("lines").value.split("\n").map((line) => line.trim()).filter(Boolean);
+  if (lines.length < 2) throw new Error("paste at least two lines");
+  if (lines.length > 60) throw new Error(`${lines.length} lines; at most 60 can be shown`);
+  const data = await ask("similarity", { a: lines });
+  heat = { lines, scores: data.scores };
+  paintHeat();
+  say("heat-note", `${lines.length} × ${lines.length} cosines`);
+});
+
+function colours(...names) {
+  const style = getComputedStyle(document.documentElement);
+  return names.map((name) => {
+    const hex = style.getPropertyValue(name).trim().slice(1);
+    const wide = hex.length === 3 ? [...hex].map((c) => c + c).join("") : hex;
+    return [0, 2, 4].map((at) => parseInt(wide.slice(at, at + 2), 16));
+  });
+}
+
+function paintHeat() {
+  const [low, zero, high] = colours("--warm", "--card", "--accent");
+  const table = $("heat-table");
+  const head = element("tr");
+  head.append(element("td"));
+  heat.lines.forEach((line, at) => {
+    const cell = element("th", "", String(at + 1));
+    cell.title = line;
+    head.append(cell);
+  });
+  const rows = heat.lines.map((line, row) => {
+    const made = element("tr");
+    const name = element("th", "", `${row + 1}  ${line}`);
+    name.title = line;
+    made.append(name);
+    heat.scores[row].forEach((score, column) => {
+      const cell = element("td", "", score.toFixed(2).replace("-0.00", "0.00"));
+      const end = score < 0 ? low : high;
+      const part = Math.min(1, Math.abs(score));
+      const colour = zero.map((from, at) => Math.round(from + (end[at] - from) * part));
+      const light = (0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]) > 140;
+      cell.style.background = `rgb(${colour.join(" ")})`;
+      cell.style.color = light ? "#10131c" : "#fff";
+      cell.title = `${line}\n${heat.lines[column]}\n${score.toFixed(4)}`;
+      made.append(cell);
+    });
+    return made;
+  });
+  const top = element("thead");
+  top.append(head);
+  const body = element("tbody");
+  body.append(...rows);
+  table.replaceChildren(top, body);
+  table.hidden = false;
+}
+
+// ------------------------------------------------------------------ a file, kept in this tab
+
+const MOST = 5000;
+let kept = null;
+
+function cells(text, comma) {
+  const rows = [];
+  let row = [], cell = "", quoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const c = text[at];
+    if (quoted) {
+      if (c === '"' && text[at + 1] === '"') { cell += '"'; at++; }
+      else if (c === '"') quoted = false;
+      else cell += c;
+    } else if (c === '"' && comma === "," && cell === "") quoted = true;
+    else if (c === comma) { row.push(cell); cell = ""; }
+    else if (c === "\n" || c === "\r") {
+      if (c === "\r" && text[at + 1] === "\n") at++;
+      row.push(cell); rows.push(row); row = []; cell = "";
+    } else cell += c;
+  }
+  if (cell !== "" || row.length) { row.push(cell); rows.push(row); }
+  return rows.filter((one) => one.some((value) => value.trim()));
+}
+
+function textsOf(name, content) {
+  const lower = name.toLowerCase();
+  if (lower.endsWith(".jsonl")) {
+    return content.split("\n").filter((line) => line.trim()).map((line, at) => {
+      let value;
+      try { value = JSON.parse(line); } catch { throw new Error(`line ${at + 1} is not JSON`); }
+      if (typeof value === "string") return value;
+      const found = value && (value.text ?? value.sentence
+        ?? Object.values(value).find((one) => typeof one === "string"));
+      if (typeof found !== "string") throw new Error(`line ${at + 1} holds no text`);
+      return found;
+    });
+  }
+  if (lower.endsWith(".csv") || lower.endsWith(".tsv")) {
+    const rows = cells(content, lower.endsWith(".csv") ? "," : "\t");
+    if (!rows.length) return [];
+    const names = rows[0].map((value) => value.trim().toLowerCase());
+    const named = names.findIndex((value) => value === "text" || value === "sentence");
+    const length = (at) => rows.reduce((sum, row) => sum + (row[at] || "").length, 0);
+    const longest = rows[0].map((_, at) => at).reduce((best, at) => length(at) > length(best) ? at : best, 0);
+    const column = named >= 0 ? named : longest;
+    return rows.slice(named >= 0 ? 1 : 0).map((row) => row[column] || "");
+  }
+  return content.split(/\r\n|\n|\r/);
+}
+
+function floats(coded) {
+  const bytes = Uint8Array.from(atob(coded), (c) => c.charCodeAt(0));
+  const values = new Float32Array(bytes.buffer);
+  let square = 0;
+  for (const value of values) square += value * value;
+  const norm = Math.sqrt(square) || 1;
+  return values.map((value) => value / norm);
+}
+
+async function embed(texts) {
+  const data = await ask("v1/embeddings", { input: texts, encoding_format: "base64" });
+  return data.data.map((item) => floats(item.embedding));
+}
+
+async function read(file) {
+  kept = null;
+  $("file-form").hidden = true;
+  $("file-results").replaceChildren();
+  try {
+    if (file.size > 20e6) throw new Error("the file is larger than 20 MB");
+    const content = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    const texts = textsOf(file.name, content).map((text) => text.trim()).filter(Boolean);
+    if (!texts.length) throw new Error("the file holds no text");
+    if (texts.length > MOST) throw new Error(`${texts.length.toLocaleString()} texts; at most 5,000`);
+    $("progress").hidden = false;
+    const vectors = [];
+    for (let at = 0; at < texts.length; at += 64) {
+      vectors.push(...await embed(texts.slice(at, at + 64)));
+      $("progress").value = vectors.length / texts.length;
+      say("file-note", `${vectors.length.toLocaleString()} of ${texts.length.toLocaleString()} texts`);
+    }
+    kept = { texts, vectors };
+    say("file-note", `${file.name}: ${texts.length.toLocaleString()} texts, ready to search`);
+    $("file-form").hidden = false;
+    $("file-query").focus();
+  } catch (error) {
+    const words = error instanceof TypeError ? "the file is not UTF-8 text" : error.message;
+    say("file-note", words, true);
+  } finally {
+    $("progress").hidden = true;
+  }
+}
+$("upload").addEventListener("change", () => { if ($("upload").files[0]) read($("upload").files[0]); });
+for (const name of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(name, (event) => {
+    event.preventDefault();
+    $("drop").classList.toggle("over", name === "dragover");
+    if (name === "drop" && event.dataTransfer.files[0]) {
+      open($("tab-file"), false);
+      read(event.dataTransfer.files[0]);
+    }
+  });
+}
+onSubmit("file-form", "file-note", async () => {
+  const [query] = await embed([$("file-query").value]);
+  const scored = kept.vectors.map((vector, at) => {
+    let score = 0;
+    for (let d = 0; d < query.length; d++) score += query[d] * vector[d];
+    return { id: `line ${at + 1}`, text: kept.texts[at], score, metadata: null };
+  });
+  scored.sort((one, two) => two.score - one.score);
+  list("file-results", scored.slice(0, 10));
+  say("file-note", `the best 10 of ${kept.texts.length.toLocaleString()} texts`);
+});
+
+// ------------------------------------------------------------------ map
+
+const plot = $("plot");
+let points = null, picked = -1;
+let view = { x: -1.1, y: -1.1, size: 2.2 };
+
+async function loadMap() {
+  if (points) return;
+  say("map-note", "…");
+  try {
+    const data = await ask("map?limit=1500");
+    points = data.points;
+    plot.replaceChildren(...points.map((point, at) => {
+      const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+      dot.setAttribute("cx", point.x);
+      dot.setAttribute("cy", -point.y);
+      dot.dataset.at = at;
+      const title = document.createElementNS("http://www.w3.org/2000/svg", "title");
+      title.textContent = point.text;
+      dot.append(title);
+      return dot;
+    }));
+    look();
+    const share = (data.explained * 100).toFixed(0);
+    say("map-note", `${points.length.toLocaleString()} of ${data.texts.toLocaleString()} texts on the plane `
+      + `where they differ most (it shows ${share} % of their variance)`);
+  } catch (error) {
+    say("map-note", error.message, true);
+  }
+}
+
+function look() {
+  plot.setAttribute("viewBox", `${view.x} ${view.y} ${view.size} ${view.size}`);
+  const radius = view.size * Math.max(0.005, Math.min(0.014, 0.16 / Math.sqrt(points.length)));
+  for (const dot of plot.children) {
+    dot.setAttribute("r", dot.classList.contains("on") ? radius * 1.7 : radius);
+  }
+}
+
+function zoom(factor, x = view.x + view.size / 2, y = view.y + view.size / 2) {
+  const size = Math.min(2.2, Math.max(0.05, view.size * factor));
+  const real = size / view.size;
+  view = { x: x - (x - view.x) * real, y: y - (y - view.y) * real, size };
+  if (points) look();
+}
+
+function pick(at) {
+  picked = at;
+  const here = points[at];
+  const near = points.map((point, other) => [Math.hypot(point.x - here.x, point.y - here.y), other])
+    .sort((one, two) => one[0] - two[0]).slice(1, 6).map((pair) => pair[1]);
+  for (const dot of plot.children) {
+    dot.classList.toggle("on", Number(dot.dataset.at) === at);
+    dot.classList.toggle("near", near.includes(Number(dot.dataset.at)));
+  }
+  $("picked-text").textContent = here.text;
+  $("alike").hidden = false;
+  look();
+}
+
+function place(event) {
+  const spot = new DOMPoint(event.clientX, event.clientY).matrixTransform(plot.getScreenCTM().inverse());
+  return [spot.x, spot.y];
+}
+
+plot.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2, ...place(event));
+}, { passive: false });
+$("closer").addEventListener("click", () => zoom(1 / 1.4));
+$("farther").addEventListener("click", () => zoom(1.4));
+
+let drag = null;
+plot.addEventListener("pointerdown", (event) => {
+  drag = { from: place(event), moved: false, dot: event.target.dataset.at };
+  plot.setPointerCapture(event.pointerId);
+});
+plot.addEventListener("pointermove", (event) => {
+  if (!drag) return;
+  const [x, y] = place(event);
+  const [dx, dy] = [x - drag.from[0], y - drag.from[1]];
+  if (!drag.moved && Math.hypot(dx, dy) < view.size * 0.01) return;
+  drag.moved = true;
+  view = { ...view, x: view.x - dx, y: view.y - dy };
+  look();
+});
+plot.addEventListener("pointerup", () => {
+  if (drag && !drag.moved && drag.dot !== undefined) pick(Number(drag.dot));
+  drag = null;
+});
+plot.addEventListener("pointercancel", () => { drag = null; });
+
+// Arrow keys go to the nearest point in that direction.
+plot.addEventListener("keydown", (event) => {
+  const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+  if (!points || !points.length) return;
+  if (step) {
+    event.preventDefault();
+    if (picked < 0) { pick(0); return; }
+    const here = points[picked];
+    let best = -1, least = Infinity;
+    points.forEach((point, at) => {
+      const [dx, dy] = [point.x - here.x, point.y - here.y];
+      const ahead = dx * step[0] + dy * step[1];
+      if (at === picked || ahead <= 0) return;
+      const away = ahead + 3 * Math.abs(dx * step[1] - dy * step[0]);
+      if (away < least) { least = away; best = at; }
+    });
+    if (best >= 0) pick(best);
+  } else if (event.key === "Enter" && picked >= 0) alike();
+  else if (event.key === "+") zoom(1 / 1.4);
+  else if (event.key === "-") zoom(1.4);
+});
+
+async function alike() {
+  $("query").value = points[picked].text;
+  open($("tab-search"), false);
+  $("search-form").requestSubmit();
+}
+$("alike").addEventListener("click", alike);
+
+health();

@@ -1,0 +1,278 @@
+"""The page in a real browser: type, click, read; keyboard, phone, dark and light."""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+from serving import LINES, running
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+sync_api = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, address, request):
+    """A page that fails the test on any outside request, script error or refused resource."""
+    options = getattr(request, "param", {})
+    context = browser.new_context(**{"viewport": {"width": 1100, "height": 850}, **options})
+    page = context.new_page()
+    outside, errors = [], []
+    page.on("request", lambda r: outside.append(r.url) if not r.url.startswith(address) else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda m: errors.append(m.text) if "Security Policy" in m.text else None)
+    page.goto(address)
+    page.set_default_timeout(10_000)
+    yield page
+    assert [url for url in outside if not url.startswith("data:")] == []
+    assert errors == []
+    context.close()
+
+
+def shoot(page, name):
+    """Keep a picture where SCREENSHOTS says, for people to look at."""
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder) / f"{name}.png"), full_page=True)
+
+
+def test_search(page):
+    sync_api.expect(page.locator("#facts")).to_contain_text("10 texts")
+    page.fill("#query", "monetary policy")
+    page.press("#query", "Enter")
+    first = page.locator("#results li").first
+    sync_api.expect(first).to_contain_text("bank")
+    shoot(page, "search")
+    assert page.locator("#results li").count() == 10
+    scores = [float(text) for text in page.locator("#results .value").all_inner_texts()]
+    assert scores == sorted(scores, reverse=True)
+    assert "line" in first.inner_text()
+    page.fill("#k", "3")
+    page.fill("#where", '{"line": {"$gte": 7}}')
+    page.click("#search-form button")
+    sync_api.expect(page.locator("#results li")).to_have_count(3)
+    page.fill("#where", "{")
+    page.click("#search-form button")
+    sync_api.expect(page.locator("#search-note.bad")).to_contain_text("not JSON")
+    page.fill("#where", "")
+    page.fill("#threshold", "0.99")
+    page.click("#search-form button")
+    sync_api.expect(page.locator("#search-note")).to_contain_text("nothing among 10")
+
+
+def test_compare(page, address):
+    page.click("#tab-compare")
+    page.fill("#one", LINES[2])
+    page.fill("#two", LINES[3])
+    page.click("#compare-form button")
+    sync_api.expect(page.locator("#gauge")).to_be_visible()
+    body = {"a": LINES[2], "b": LINES[3]}
+    wanted = httpx.post(f"{address}/similarity", json=body).json()["scores"][0][0]
+    sync_api.expect(page.locator("#score")).to_have_text(f"{wanted:.4f}")
+    page.wait_for_timeout(350)
+    shoot(page, "compare")
+
+
+def test_heat_map(page):
+    page.click("#tab-heat")
+    page.fill("#lines", "\n".join(LINES))
+    page.click("#heat-form button")
+    sync_api.expect(page.locator("#heat-table tbody tr")).to_have_count(10)
+    cells = page.locator("#heat-table tbody tr").nth(2).locator("td").all_inner_texts()
+    assert cells[2] == "1.00"
+    assert float(cells[3]) > float(cells[0])
+    shoot(page, "heat")
+    page.fill("#lines", "one line")
+    page.click("#heat-form button")
+    sync_api.expect(page.locator("#heat-note.bad")).to_contain_text("at least two")
+
+
+def test_file(page, tmp_path):
+    page.click("#tab-file")
+    (tmp_path / "mine.txt").write_text("\n".join([*LINES, "", "A café on the square — très bon."]))
+    page.set_input_files("#upload", str(tmp_path / "mine.txt"))
+    sync_api.expect(page.locator("#file-note")).to_contain_text("11 texts, ready")
+    page.fill("#file-query", "where can I drink coffee?")
+    page.press("#file-query", "Enter")
+    sync_api.expect(page.locator("#file-results li").first).to_contain_text("café")
+    shoot(page, "file")
+    (tmp_path / "t.csv").write_text('id,text\n1,"one, ""two"""\n2,"three\nfour"\n')
+    page.set_input_files("#upload", str(tmp_path / "t.csv"))
+    sync_api.expect(page.locator("#file-note")).to_contain_text("2 texts, ready")
+    page.fill("#file-query", "one two")
+    page.press("#file-query", "Enter")
+    sync_api.expect(page.locator("#file-results li").first).to_contain_text('one, "two"')
+    rows = [json.dumps({"text": line}) for line in LINES[:3]]
+    (tmp_path / "t.jsonl").write_text("\n".join(rows))
+    page.set_input_files("#upload", str(tmp_path / "t.jsonl"))
+    sync_api.expect(page.locator("#file-note")).to_contain_text("3 texts, ready")
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    page.set_input_files("#upload", str(tmp_path / "bad.txt"))
+    sync_api.expect(page.locator("#file-note.bad")).to_contain_text("not UTF-8")
+
+
+def test_drop_a_file(page):
+    data = page.evaluate_handle(
+        """() => {
+          const data = new DataTransfer();
+          data.items.add(new File(["dropped one\\ndropped two"], "d.txt"));
+          return data;
+        }"""
+    )
+    page.dispatch_event("body", "drop", {"dataTransfer": data})
+    sync_api.expect(page.locator("#file-note")).to_contain_text("2 texts, ready")
+    assert page.locator("#file").is_visible()
+
+
+def test_map_with_mouse_and_keys(page):
+    page.click("#tab-map")
+    sync_api.expect(page.locator("#plot circle")).to_have_count(10)
+    page.locator("#plot circle").nth(4).click()
+    text = page.locator("#picked-text").inner_text()
+    assert text in LINES
+    shoot(page, "map")
+    page.locator("#plot").focus()
+    seen = {text}
+    for key in ("ArrowRight", "ArrowUp", "ArrowLeft", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(key)
+        seen.add(page.locator("#picked-text").inner_text())
+    assert len(seen) > 1
+    before = page.locator("#plot").get_attribute("viewBox")
+    page.click("#closer")
+    assert page.locator("#plot").get_attribute("viewBox") != before
+    page.locator("#plot").focus()
+    text = page.locator("#picked-text").inner_text()
+    page.keyboard.press("Enter")
+    sync_api.expect(page.locator("#results li").first).to_contain_text(text)
+
+
+def test_keyboard_alone(page):
+    page.keyboard.press("/")
+    page.keyboard.type("a pet")
+    page.keyboard.press("Enter")
+    sync_api.expect(page.locator("#results li").first).to_contain_text("dog")
+    page.locator("#tab-search").focus()
+    order = []
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+        order.append(page.evaluate("document.activeElement.id"))
+    assert order == ["tab-compare", "tab-heat", "tab-file", "tab-map", "tab-search"]
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "one"
+
+
+@pytest.mark.parametrize("page", [{"color_scheme": "dark"}], indirect=True)
+def test_dark_and_light(page):
+    def ground():
+        return page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+
+    assert ground() == "rgb(17, 20, 28)"
+    page.click("#tab-heat")
+    page.click("#heat-form button")
+    sync_api.expect(page.locator("#heat-table")).to_be_visible()
+    shoot(page, "dark")
+    page.click("#theme")
+    assert ground() == "rgb(245, 246, 250)"
+
+
+PHONE = {"viewport": {"width": 375, "height": 740}, "is_mobile": True, "has_touch": True}
+
+
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_phone(page):
+    page.fill("#query", "a train by the sea")
+    page.tap("#search-form button")
+    sync_api.expect(page.locator("#results li").first).to_be_visible()
+    shoot(page, "phone-search")
+    for name in ("compare", "heat", "file", "map", "search"):
+        page.tap(f"#tab-{name}")
+        if name == "heat":
+            page.tap("#heat-form button")
+            sync_api.expect(page.locator("#heat-table")).to_be_visible()
+        if name == "map":
+            sync_api.expect(page.locator("#plot circle")).to_have_count(10)
+        shoot(page, f"phone-{name}")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 375, f"{name} is {wide} wide"
+
+
+def test_texts_are_never_html(browser, model):
+    """A text that would be a script in HTML is shown as it is."""
+    import numpy as np
+
+    from contrasent.search.index import Index
+    from contrasent.serve.app import create_app
+
+    evil = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    index = Index.build(
+        lambda texts: np.ones((len(texts), 384), np.float32),
+        [evil, "b"],
+        ids=[evil, "b"],
+        metadata=[{evil: evil}, None],
+        model=model.identity,
+    )
+    with running(create_app(model, index=index)) as url:
+        page = browser.new_page()
+        said = []
+        page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+        page.goto(url)
+        page.fill("#query", "x")
+        page.press("#query", "Enter")
+        sync_api.expect(page.locator("#results li").first).to_contain_text("<img src=x")
+        page.click("#tab-map")
+        page.locator("#plot circle").first.wait_for(state="attached")
+        assert said == []
+        assert page.locator("img, main script").count() == 0
+        page.close()
+
+
+def test_key(browser, model, index):
+    from contrasent.serve.app import create_app
+    from contrasent.serve.settings import Settings
+
+    app = create_app(model, index=index, settings=Settings(api_key="secret"))
+    with running(app) as url:
+        page = browser.new_page()
+        page.goto(url)
+        sync_api.expect(page.locator("#key-form")).to_be_visible()
+        shoot(page, "key")
+        page.fill("#query", "a pet")
+        page.press("#query", "Enter")
+        sync_api.expect(page.locator("#search-note.bad")).to_contain_text("key is needed")
+        page.fill("#key", "secret")
+        page.press("#key", "Enter")
+        page.press("#query", "Enter")
+        sync_api.expect(page.locator("#results li").first).to_contain_text("dog")
+        page.close()
+
+
+def test_docs(page, address):
+    page.goto(f"{address}/docs")
+    sync_api.expect(page.locator("details")).to_have_count(8)
+    page.locator("summary", has_text="POST /search").click()
+    shoot(page, "docs")
+    command = page.locator("details[open] pre").first.inner_text()
+    assert re.search(r"curl http://127.0.0.1:\d+/search", command)
