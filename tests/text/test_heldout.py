@@ -63,7 +63,7 @@ def test_too_few():
     with pytest.raises(TrainingError, match="4 pairs are too few to hold some out"):
         hold_out(open_corpus(pairs(4)), 10, seed=0)
     alike = [("Map", "map")] * 20
-    with pytest.raises(TrainingError, match=r"20 pairs are too few .* or their two texts are alike"):
+    with pytest.raises(TrainingError, match=r"20 pairs .* or their two texts are alike"):
         hold_out(open_corpus(alike), 10, seed=0)
     with pytest.raises(InputError, match="one row only"):
         hold_out(open_corpus(pairs(1)), 10, seed=0)
