@@ -311,6 +311,8 @@ def test_body_limit(model):
         big = httpx.post(f"{url}/v1/embeddings", json={"input": "a" * 3000})
         assert big.status_code == 413
 
+        assert big.json()["error"]["code"] == "body_too_large"
+
         def parts():
             for _ in range(40):
                 yield b"a" * 100

@@ -29,6 +29,9 @@ OPEN = frozenset({"/", "/health", "/docs", "/openapi.json", "/page.js", "/page.c
 PROBES = frozenset({"/health", "/metrics"})
 """Routes that answer however busy the server is."""
 
+DRAINED = 4
+"""Bodies up to so many times the limit are read to their end before they are refused."""
+
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -146,31 +149,30 @@ class Guard:
                 raise Refused(415, "the body must be application/json", "unsupported_media_type")
 
     async def _body(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
+        """The whole body; one that is too large is read on for a while, unkept.
+
+        A client that is still sending when the answer comes would see a broken connection and
+        not the answer.
+        """
         limit = self.settings.max_body
-        too_large = Refused(
-            413,
-            f"the body is larger than {limit:,} bytes",
-            "body_too_large",
-            {"Connection": "close"},
-        )
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        if length.isdigit() and int(length) > limit:
-            raise too_large
+        told = int(length) if length.isdigit() and len(length) < 20 else 0
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(self.settings.timeout):
-                while True:
+                while told <= DRAINED * limit and size <= DRAINED * limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Refused(400, "the client has gone", "disconnected")
                     part = message.get("body", b"")
                     size += len(part)
-                    if size > limit:
-                        raise too_large
-                    parts.append(part)
+                    if size <= limit:
+                        parts.append(part)
+                    else:
+                        parts.clear()
                     if not message.get("more_body", False):
-                        return b"".join(parts)
+                        break
         except TimeoutError as error:
             raise Refused(
                 408,
@@ -178,6 +180,14 @@ class Guard:
                 "timeout",
                 {"Connection": "close"},
             ) from error
+        if max(told, size) > limit:
+            raise Refused(
+                413,
+                f"the body is larger than {limit:,} bytes",
+                "body_too_large",
+                {"Connection": "close"},
+            )
+        return b"".join(parts)
 
     async def _run(
         self, scope: MutableMapping[str, Any], body: bytes, receive: Receive, send: Send
