@@ -1,0 +1,257 @@
+"""BERT-flow: an invertible map from a model's vectors to a standard normal (Li et al., 2020).
+
+The flow is the small Glow of the released code: levels of steps; a step is an actnorm, a reversal
+of the channels and an additive coupling; after each level but the last, half of the channels are
+set aside as they are. It is trained by maximum likelihood on vectors of a frozen encoder, and the
+code it gives, all channels, is compared by cosine. (The released code leaves the encoder's dropout
+on while the flow is trained; here vectors are fixed.)
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from contrasent import progress
+from contrasent.errors import DataError, OptionError
+from contrasent.types import Vectors
+
+LOG_SCALE = 3.0
+"""Actnorm's scale is exp(3 s): the released code's factor, which makes s learn faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a flow is built and trained; the defaults are the released code's.
+
+    Attributes:
+        levels: after each but the last, half of the channels are set aside.
+        steps: in each level.
+        hidden: width of a coupling's network.
+        lr: of AdamW.
+        weight_decay: of AdamW.
+        batch: vectors a step (the released code takes both sentences of 32 pairs).
+        epochs: over the vectors.
+        clip: largest norm of the gradient.
+        seed: of first weights and order.
+    """
+
+    levels: int = 3
+    steps: int = 3
+    hidden: int = 32
+    lr: float = 1e-3
+    weight_decay: float = 0.01
+    batch: int = 64
+    epochs: int = 1
+    clip: float = 1.0
+    seed: int = 0
+
+
+class Actnorm(nn.Module):
+    """A scale and a shift a channel, set by the first batch so that its outputs are standard."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(channels))
+        self.log = nn.Parameter(torch.zeros(channels))
+
+    @torch.no_grad()
+    def start(self, x: Tensor) -> None:
+        """Set from a batch (n, c)."""
+        self.shift.copy_(-x.mean(0))
+        self.log.copy_(-torch.log(x.std(0, unbiased=False) + 1e-6) / LOG_SCALE)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, c) and the log-determinant, the same for each row."""
+        return (x + self.shift) * torch.exp(LOG_SCALE * self.log), LOG_SCALE * self.log.sum()
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """Undo ``forward``."""
+        return y * torch.exp(-LOG_SCALE * self.log) - self.shift
+
+
+class Coupling(nn.Module):
+    """One half of the channels is moved by a function of the other; volume is kept."""
+
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__()
+        self.kept = channels // 2
+        last = nn.Linear(hidden, channels - self.kept)
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
+        self.net = nn.Sequential(
+            nn.Linear(self.kept, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), last
+        )
+        for layer in self.net.modules():
+            if isinstance(layer, nn.Linear) and layer is not last:
+                nn.init.normal_(layer.weight, std=0.05)
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, c) to (n, c); the log-determinant is 0."""
+        a, b = x[:, : self.kept], x[:, self.kept :]
+        return torch.cat([a, b + self.net(a)], 1)
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """Undo ``forward``."""
+        a, b = y[:, : self.kept], y[:, self.kept :]
+        return torch.cat([a, b - self.net(a)], 1)
+
+
+class Step(nn.Module):
+    """Actnorm, reversal of the channels, coupling."""
+
+    def __init__(self, channels: int, hidden: int) -> None:
+        super().__init__()
+        self.norm = Actnorm(channels)
+        self.coupling = Coupling(channels, hidden)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, c) and the log-determinant."""
+        x, volume = self.norm(x)
+        return cast(Tensor, self.coupling(x.flip(1))), volume
+
+    def inverse(self, y: Tensor) -> Tensor:
+        """Undo ``forward``."""
+        return self.norm.inverse(self.coupling.inverse(y).flip(1))
+
+
+class Flow(nn.Module):
+    """An invertible map of (n, d) vectors to codes that are standard normal, if it has learnt.
+
+    Args:
+        dimension: of the vectors; at least 2 ** levels.
+        settings: how it is built.
+
+    Raises:
+        OptionError: too many levels for the dimension.
+    """
+
+    def __init__(self, dimension: int, settings: Settings | None = None) -> None:
+        super().__init__()
+        self.settings = settings or Settings()
+        self.dimension = dimension
+        levels = self.settings.levels
+        if levels < 1 or dimension < 2**levels:
+            raise OptionError("levels", levels, f"cannot halve {dimension} dimensions so often")
+        self.levels = nn.ModuleList()
+        width = dimension
+        for level in range(levels):
+            steps = [Step(width, self.settings.hidden) for _ in range(self.settings.steps)]
+            self.levels.append(nn.ModuleList(steps))
+            width = width - width // 2 if level < levels - 1 else width
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Codes (n, d), and the log-determinant of the map, a number."""
+        aside: list[Tensor] = []
+        volume = x.new_zeros(())
+        for i, level in enumerate(self.levels):
+            for step in cast(nn.ModuleList, level):
+                x, more = step(x)
+                volume = volume + more
+            if i < len(self.levels) - 1:
+                cut = x.shape[1] - x.shape[1] // 2
+                aside.append(x[:, cut:])
+                x = x[:, :cut]
+        return torch.cat([*aside, x], 1), volume
+
+    def inverse(self, z: Tensor) -> Tensor:
+        """Vectors (n, d) from codes."""
+        sizes, width = [], self.dimension
+        for _ in range(len(self.levels) - 1):
+            sizes.append(width // 2)
+            width -= width // 2
+        *aside, x = torch.split(z, [*sizes, width], dim=1)
+        for i in reversed(range(len(self.levels))):
+            if i < len(self.levels) - 1:
+                x = torch.cat([x, aside[i]], 1)
+            for step in reversed(list(cast(nn.ModuleList, self.levels[i]))):
+                x = cast(Step, step).inverse(x)
+        return x
+
+    def loss(self, x: Tensor) -> Tensor:
+        """Mean negative log-likelihood in bits a dimension."""
+        z, volume = self(x)
+        normal = -0.5 * (z**2).sum(1) - 0.5 * self.dimension * math.log(2 * math.pi)
+        nats: Tensor = -(normal + volume).mean()
+        return nats / (self.dimension * math.log(2))
+
+    @torch.no_grad()
+    def start(self, x: Tensor) -> None:
+        """Set every actnorm from a batch (n, d)."""
+        for i, level in enumerate(self.levels):
+            for step in cast(nn.ModuleList, level):
+                cast(Step, step).norm.start(x)
+                x, _ = step(x)
+            if i < len(self.levels) - 1:
+                x = x[:, : x.shape[1] - x.shape[1] // 2]
+
+    @torch.inference_mode()
+    def transform(self, vectors: Vectors) -> Vectors:
+        """(n, d) float32 codes of vectors: an ``EncodeFn``'s output in, the flow's out."""
+        codes = [self(torch.from_numpy(block))[0].numpy() for block in _blocks(vectors)]
+        return np.concatenate(codes).astype(np.float32) if codes else np.empty_like(vectors)
+
+    def describe(self) -> dict[str, Any]:
+        """What is needed, beside the weights, to build the flow again."""
+        return {"dimension": self.dimension, **asdict(self.settings)}
+
+
+def fit(
+    vectors: Vectors,
+    settings: Settings | None = None,
+    *,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> Flow:
+    """Train a flow on vectors by maximum likelihood.
+
+    Args:
+        vectors: (n, d) of a frozen encoder.
+        settings: how it is built and trained.
+        report: told of each step and its loss, bits a dimension.
+
+    Raises:
+        DataError: fewer vectors than a batch, vectors that are not finite, or a loss that is not.
+    """
+    s = settings or Settings()
+    x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+    if len(x) < s.batch:
+        raise DataError(f"{len(x):,} vectors are fewer than a batch of {s.batch}; give more text")
+    if not torch.isfinite(x).all():
+        raise DataError("some of the vectors hold NaN or infinite numbers")
+    generator = torch.Generator().manual_seed(s.seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(s.seed)
+        flow = Flow(x.shape[1], s)
+    optimiser = torch.optim.AdamW(flow.parameters(), lr=s.lr, weight_decay=s.weight_decay, eps=1e-6)
+    flow.start(x[torch.randperm(len(x), generator=generator)[: max(s.batch, 512)]])
+    per_epoch = len(x) // s.batch
+    step = 0
+    with progress.task("flow", per_epoch * s.epochs, "steps") as advance:
+        for _ in range(s.epochs):
+            order = torch.randperm(len(x), generator=generator)
+            for i in range(per_epoch):
+                loss = flow.loss(x[order[i * s.batch : (i + 1) * s.batch]])
+                if not torch.isfinite(loss):
+                    raise DataError(
+                        f"the flow's loss is {float(loss)} at step {step}; lower its lr"
+                    )
+                optimiser.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(flow.parameters(), s.clip)
+                optimiser.step()
+                report(step, float(loss.detach()))
+                advance(1, loss=float(loss.detach()))
+                step += 1
+    return flow.eval()
+
+
+def _blocks(vectors: Vectors, size: int = 8192) -> list[Vectors]:
+    return [
+        np.ascontiguousarray(vectors[i : i + size], dtype=np.float32)
+        for i in range(0, len(vectors), size)
+    ]

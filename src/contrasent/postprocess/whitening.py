@@ -1,0 +1,87 @@
+"""Whitening: turn and stretch a space of vectors until its covariance is the identity.
+
+Su et al. (2021), Algorithm 1; a baseline of SimCSE (Tables 5, B.2, C.1). Fitted on vectors of the
+target's text, of NLI, or of one's own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError, OptionError
+from contrasent.types import EncodeFn, Vectors
+
+Floats = NDArray[np.float64]
+
+SMALLEST = 1e-10
+"""Variances below this share of the largest are noise; their directions cannot be stretched."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whitening:
+    """x -> (x - mean) @ matrix.
+
+    Attributes:
+        mean: (d,) the mean of the fitted vectors.
+        matrix: (d, k) principal axes over the square root of their variance, largest variance
+            first.
+    """
+
+    mean: Floats
+    matrix: Floats
+
+    def __call__(self, vectors: Vectors) -> Vectors:
+        """(n, d) to (n, k) float32."""
+        moved = np.asarray(vectors, dtype=np.float64) - self.mean
+        return (moved @ self.matrix).astype(np.float32)
+
+    @property
+    def bias(self) -> Floats:
+        """(k,) what a linear layer adds: -mean @ matrix."""
+        return -self.mean @ self.matrix
+
+
+def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
+    """Learn a whitening from vectors.
+
+    Args:
+        vectors: (n, d), more of them than dimensions.
+        dimensions: keep so many directions, those of the largest variance; all of them by default.
+
+    Raises:
+        DataError: fewer vectors than dimensions, vectors that are not finite, or fewer directions
+            with any variance than are to be kept.
+        OptionError: dimensions that are not 1 to d.
+    """
+    x = np.asarray(vectors, dtype=np.float64)
+    n, d = x.shape
+    keep = d if dimensions is None else dimensions
+    if not 1 <= keep <= d:
+        raise OptionError("dimensions", keep, f"the vectors have {d}; choose 1 to {d}")
+    if not np.isfinite(x).all():
+        raise DataError("some of the vectors hold NaN or infinite numbers")
+    if n <= keep:
+        raise DataError(
+            f"{n:,} vectors cannot show the covariance of {keep} dimensions; give more text"
+        )
+    mean = x.mean(axis=0)
+    x = x - mean
+    values, axes = np.linalg.eigh(x.T @ x / (n - 1))
+    values, axes = values[::-1][:keep], axes[:, ::-1][:, :keep]
+    if values[-1] <= SMALLEST * values[0]:
+        real = int((values > SMALLEST * values[0]).sum())
+        raise DataError(
+            f"the vectors vary in {real} directions only; keep at most that many dimensions"
+        )
+    return Whitening(mean, axes / np.sqrt(values))
+
+
+def whitened(encode: EncodeFn, transform: Callable[[Vectors], Vectors]) -> EncodeFn:
+    """An ``EncodeFn`` followed by a transform of its vectors."""
+
+    def encode_and_transform(sentences: Sequence[str]) -> Vectors:
+        return transform(encode(sentences))
+
+    return encode_and_transform

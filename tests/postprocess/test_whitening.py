@@ -1,0 +1,69 @@
+"""Whitened vectors have the identity for a covariance; what cannot be whitened is refused."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contrasent import metrics
+from contrasent.errors import DataError, OptionError
+from contrasent.postprocess.whitening import fit, whitened
+
+
+def cloud(n=400, d=6, seed=0):
+    random = np.random.default_rng(seed)
+    stretch = np.diag(np.linspace(1, 4, d)) @ random.normal(size=(d, d))
+    return (random.normal(size=(n, d)) @ stretch + random.normal(size=d) * 5).astype(np.float32)
+
+
+@given(st.integers(0, 500), st.integers(1, 6))
+def test_the_covariance_of_what_was_fitted_is_the_identity(seed, keep):
+    vectors = cloud(seed=seed)
+    out = fit(vectors, dimensions=keep)(vectors)
+    assert out.shape == (400, keep)
+    np.testing.assert_allclose(out.mean(axis=0), 0, atol=1e-4)
+    np.testing.assert_allclose(np.cov(out.T).reshape(keep, keep), np.eye(keep), atol=2e-3)
+
+
+def test_kept_directions_are_those_of_the_largest_variance():
+    vectors = np.random.default_rng(1).normal(size=(3000, 3)) * [1, 10, 3]
+    out = fit(vectors.astype(np.float32), dimensions=1)(vectors)
+    assert abs(np.corrcoef(out[:, 0], vectors[:, 1])[0, 1]) > 0.999
+
+
+def test_it_is_a_linear_layer():
+    vectors = cloud()
+    found = fit(vectors, dimensions=4)
+    np.testing.assert_allclose(vectors @ found.matrix + found.bias, found(vectors), atol=1e-3)
+
+
+def test_uniformity_improves_on_a_cone():
+    """SimCSE, Figure 3: whitening raises uniformity (the loss falls)."""
+    vectors = cloud() + 20
+    assert metrics.uniformity(fit(vectors)(vectors)) < metrics.uniformity(vectors) - 0.5
+
+
+def test_a_model_can_be_whitened():
+    table = {f"s{i}": v for i, v in enumerate(cloud())}
+
+    def encode(sentences):
+        return np.stack([table[s] for s in sentences])
+
+    transform = fit(np.stack(list(table.values())))
+    out = whitened(encode, transform)(["s3", "s1"])
+    np.testing.assert_array_equal(out, transform(encode(["s3", "s1"])))
+
+
+def test_what_cannot_be_whitened_is_refused():
+    vectors = cloud()
+    with pytest.raises(OptionError, match="have 6; choose 1 to 6"):
+        fit(vectors, dimensions=7)
+    with pytest.raises(DataError, match="5 vectors cannot show"):
+        fit(vectors[:5])
+    flat = vectors.copy()
+    flat[:, 5] = flat[:, 4]
+    with pytest.raises(DataError, match="vary in 5 directions only"):
+        fit(flat)
+    assert fit(flat, dimensions=5)(flat).shape == (400, 5)
+    with pytest.raises(DataError, match="NaN"):
+        fit(vectors * np.nan)
