@@ -32,13 +32,25 @@ class Arm:
 
 
 def arms(lab: str) -> list[Arm]:
-    """What is compared."""
+    """What is compared: training from two bases, and the methods with one another."""
     mini = "all-MiniLM-L6-v2"
-    return [
-        Arm("lab-unsup", lab, "simcse", "wiki.txt", ("lr=1e-4",)),
-        Arm("lab-sup", lab, "simcse_supervised", "nli.csv", ("lr=1e-4", "head=tanh")),
+    rate = "lr=1e-4"
+    first = [
+        Arm("lab-unsup", lab, "simcse", "wiki.txt", (rate,)),
+        Arm("lab-sup", lab, "simcse_supervised", "nli.csv", (rate, "head=tanh")),
         Arm("minilm-unsup", mini, "simcse", "wiki.txt", ("lr=1e-5",)),
         Arm("minilm-sup", mini, "simcse_supervised", "nli.csv", ("lr=2e-5",)),
+    ]
+    generator = f"generator={lab}"
+    methods = [
+        ("esimcse", ()),
+        ("simcse_plus_plus", ()),
+        ("diffcse", (generator,)),
+        ("esimcse+simcse_plus_plus", ()),
+        ("diffcse+simcse_plus_plus", (generator,)),
+    ]
+    return first + [
+        Arm(f"lab-{name}", lab, name, "wiki.txt", (rate, *more)) for name, more in methods
     ]
 
 
@@ -121,6 +133,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--lab", required=True, help="folder of a small masked language model")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", help="names of arms; all if not given")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     if options.table:
@@ -135,6 +148,8 @@ def main() -> None:
     measure("all-MiniLM-L6-v2", options.out / "base-minilm.json")
     for seed in range(options.seeds):
         for arm in arms(options.lab):
+            if options.only and arm.name not in options.only:
+                continue
             run(arm, seed, options.out)
 
 

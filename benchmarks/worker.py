@@ -18,7 +18,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 
 def sentences(count: int, words: tuple[int, int] | None = None) -> list[str]:
-    """Real sentences: Wikipedia's where CONTRASENT_DATA is set, else the packages' documentation."""
+    """Wikipedia sentences where CONTRASENT_DATA is set, else the packages' documentation."""
     data = os.environ.get("CONTRASENT_DATA")
     found: list[str] = []
     if data:
