@@ -203,9 +203,10 @@ def check_generator(name: str | None, base: Path | None, *, option: str) -> None
         )
     folder = resolve(name)
     if base is not None:
-        check_vocabularies(
-            Tokenizer.load(folder, max_tokens=16), Tokenizer.load(base, max_tokens=16), name
-        )
+        from contrasent.model.folder import describe
+
+        own = Tokenizer.load(describe(base).transformer, max_tokens=16)
+        check_vocabularies(Tokenizer.load(folder, max_tokens=16), own, name)
 
 
 def check_vocabularies(one: Any, other: Any, name: str) -> None:
