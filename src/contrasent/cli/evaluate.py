@@ -1,0 +1,228 @@
+"""``contrasent evaluate MODEL...``."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contrasent.cli.options import BatchSize, MaxTokens, Pooler, Quiet, quieten, remark
+from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from contrasent.evaluate.suite import Options
+    from contrasent.report import Report
+    from contrasent.types import EncodeFn
+
+
+def evaluate(
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL...", help="Model folders or names, or GloVe text files."),
+    ],
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="sts, transfer, geometry, retrieval, bias or all; can be repeated."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option(help="STS text: senteval (tokenised, lower-cased) or raw.")
+    ] = "senteval",
+    task: Annotated[
+        list[str] | None, typer.Option(help="STS set, such as STSB; can be repeated.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="STS split: test, dev or train.")] = "test",
+    aggregate: Annotated[
+        list[str] | None, typer.Option(help="all, mean or wmean; can be repeated.")
+    ] = None,
+    subsets: Annotated[bool, typer.Option("--subsets", help="A row for each STS subset.")] = False,
+    solver: Annotated[
+        str, typer.Option(help="Transfer classifier: fast, senteval or senteval_prototype.")
+    ] = "fast",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of the transfer classifier.")] = 1,
+    captions: Annotated[
+        int, typer.Option(min=0, help="Flickr30k captions to search, from the end; 0 for all.")
+    ] = 5000,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Your own labelled pairs: a csv, tsv, jsonl or parquet file."),
+    ] = None,
+    collection: Annotated[
+        Path | None, typer.Option(help="Your own retrieval set: a folder in BEIR's layout.")
+    ] = None,
+    resamples: Annotated[
+        int, typer.Option(min=0, help="Bootstrap resamples of the 95 % intervals; 0 for none.")
+    ] = 1000,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    report_file: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a page with pictures.")
+    ] = None,
+    pooler: Pooler = None,
+    max_tokens: MaxTokens = None,
+    batch: BatchSize = 64,
+    quiet: Quiet = False,
+) -> None:
+    """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals."""
+    quieten(quiet)
+    from contrasent.evaluate.suite import Options, suite_names
+    from contrasent.text.official import STS_TASKS
+
+    own = pairs is not None or collection is not None
+    suites = suite_names(suite or ["sts"]) if suite or not own else ()
+    folder = _folder(data)
+    options = Options(
+        form=form,
+        tasks=tuple(task) if task else STS_TASKS,
+        aggregate=tuple(aggregate or ["all"]),
+        split=split,
+        subsets=subsets,
+        solver=solver,
+        seeds=tuple(range(1111, 1111 + seeds)),
+        captions=captions,
+        resamples=resamples,
+        folder=folder,
+    )
+    _check_before(models, suites, options, report_file, json_file)
+    found: dict[str, Report] = {}
+    for model in models:
+        encode, line = _load(model, pooler, max_tokens, batch)
+        found[model] = _measure(encode, suites, options, pairs, collection)
+        typer.echo(f"{model}\n{found[model].table()}\n")
+        cut = line()
+        if cut:
+            remark(cut, quiet=quiet)
+        if report_file is not None and "retrieval" in suites:
+            _list(found, model, encode, options)
+    if json_file is not None:
+        from contrasent.files import write_json
+
+        write_json(json_file, _as_json(found))
+    if report_file is not None:
+        from contrasent.evaluate.page import write_page
+
+        write_page(report_file, found)
+        remark(f"wrote {report_file}", quiet=quiet)
+
+
+def _folder(data: Path | None) -> Path | None:
+    if data is not None and not data.is_dir():
+        raise OptionError("--data", str(data), "no such folder")
+    return data
+
+
+def _check_before(
+    models: list[str],
+    suites: tuple[str, ...],
+    options: "Options",
+    report_file: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Everything cheap that can go wrong, before a model is loaded."""
+    from contrasent.cli.loading import find_model
+    from contrasent.evaluate.probing import SOLVERS
+    from contrasent.evaluate.sts import AGGREGATES
+    from contrasent.files import check_writable
+    from contrasent.postprocess.folder import is_flow
+    from contrasent.text.datasets import FORMS, sts_pairs
+
+    if len(set(models)) < len(models):
+        raise OptionError("MODEL", " ".join(models), "a model is named twice")
+    _check_choice("--form", (options.form,), FORMS)
+    _check_choice("--solver", (options.solver,), SOLVERS)
+    _check_choice("--aggregate", options.aggregate, AGGREGATES)
+    for target in (report_file, json_file):
+        if target is not None:
+            check_writable(target.parent)
+    if report_file is not None:
+        from contrasent.evaluate.page import check_matplotlib
+
+        check_matplotlib()
+    if "sts" in suites:
+        for name in options.tasks:
+            sts_pairs(name, split=options.split, form=options.form, folder=options.folder)
+    for model in models:
+        if not Path(model).is_file() and not is_flow(Path(model)):
+            find_model(model)
+
+
+def _check_choice(option: str, values: Iterable[str], choices: Iterable[str]) -> None:
+    for value in values:
+        if value not in choices:
+            raise OptionError(option, value, "unknown", choices=choices)
+
+
+def _load(
+    model: str, pooler: str | None, max_tokens: int | None, batch: int
+) -> tuple["EncodeFn", Any]:
+    if Path(model).is_file():
+        from contrasent.postprocess.glove import Glove
+
+        return Glove.load(Path(model)), lambda: None
+    from contrasent.cli.loading import find_model, load_model
+    from contrasent.postprocess.folder import is_flow, read_flow
+
+    if is_flow(Path(model)):
+        from contrasent.postprocess.whitening import whitened
+
+        folder, flow = read_flow(Path(model))
+        below = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+        return whitened(below, flow.transform), below.remark
+    counting = load_model(find_model(model), batch=batch, pooler=pooler, max_tokens=max_tokens)
+    return counting, counting.remark
+
+
+def _measure(
+    encode: "EncodeFn",
+    suites: tuple[str, ...],
+    options: "Options",
+    pairs: Path | None,
+    collection: Path | None,
+) -> "Report":
+    from contrasent.evaluate import suite
+    from contrasent.report import Report
+
+    reports = [suite.evaluate(encode, suites, options)] if suites else []
+    if pairs is not None:
+        from contrasent.evaluate.pairs import pairs as measure_pairs
+        from contrasent.text.corpus import read_labelled_pairs
+
+        labelled = read_labelled_pairs(pairs)
+        reports.append(
+            measure_pairs(
+                encode,
+                labelled.first,
+                labelled.second,
+                labelled.scores,
+                task=pairs.stem,
+                resamples=options.resamples,
+            )
+        )
+    if collection is not None:
+        from contrasent.evaluate.collections import folder_retrieval
+
+        reports.append(folder_retrieval(encode, collection, resamples=options.resamples))
+    return Report.join(reports)
+
+
+def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", options: "Options") -> None:
+    """Keep what the model finds for a few captions, for the page's listing."""
+    from contrasent.evaluate.collections import side_by_side
+    from contrasent.text.captions import flickr30k
+
+    captions = flickr30k(folder=options.folder).last(options.captions).texts
+    queries = captions[:: max(1, len(captions) // 5)][:5]
+    listing = side_by_side({model: encode}, queries, captions, k=3)
+    report = found[model]
+    notes = {**report.notes, "listing": [[q, listing[q][model]] for q in queries]}
+    found[model] = replace(report, notes=notes)
+
+
+def _as_json(found: dict[str, "Report"]) -> dict[str, Any]:
+    """One model's report as it is; several under their names."""
+    records = [{"model": name, **report.to_json()} for name, report in found.items()]
+    return records[0] if len(records) == 1 else {"models": records}

@@ -1,0 +1,229 @@
+"""A report as one self-contained HTML page: tables with intervals, pictures, what was done.
+
+No script, no font and no picture is fetched: the page reads the same on any machine.
+"""
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from contrasent.evaluate import pictures
+from contrasent.evaluate.pictures import check_matplotlib as check_matplotlib
+from contrasent.evaluate.sts import AVERAGE as STS_AVERAGE
+from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
+from contrasent.evaluate.transfer import TASKS as TRANSFER_TASKS
+from contrasent.files import atomic_file
+from contrasent.report import Report, Row, shown
+from contrasent.text.official import STS_TASKS
+
+Reports = Mapping[str, Report]
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1c2127; --faint: #5f6b76;
+  --line: #d5dae0; --band: #f4f6f8; }
+@media (prefers-color-scheme: dark) {
+  :root { --paper: #14171a; --ink: #e4e8ec; --faint: #9aa5b1; --line: #353c44; --band: #1c2126; } }
+body { background: var(--paper); color: var(--ink); margin: 0 auto; max-width: 62rem;
+  padding: 1.5rem 1rem 4rem; font: 15px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
+p, li { max-width: 46rem; } .faint { color: var(--faint); }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 14px; }
+th, td { padding: .28rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; vertical-align: top; }
+th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
+  background: var(--paper); }
+thead th { max-width: 15rem; overflow-wrap: anywhere; white-space: normal; }
+tr.total td { font-weight: 600; background: var(--band); }
+td small { display: block; color: var(--faint); font-weight: 400; }
+.listing td { white-space: normal; min-width: 14rem; text-align: left; }
+figure { margin: 0; } svg { max-width: 100%; height: auto; color: var(--ink); }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: 14px; }
+dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
+"""
+
+Section = tuple[str, str, str]
+"""Heading, remark, HTML."""
+
+
+def write_page(target: Path, reports: Reports, *, arrows: bool = False) -> None:
+    """Write the page, atomically.
+
+    Args:
+        target: the file.
+        reports: names of models and their reports, in order.
+        arrows: join the models by arrows where alignment is drawn against uniformity, for
+            checkpoints of one run.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OutputError: the file cannot be written.
+    """
+    text = page(reports, arrows=arrows)
+    with atomic_file(target) as stream:
+        stream.write(text)
+
+
+def page(reports: Reports, *, arrows: bool = False) -> str:
+    """The page's text; see :func:`write_page`."""
+    check_matplotlib()
+    parts = [
+        f"<h2>{escape(title)}</h2>\n<p class=faint>{remark}</p>\n{body}"
+        for title, remark, body in _sections(reports, arrows)
+        if body
+    ]
+    names = ", ".join(escape(name) for name in reports)
+    return (
+        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+        '<meta name=viewport content="width=device-width, initial-scale=1">\n'
+        f"<title>contrasent: {names}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>Evaluation of {names}</h1>\n"
+        "<p>Correlations and rates are in hundredths. Small numbers under a value are its 95 % "
+        "bootstrap interval.</p>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+    )
+
+
+def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
+    sts = {"metric": "spearman", "aggregate": "all"}
+    yield (
+        "Semantic textual similarity",
+        "Spearman's correlation of cosine and gold score, <em>all</em> aggregation.",
+        _drawn(
+            _table(reports, lambda r: r.metric == "spearman" and r.aggregate == "all"),
+            pictures.scores(reports, (*STS_TASKS, STS_AVERAGE), sts, "Spearman x 100, STS"),
+        ),
+    )
+    yield (
+        "Other aggregations, Pearson, subsets",
+        "<em>mean</em> and <em>wmean</em> average the correlations of a year's subsets.",
+        _table(
+            reports,
+            lambda r: (
+                r.metric in ("spearman", "pearson")
+                and (r.metric, r.aggregate) != ("spearman", "all")
+            ),
+        ),
+    )
+    yield (
+        "Transfer",
+        "Accuracy of a linear classifier on fixed vectors.",
+        _drawn(
+            _table(reports, lambda r: r.metric in ("accuracy", "f1", "accuracy_seed_sd")),
+            pictures.scores(
+                reports,
+                (*TRANSFER_TASKS, TRANSFER_AVERAGE),
+                {"metric": "accuracy", "split": "test"},
+                "accuracy x 100, transfer",
+            ),
+        ),
+    )
+    yield (
+        "Alignment and uniformity",
+        "Near positives and an evenly filled space: both want to be small (Wang and Isola, 2020).",
+        _drawn(pictures.plane(reports, arrows=arrows), _table(reports, _is_geometry)),
+    )
+    yield (
+        "Singular values",
+        "Of the matrix of STS-B's sentences, over the largest one.",
+        _drawn(pictures.spectrum(reports)),
+    )
+    yield (
+        "Cosine by rating",
+        "Where the cosines of STS-B's pairs lie, for each band of gold scores.",
+        _drawn(pictures.densities(reports)),
+    )
+    yield (
+        "Retrieval",
+        "Recall, mean reciprocal rank and nDCG; ties count against the model.",
+        _table(reports, lambda r: r.metric.split("@")[0] in ("mrr", "recall", "ndcg")),
+    )
+    yield "What is found", "The nearest captions to a few captions.", _listings(reports)
+    yield (
+        "Bias of length and repetition",
+        "Cosine less gold score, in hundredths, for pairs of like (near) and unlike (far) length; "
+        "mean cosine with a sentence and with the same sentence, its shared words said twice.",
+        _table(reports, _is_bias),
+    )
+    yield "How it was measured", "The protocol of every number.", _notes(reports)
+
+
+def _is_geometry(row: Row) -> bool:
+    return row.metric in ("alignment", "uniformity", "anisotropy", "isoscore", "effective_rank")
+
+
+def _is_bias(row: Row) -> bool:
+    known = ("once", "twice", "repetition_gain")
+    return row.metric in known or row.metric.startswith(("error_", "absolute_"))
+
+
+def _table(reports: Reports, wanted: Any) -> str:
+    """Rows by task, split, metric and aggregate; a column a model."""
+    cells: dict[tuple[str, ...], dict[str, Row]] = {}
+    for name, report in reports.items():
+        for row in report:
+            if wanted(row):
+                key = (row.task, row.metric, row.aggregate, row.split)
+                cells.setdefault(key, {})[name] = row
+    if not cells:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in reports)
+    lines = [f"<thead><tr><th></th>{head}<th>count</th></tr></thead>\n<tbody>"]
+    for (task, metric, aggregate, split), found in cells.items():
+        kind = " class=total" if task in (STS_AVERAGE, TRANSFER_AVERAGE) else ""
+        label = (
+            f"{escape(task)} <small>{escape(' '.join(filter(None, (metric, aggregate, split))))}"
+        )
+        values = "".join(f"<td>{_cell(found.get(name))}</td>" for name in reports)
+        count = next(iter(found.values())).count
+        lines.append(f"<tr{kind}><td>{label}</small></td>{values}<td>{count:,}</td></tr>")
+    return f"<div class=wide><table>{''.join(lines)}</tbody></table></div>"
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return "–"
+    text = shown(row.metric, row.value)
+    if row.low is not None and row.high is not None:
+        text += f"<small>{shown(row.metric, row.low)} – {shown(row.metric, row.high)}</small>"
+    return text
+
+
+def _drawn(*parts: str | None) -> str:
+    return "\n".join(
+        f"<figure>{part}</figure>" if part.startswith("<svg") else part for part in parts if part
+    )
+
+
+def _listings(reports: Reports) -> str:
+    known = {n: r.notes["listing"] for n, r in reports.items() if "listing" in r.notes}
+    if not known:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in known)
+    lines = [f"<thead><tr><th>query</th>{head}</tr></thead>\n<tbody>"]
+    for i, (query, _) in enumerate(next(iter(known.values()))):
+        columns = ""
+        for listing in known.values():
+            found = "<br>".join(f"{score:.2f} {escape(text)}" for score, text in listing[i][1])
+            columns += f"<td>{found}</td>"
+        lines.append(f"<tr><td>{escape(query)}</td>{columns}</tr>")
+    return f"<div class='wide listing'><table>{''.join(lines)}</tbody></table></div>"
+
+
+def _notes(reports: Reports) -> str:
+    parts = []
+    for name, report in reports.items():
+        items = "".join(
+            f"<dt>{escape(key)}</dt><dd>{escape(str(value))}</dd>"
+            for key, value in _flat(report.notes)
+        )
+        parts.append(f"<h3>{escape(name)}</h3>\n<dl>{items}</dl>")
+    return "\n".join(parts)
+
+
+def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in notes.items():
+        if isinstance(value, dict) and key != "cosine_by_rating":
+            yield from _flat(value, f"{prefix}{key} ")
+        elif not isinstance(value, (list, dict)):
+            yield f"{prefix}{key}", f"{value:,}" if type(value) is int else value

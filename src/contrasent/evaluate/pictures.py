@@ -1,0 +1,207 @@
+"""The papers' pictures of reports, as SVG that takes the page's colours.
+
+Text and axes are drawn in a colour that is then replaced by CSS's ``currentColor``, so that one
+picture reads on light and on dark pages.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contrasent.errors import MissingExtraError
+from contrasent.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#012345"
+"""Stands for the page's text colour until the picture is done."""
+
+COLOURS = (
+    "#3d7edb", "#d9822b", "#2f9e6e", "#c0508f", "#8a6bd1", "#a88a1d", "#2a9fb5", "#c9533f",
+)  # fmt: skip
+"""Readable on white and on near-black, and apart for most kinds of colour vision."""
+
+MARKS = "osD^vP*X"
+WIDTH = 7.2
+
+Reports = Mapping[str, Report]
+
+
+def check_matplotlib() -> None:
+    """Make sure that pictures can be drawn.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "report", "a page with pictures") from error
+
+
+def plane(reports: Reports, *, arrows: bool = False) -> str | None:
+    """Alignment against uniformity (SimCSE, Figures 2 and 3), as SVG; None without geometry.
+
+    Args:
+        reports: names and reports, in order.
+        arrows: join them in that order, for checkpoints of one run.
+    """
+    points = {
+        name: (report.one(metric="uniformity").value, report.one(metric="alignment").value)
+        for name, report in reports.items()
+        if report.select(metric="uniformity").rows and report.select(metric="alignment").rows
+    }
+    if not points:
+        return None
+    with _figure(4.2) as (figure, axes):
+        for i, (name, (x, y)) in enumerate(points.items()):
+            axes.plot(x, y, MARKS[i % 8], color=COLOURS[i % 8], markersize=9, label=name)
+        places = list(points.values())
+        for a, b in pairwise(places) if arrows else ():
+            axes.annotate("", b, a, arrowprops={"arrowstyle": "->", "color": INK, "alpha": 0.6})
+        axes.margins(0.25)
+        axes.set_xlabel("uniformity (smaller is better)")
+        axes.set_ylabel("alignment (smaller is better)")
+        _legend(figure, axes)
+        return _svg(figure, "plane")
+
+
+def spectrum(reports: Reports) -> str | None:
+    """Singular values over the largest (SimCSE, Figure F.1), as SVG; None without geometry."""
+    found = {n: v for n, r in reports.items() if (v := _note(r, "singular_values"))}
+    if not found:
+        return None
+    with _figure(3.4) as (figure, axes):
+        for i, (name, values) in enumerate(found.items()):
+            axes.plot(np.arange(1, len(values) + 1), values, color=COLOURS[i % 8], label=name)
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=max(1e-4, min(min(v) for v in found.values())))
+        axes.set_xlabel("rank")
+        axes.set_ylabel("singular value / largest")
+        _legend(figure, axes)
+        return _svg(figure, "spectrum")
+
+
+def densities(reports: Reports) -> str | None:
+    """Density of cosine for each band of ratings (SimCSE, Figure G.1), as SVG."""
+    found = {n: v for n, r in reports.items() if (v := _note(r, "cosine_by_rating"))}
+    if not found:
+        return None
+    columns = min(2, len(found))
+    rows = -(-len(found) // columns)
+    with _figure(2.6 * rows + 0.3, rows, columns) as (figure, grid):
+        panels = np.atleast_1d(grid).ravel()
+        for panel, (name, bands) in zip(panels, found.items(), strict=False):
+            _ridges(panel, bands)
+            panel.set_title(_short(name, 44), fontsize=9)
+        for panel in panels[len(found) :]:
+            panel.set_visible(False)
+        return _svg(figure, "densities")
+
+
+def scores(
+    reports: Reports, tasks: Sequence[str], wanted: Mapping[str, str], title: str
+) -> str | None:
+    """Values of several tasks with their 95 % intervals, a mark a model, as SVG."""
+    rows = {n: r.select(**dict(wanted)) for n, r in reports.items()}
+    known = [t for t in tasks if any(r.select(task=t).rows for r in rows.values())]
+    if not known:
+        return None
+    with _figure(0.7 + (0.2 + 0.13 * len(rows)) * len(known)) as (figure, axes):
+        for i, (name, report) in enumerate(rows.items()):
+            shift = (i - (len(rows) - 1) / 2) * 0.7 / len(rows)
+            for j, row in enumerate(r for t in known for r in report.select(task=t).rows[:1]):
+                place = known.index(row.task) + shift
+                axes.plot(
+                    100 * row.value,
+                    place,
+                    MARKS[i % 8],
+                    color=COLOURS[i % 8],
+                    markersize=5,
+                    label=name if j == 0 else None,
+                )
+                if row.low is not None and row.high is not None:
+                    ends = [100 * row.low, 100 * row.high]
+                    axes.plot(ends, [place] * 2, color=COLOURS[i % 8], linewidth=1.4)
+        axes.set_yticks(range(len(known)), known)
+        axes.invert_yaxis()
+        axes.set_xlabel(title)
+        _legend(figure, axes)
+        return _svg(figure, "scores" + title)
+
+
+def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
+    for i, counts in enumerate(bands.values()):
+        total = max(sum(counts), 1)
+        edges = np.linspace(-1, 1, len(counts) + 1)
+        middle = (edges[:-1] + edges[1:]) / 2
+        height = 3.2 * np.array(counts) / total
+        axes.fill_between(middle, i, i + height, color=COLOURS[0], alpha=0.35 + 0.1 * i)
+        axes.plot(middle, i + height, color=COLOURS[0], linewidth=1)
+    axes.set_yticks(range(len(bands)), list(bands))
+    axes.set_xlim(-0.3, 1)
+    axes.set_xlabel("cosine")
+    axes.set_ylabel("rating")
+
+
+@contextmanager
+def _figure(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Figure, Any]]":
+    check_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    colours = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    style: dict[Any, Any] = {
+        **dict.fromkeys(colours, INK),
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+    }
+    with mpl.rc_context(style):
+        figure = Figure((WIDTH, height), layout="constrained")
+        yield figure, figure.subplots(rows, columns)
+
+
+def _legend(figure: "Figure", axes: "Axes") -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    columns = 2 if len(labels) > 1 else 1
+    figure.legend(
+        handles,
+        [_short(label, 50) for label in labels],
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=8,
+    )
+
+
+def _svg(figure: "Figure", salt: str) -> str:
+    import matplotlib as mpl
+
+    stream = io.StringIO()
+    # A salt of its own keeps a picture's identifiers apart from those of its neighbours.
+    with mpl.rc_context({"svg.hashsalt": salt}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "currentColor")
+    return text.replace("<svg ", '<svg role="img" ', 1)
+
+
+def _note(report: Report, name: str) -> Any:
+    """A note of a report, or of the geometry suite inside it."""
+    inner = report.notes.get("geometry", {})
+    return report.notes.get(name) or (inner.get(name) if isinstance(inner, dict) else None)
+
+
+def _short(name: str, most: int) -> str:
+    return name if len(name) <= most else "…" + name[-(most - 1) :]

@@ -1,0 +1,173 @@
+"""Suites: which evaluations belong together, run on one model with each sentence encoded once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from contrasent.errors import OptionError
+from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
+from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.collections import caption_retrieval, stsb_retrieval
+from contrasent.evaluate.geometry import geometry
+from contrasent.evaluate.sts import sts
+from contrasent.evaluate.transfer import SEED, transfer
+from contrasent.evaluate.vectors import Cached
+from contrasent.report import Report
+from contrasent.text.captions import flickr30k
+from contrasent.text.official import STS_TASKS
+from contrasent.types import EncodeFn
+
+SUITES = ("sts", "transfer", "geometry", "retrieval", "bias")
+CAPTIONS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the suites can be told; each evaluation's own documentation says more.
+
+    Attributes:
+        form: of STS text, "senteval" or "raw".
+        tasks: STS sets.
+        aggregate: of STS subsets.
+        split: of STS.
+        subsets: rows for each STS subset.
+        solver: of the transfer tasks.
+        seeds: of the transfer tasks.
+        geometry_split: of STS-B, for geometry.
+        captions: how many of Flickr30k's captions to search, from the end; 0 for all.
+        length: of a sentence, for the bias of length.
+        unit: what ``length`` counts.
+        resamples: bootstrap resamples.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+    """
+
+    form: str = "senteval"
+    tasks: tuple[str, ...] = STS_TASKS
+    aggregate: tuple[str, ...] = ("all",)
+    split: str = "test"
+    subsets: bool = False
+    solver: str = "fast"
+    seeds: tuple[int, ...] = (SEED,)
+    geometry_split: str = "all"
+    captions: int = CAPTIONS
+    length: Length = words
+    unit: str = "words"
+    resamples: int = RESAMPLES
+    folder: Path | None = None
+
+
+def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The suites that a list of names means; "all" is every one.
+
+    Raises:
+        OptionError: an unknown name, or none.
+    """
+    for name in wanted:
+        if name not in (*SUITES, "all"):
+            raise OptionError("--suite", name, "unknown", choices=(*SUITES, "all"))
+    chosen = tuple(s for s in SUITES if "all" in wanted or s in wanted)
+    if not chosen:
+        raise OptionError("--suite", "", "name at least one", choices=(*SUITES, "all"))
+    return chosen
+
+
+def evaluate(
+    encode: EncodeFn, suites: Sequence[str] = ("sts",), options: Options | None = None
+) -> Report:
+    """Run suites on one model.
+
+    Args:
+        encode: the model. Sentences that several suites need are encoded once.
+        suites: some of "sts", "transfer", "geometry", "retrieval" and "bias", or "all".
+        options: what the suites are told.
+
+    Returns:
+        All rows; the notes hold each suite's notes under its name, how many distinct sentences were
+        encoded, and the seconds that encoding and everything else took.
+
+    Raises:
+        OptionError: an unknown suite or option.
+        DataError: data that are missing or not official, or vectors that cannot be measured.
+    """
+    chosen = suite_names(suites)
+    settings = options or Options()
+    timed = _Timed(encode)
+    cached = Cached(timed)
+    began = perf_counter()
+    reports = {name: _RUN[name](cached, settings) for name in chosen}
+    rest = perf_counter() - began - timed.seconds
+    notes: dict[str, Any] = {name: report.notes for name, report in reports.items()}
+    notes["distinct_sentences"] = len(cached)
+    notes["seconds"] = {"encoding": round(timed.seconds, 1), "measuring": round(rest, 1)}
+    return Report(tuple(row for report in reports.values() for row in report), notes)
+
+
+class _Timed:
+    """A model with a stop watch."""
+
+    def __init__(self, encode: EncodeFn) -> None:
+        self._encode = encode
+        self.seconds = 0.0
+
+    def __call__(self, sentences: Sequence[str]) -> Any:
+        began = perf_counter()
+        vectors = self._encode(sentences)
+        self.seconds += perf_counter() - began
+        return vectors
+
+
+def _sts(encode: EncodeFn, o: Options) -> Report:
+    return sts(
+        encode,
+        tasks=o.tasks,
+        form=o.form,
+        aggregate=o.aggregate,
+        split=o.split,
+        subsets=o.subsets,
+        resamples=o.resamples,
+        folder=o.folder,
+    )
+
+
+def _transfer(encode: EncodeFn, o: Options) -> Report:
+    return transfer(encode, solver=o.solver, seeds=o.seeds, resamples=o.resamples, folder=o.folder)
+
+
+def _geometry(encode: EncodeFn, o: Options) -> Report:
+    return geometry(
+        encode, split=o.geometry_split, form=o.form, resamples=o.resamples, folder=o.folder
+    )
+
+
+def _retrieval(encode: EncodeFn, o: Options) -> Report:
+    captions = flickr30k(folder=o.folder).last(o.captions)
+    found = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
+    pictures = caption_retrieval(encode, captions, resamples=o.resamples)
+    notes = {"stsb": found.notes, "captions": pictures.notes}
+    return Report((*found.rows, *pictures.rows), notes)
+
+
+def _bias(encode: EncodeFn, o: Options) -> Report:
+    length = length_bias(
+        encode,
+        form=o.form,
+        length=o.length,
+        unit=o.unit,
+        resamples=o.resamples,
+        folder=o.folder,
+    )
+    captions = flickr30k(folder=o.folder).last(CAPTIONS)
+    repeated = repetition_bias(encode, captions.texts, resamples=o.resamples)
+    notes = {"length": length.notes, "repetition": {**repeated.notes, "text": "Flickr30k"}}
+    return Report((*length.rows, *repeated.rows), notes)
+
+
+_RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
+    "sts": _sts,
+    "transfer": _transfer,
+    "geometry": _geometry,
+    "retrieval": _retrieval,
+    "bias": _bias,
+}
