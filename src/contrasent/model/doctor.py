@@ -1,0 +1,240 @@
+"""Is this model what it was? Compare vectors with the golden ones, and say what is wrong.
+
+A folder is asked for its settings, token ids and vectors; a server gives vectors only. What does
+not match is explained by trying what programs get wrong: another pooling, a head left out,
+vectors not scaled, other letters, texts cut elsewhere, fewer bits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.model.encoder import Encoder
+from contrasent.model.golden import Facts, Golden, facts_of
+from contrasent.model.poolers import POOLERS
+from contrasent.types import Vectors
+
+SAME = 1e-4
+"""Relative error below which vectors count as the same: float32 on other hardware."""
+NEAR = 0.985
+"""Cosine above which all texts point to the same model with fewer bits."""
+ALIKE = 0.9999
+"""Cosine above which a variation counts as the explanation."""
+LENGTHS = (16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked.
+
+    Attributes:
+        check: "tokenisation", "truncation", "pooling", "head", "normalisation", "lower_case",
+            "weights", "precision", "dimension" or "vectors".
+        good: whether it is as it was.
+        message: what was found, and what to do about it.
+    """
+
+    check: str
+    good: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Vectors against golden ones.
+
+    Attributes:
+        error: (n,) length of the difference, relative to the golden vector.
+        cosine: (n,) cosines.
+        scale: median ratio of lengths.
+    """
+
+    error: NDArray[np.float64]
+    cosine: NDArray[np.float64]
+    scale: float
+
+
+def compare(vectors: Vectors, golden: Vectors) -> Comparison:
+    """Measure the difference of two sets of vectors, (n, d) each."""
+    a, b = vectors.astype(np.float64), golden.astype(np.float64)
+    long_a = np.maximum(np.linalg.norm(a, axis=1), 1e-30)
+    long_b = np.maximum(np.linalg.norm(b, axis=1), 1e-30)
+    return Comparison(
+        np.linalg.norm(a - b, axis=1) / long_b,
+        (a * b).sum(axis=1) / (long_a * long_b),
+        float(np.median(long_a / long_b)),
+    )
+
+
+def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
+    """Check a loaded folder against its golden vectors, setting by setting."""
+    now, then = facts_of(encoder), golden.facts
+    findings = [*_settings(now, then), *_tokens(encoder, golden)]
+    if now.dimension != then.dimension:
+        return [*findings, _dimension(now.dimension, then.dimension)]
+    measured = compare(encoder.encode(golden.texts, batch=1), golden.vectors)
+    worst, cosine = float(measured.error.max()), float(measured.cosine.min())
+    words = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
+    if worst <= SAME:
+        return [*findings, Finding("vectors", True, words)]
+    if all(finding.good for finding in findings):
+        same = now.identity == then.identity
+        if cosine >= NEAR and not same:
+            findings.append(Finding("precision", False, f"weights have fewer bits: {words}"))
+        else:
+            said = "the same weights compute differently here" if same else "weights differ"
+            findings.append(Finding("weights", False, f"{said} from those that were saved"))
+    return [*findings, Finding("vectors", False, words)]
+
+
+def _settings(now: Facts, then: Facts) -> list[Finding]:
+    rows = (
+        ("pooling", now.pooling, then.pooling, "1_Pooling/config.json"),
+        ("head", now.head, then.head, "the Dense module in modules.json"),
+        ("normalisation", now.normalise, then.normalise, "the Normalize module in modules.json"),
+        ("lower_case", now.lower_case, then.lower_case, "do_lower_case in sentence_bert_config"),
+        ("truncation", now.max_tokens, then.max_tokens, "max_seq_length in sentence_bert_config"),
+    )
+    return [
+        Finding(check, have == want, f"{_yes(want)}" if have == want else
+                f"is {_yes(have)} and was {_yes(want)}: see {where}")
+        for check, have, want, where in rows
+    ]  # fmt: skip
+
+
+def _yes(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _tokens(encoder: Encoder, golden: Golden) -> list[Finding]:
+    tokens, _ = encoder.tokenise(golden.texts)
+    limit = min(encoder.max_tokens, golden.facts.max_tokens)
+    differ = []
+    for row, text in enumerate(golden.texts):
+        have, want = tokens[row], golden.tokens[row]
+        # Texts that are cut elsewhere are another matter: their beginnings are compared.
+        until = None if max(len(have), len(want)) < limit else limit - 1
+        if not np.array_equal(have[:until], want[:until]):
+            differ.append(text)
+    if not differ:
+        return [Finding("tokenisation", True, f"{len(golden.texts)} probes give the same ids")]
+    return [
+        Finding(
+            "tokenisation",
+            False,
+            f"{len(differ)} of {len(golden.texts)} probes give other ids, first "
+            f"{differ[0][:40]!r}: tokenizer.json is not the one that was saved",
+        )
+    ]
+
+
+def _dimension(have: int, want: int) -> Finding:
+    return Finding(
+        "dimension", False, f"vectors have {have} dimensions and had {want}: another model or head"
+    )
+
+
+def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Finding]:
+    """Check vectors that another program gave for the probes; the model's folder explains them.
+
+    Args:
+        vectors: (n, d), of ``golden.texts``.
+        golden: of the model.
+        folder: of the model; loaded only if the vectors are wrong.
+    """
+    if vectors.shape[1] != golden.vectors.shape[1]:
+        return [_dimension(vectors.shape[1], golden.vectors.shape[1])]
+    measured = compare(vectors, golden.vectors)
+    worst, cosine = float(measured.error.max()), float(measured.cosine.min())
+    words = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
+    if worst <= SAME:
+        return [Finding("vectors", True, words)]
+    if cosine >= ALIKE and abs(measured.scale - 1) > 0.01:
+        before = "scaled to length one" if golden.facts.normalise else "not scaled"
+        return [
+            Finding(
+                "normalisation", False, f"directions agree, lengths do not: vectors were {before}"
+            ),
+            Finding("vectors", False, words),
+        ]
+    finding = _partly(measured, golden) or _explain(vectors, golden, folder)
+    if finding is None and cosine >= NEAR:
+        finding = Finding("precision", False, f"the same model with fewer bits: {words}")
+    if finding is None:
+        finding = Finding("weights", False, "no variation of this model gives such vectors")
+    if finding.check == "truncation":
+        finding = _where_cut(vectors, golden, folder) or finding
+    return [finding, Finding("vectors", False, words)]
+
+
+def _partly(measured: Comparison, golden: Golden) -> Finding | None:
+    """What the wrong texts have in common, where others are right."""
+    wrong = measured.cosine < ALIKE
+    if not wrong.any() or wrong.mean() > 0.8:
+        return None
+    lengths = golden.tokens.lengths
+    if lengths[wrong].min() > lengths[~wrong].max():
+        return Finding(
+            "truncation",
+            False,
+            f"texts of {lengths[wrong].min()} tokens and more differ, shorter ones agree: "
+            f"they are cut elsewhere than at {golden.facts.max_tokens}",
+        )
+    texts = [text for text, bad in zip(golden.texts, wrong, strict=True) if bad]
+    if all(text != text.lower() for text in texts):
+        return Finding("lower_case", False, f"texts with capitals differ, first {texts[0][:40]!r}")
+    return Finding(
+        "tokenisation",
+        False,
+        f"{len(texts)} of {len(golden.texts)} texts differ, first {texts[0][:40]!r}",
+    )
+
+
+def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
+    """The variation of the model whose vectors these are."""
+    texts = list(golden.texts)
+    facts = golden.facts
+    short = golden.tokens.lengths < min(32, facts.max_tokens)
+    if facts.head:
+        bare = Encoder.load(folder, head="none")
+        if bare.dimension == facts.dimension and _alike(bare, texts, vectors, short):
+            return Finding("head", False, "the dense head is left out")
+    for name in POOLERS:
+        if name == facts.pooling:
+            continue
+        for head in (None, "none") if facts.head else (None,):
+            other = Encoder.load(folder, pooler=name, head=head)
+            if other.dimension == facts.dimension and _alike(other, texts, vectors, short):
+                more = ", and the dense head is left out" if head else ""
+                return Finding(
+                    "pooling",
+                    False,
+                    f"tokens are pooled by {name} and not by {facts.pooling}{more}",
+                )
+    return None
+
+
+def _alike(
+    encoder: Encoder, texts: Sequence[str], vectors: Vectors, rows: NDArray[np.bool_]
+) -> bool:
+    found = compare(encoder.encode(texts), vectors)
+    return bool((found.cosine[rows] >= ALIKE).all())
+
+
+def _where_cut(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
+    longest = int(golden.tokens.lengths.argmax())
+    text = [golden.texts[longest]]
+    for length in LENGTHS:
+        if length >= golden.facts.max_tokens:
+            break
+        found = compare(Encoder.load(folder, max_tokens=length).encode(text), vectors[[longest]])
+        if found.cosine[0] >= ALIKE:
+            return Finding(
+                "truncation",
+                False,
+                f"texts are cut at {length} tokens and not at {golden.facts.max_tokens}",
+            )
+    return None

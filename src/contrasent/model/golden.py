@@ -1,0 +1,149 @@
+"""Golden vectors: what a model gave for a set of probe texts on the day it was saved.
+
+They lie in the model's folder as ``golden.safetensors``: token ids, vectors, and how the model was
+set, so that a copy of the folder, another program that loads it, or a server that serves it can be
+checked against the original (``contrasent doctor``).
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from contrasent.errors import ModelError
+from contrasent.files import atomic_file
+from contrasent.types import Tokens, Vectors
+
+if TYPE_CHECKING:
+    from contrasent.model.encoder import Encoder
+
+NAME = "golden.safetensors"
+FORMAT = "contrasent-golden-1"
+
+PROBES = (
+    "A short sentence.",
+    "Two people talk about the weather while they wait for the bus.",
+    "lower case, without a capital",
+    "UPPER CASE IS NOT LOWER CASE",
+    "Mixed Case Is neither",
+    "The café façade in Łódź; a naïve coöperation.",
+    "Zürich, Malmö and São Paulo are cities.",
+    "12 apples cost 3.50 euros, 1,000 cost 2.9e2.",
+    "What?! No... (yes) \u2013 \u201cperhaps\u201d \u2026",
+    "e-mail: nobody@example.org, https://example.org/a?b=c#d",
+    "word",
+    ".",
+    " leading and  doubled   spaces ",
+    "a\ttab and\na line break",
+    "def add(a, b): return a + b  # code",
+    "supercalifragilisticexpialidocious antidisestablishmentarianism",
+    "\u6771\u4eac\u306f\u65e5\u672c\u306e\u9996\u90fd\u3067\u3059\u3002",
+    "\u041c\u043e\u0441\u043a\u0432\u0430 \u2014 \u0433\u043e\u0440\u043e\u0434.",
+    "zero\u200bwidth, soft\u00adhyphen, bell\u0007 and a no-break\u00a0space",
+    "\u0627\u0644\u0642\u0627\u0647\u0631\u0629 \u0645\u062f\u064a\u0646\u0629",
+    "emoji \U0001f600 and \U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "x\u00b2 + y\u00b2 = z\u00b2, \u03b1 \u2260 \u03b2",
+    "e\u0301 is \u00e9, and \ufb01 is fi",
+    "The model must read all of this sentence, which has about forty words in it, because some "
+    "programs cut texts at thirty-two tokens without telling anybody, and then the vectors of long "
+    "texts differ from those of the original while the short ones agree.",
+    "It rains on the hill and in the valley. " * 80,
+)
+"""Texts on which programs that load a model are known to differ: case, accents, space, scripts,
+length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """How the model was set when its golden vectors were made."""
+
+    identity: str
+    pooling: str
+    head: bool
+    normalise: bool
+    lower_case: bool
+    max_tokens: int
+    dimension: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Golden:
+    """Golden vectors.
+
+    Attributes:
+        texts: the probes.
+        tokens: their ids.
+        vectors: (n, d) float32.
+        facts: how the model was set.
+    """
+
+    texts: tuple[str, ...]
+    tokens: Tokens
+    vectors: Vectors
+    facts: Facts
+
+
+def facts_of(encoder: "Encoder") -> Facts:
+    """How an encoder is set."""
+    return Facts(
+        encoder.identity,
+        encoder.pooling,
+        encoder.head is not None,
+        encoder.normalise,
+        encoder.lower_case,
+        encoder.max_tokens,
+        encoder.dimension,
+    )
+
+
+def write_golden(folder: Path, encoder: "Encoder") -> None:
+    """Put golden vectors of an encoder into its folder, atomically.
+
+    Raises:
+        OutputError: the folder cannot be written.
+    """
+    from safetensors.numpy import save
+
+    tokens, _ = encoder.tokenise(PROBES)
+    arrays: dict[str, Any] = {
+        "vectors": encoder.encode(PROBES, batch=1),
+        "ids": tokens.ids,
+        "offsets": tokens.offsets,
+    }
+    told = {"texts": list(PROBES), "facts": asdict(facts_of(encoder))}
+    data = save(arrays, {"format": FORMAT, "golden": json.dumps(told)})
+    with atomic_file(folder / NAME, "wb") as stream:
+        stream.write(data)
+
+
+def read_golden(folder: Path) -> Golden:
+    """Read a model's golden vectors.
+
+    Raises:
+        ModelError: there are none, or the file is damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / NAME
+    if not path.is_file():
+        raise ModelError(
+            f"{folder}: has no golden vectors to compare with; if the model is as it should be, "
+            "save them with 'contrasent doctor MODEL --write'"
+        )
+    try:
+        with safe_open(path, framework="numpy") as stored:
+            said = stored.metadata() or {}
+            if said.get("format") != FORMAT:
+                raise ModelError(f"{path}: is no file of golden vectors ({FORMAT})")
+            told = json.loads(said["golden"])
+            arrays = {name: stored.get_tensor(name) for name in ("vectors", "ids", "offsets")}
+        texts = tuple(str(text) for text in told["texts"])
+        facts = Facts(**told["facts"])
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise ModelError(f"{path}: is damaged ({error}); save the golden vectors again") from error
+    vectors = np.asarray(arrays["vectors"], dtype=np.float32)
+    if vectors.shape != (len(texts), facts.dimension) or len(arrays["offsets"]) != len(texts) + 1:
+        raise ModelError(f"{path}: is damaged (its shapes disagree); save the golden vectors again")
+    return Golden(texts, Tokens(arrays["ids"], arrays["offsets"]), vectors, facts)

@@ -1,0 +1,100 @@
+"""``contrasent doctor`` on a folder, on a server, and on what is neither."""
+
+import json
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(__import__("pathlib").Path(__file__).parents[1] / "serve"))
+from serving import running
+
+from contrasent.cli.doctor import doctor
+from contrasent.cli.serve import served
+from contrasent.errors import ModelError, OptionError, UserError
+from contrasent.model.encoder import Encoder
+from contrasent.serve.app import create_app
+from contrasent.serve.settings import Settings
+
+app = typer.Typer()
+app.command()(doctor)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if isinstance(result.exception, UserError):
+        raise result.exception
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, bert):
+    folder = tmp_path_factory.mktemp("model") / "mini"
+    Encoder.load(bert, pooler="mean").save(folder)
+    with pytest.raises(ModelError, match="--write"):
+        run(folder)
+    code, said = run(folder, "--write")
+    assert code == 0
+    assert "25 golden vectors" in said
+    return folder
+
+
+def test_folder(folder):
+    code, said = run(folder)
+    assert code == 0
+    assert said.splitlines()[-1] == "all is well"
+    code, said = run(folder, "--json", "--pooler", "cls")
+    assert code == 1
+    report = json.loads(said)
+    assert report["good"] is False
+    assert [f["check"] for f in report["findings"] if not f["good"]] == ["pooling", "vectors"]
+
+
+def test_server(folder, monkeypatch):
+    good = create_app(served(Encoder.load(folder), "mini"), settings=Settings(api_key="k"))
+    with running(good) as url:
+        with pytest.raises(ModelError, match="answered 401"):
+            run(folder, "--url", url)
+        monkeypatch.setenv("CONTRASENT_API_KEY", "k")
+        code, said = run(folder, "--url", url)
+        assert (code, said.splitlines()[-1]) == (0, "all is well")
+        with pytest.raises(ModelError, match="no model 'other'"):
+            run(folder, "--url", f"{url}/v1", "--name", "other")
+    wrong = create_app(served(Encoder.load(folder, pooler="cls"), "mini"))
+    with running(wrong) as url:
+        code, said = run(folder, "--url", url)
+    assert code == 1
+    assert "WRONG  pooling: tokens are pooled by cls and not by mean" in said
+
+
+def test_what_is_no_server(folder):
+    for url in ("file:///etc/passwd", "ftp://x", "localhost:80", "http://"):
+        with pytest.raises(OptionError, match="no http"):
+            run(folder, "--url", url)
+    with pytest.raises(ModelError, match="does not answer"):
+        run(folder, "--url", "http://127.0.0.1:1")
+    with pytest.raises(OptionError, match="--write"):
+        run(folder, "--url", "http://127.0.0.1:1", "--write")
+
+
+def test_redirects_are_not_followed(folder):
+    from fastapi import FastAPI
+    from fastapi.responses import RedirectResponse
+
+    asked = []
+    elsewhere = FastAPI()
+
+    @elsewhere.get("/v1/models")
+    def models():
+        return RedirectResponse("/secret")
+
+    @elsewhere.get("/secret")
+    def secret():
+        asked.append(1)
+        return {}
+
+    with running(elsewhere) as url, pytest.raises(ModelError, match="answered 307"):
+        run(folder, "--url", url)
+    assert asked == []

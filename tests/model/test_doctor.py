@@ -1,0 +1,252 @@
+"""Twenty ways in which a model goes wrong on its way, and the doctor names each."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from contrasent.errors import ModelError
+from contrasent.model.doctor import examine_folder, examine_vectors
+from contrasent.model.encoder import Encoder
+from contrasent.model.golden import PROBES, read_golden, write_golden
+from tiny_models import made_sentences, write_backbone, write_tokenizer
+
+
+def edit(path, change):
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    """A small random BERT whose tokenizer has seen the probes."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("bert") / "bert"
+    torch.manual_seed(0)
+    texts = [*made_sentences(), *(text.lower() for text in PROBES), *PROBES]
+    size = write_tokenizer("bert", folder, texts)
+    write_backbone("bert", folder, size, max_position_embeddings=512)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(base, tmp_path_factory):
+    """The BERT with a tanh head, and with scaling and no head; both with golden vectors."""
+    home = tmp_path_factory.mktemp("models")
+    kinds = {"head": {"head": "tanh"}, "plain": {"normalise": True}}
+    for name, options in kinds.items():
+        encoder = Encoder.load(base, pooler="mean", max_tokens=256, **options)
+        encoder.save(home / name)
+        write_golden(home / name, Encoder.load(home / name))
+    return home
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    def make(name):
+        shutil.copytree(saved / name, tmp_path / name)
+        return tmp_path / name
+
+    return make
+
+
+def wrong(findings):
+    return [finding.check for finding in findings if not finding.good]
+
+
+def test_a_healthy_folder(saved):
+    for name in ("head", "plain"):
+        findings = examine_folder(Encoder.load(saved / name), read_golden(saved / name))
+        assert wrong(findings) == []
+        assert {f.check for f in findings} == {
+            "pooling",
+            "head",
+            "normalisation",
+            "lower_case",
+            "truncation",
+            "tokenisation",
+            "vectors",
+        }
+
+
+def pooling(mode):
+    def change(folder):
+        def to(data):
+            for key in list(data):
+                if key.startswith("pooling_mode_"):
+                    data[key] = key == f"pooling_mode_{mode}"
+
+        edit(folder / "1_Pooling/config.json", to)
+
+    return change
+
+
+def drop(kind):
+    def change(folder):
+        edit(
+            folder / "modules.json",
+            lambda rows: rows.remove(next(r for r in rows if r["type"].endswith(kind))),
+        )
+
+    return change
+
+
+def add_normalise(folder):
+    (folder / "3_Normalize").mkdir()
+    row = {
+        "idx": 3,
+        "name": "3",
+        "path": "3_Normalize",
+        "type": "sentence_transformers.models.Normalize",
+    }
+    edit(folder / "modules.json", lambda rows: rows.append(row))
+
+
+def setting(**values):
+    return lambda folder: edit(folder / "sentence_bert_config.json", lambda d: d.update(values))
+
+
+def normaliser(**values):
+    return lambda folder: edit(
+        folder / "tokenizer.json", lambda data: data["normalizer"].update(values)
+    )
+
+
+def weights(function):
+    def change(folder):
+        from safetensors.numpy import load_file, save_file
+
+        path = folder / "model.safetensors"
+        arrays = load_file(path)
+        save_file({name: function(name, array) for name, array in arrays.items()}, path)
+
+    return change
+
+
+def noise(name, array):
+    if array.dtype != np.float32 or "layer.1" not in name:
+        return array
+    rng = np.random.default_rng(0)
+    return array + (rng.normal(size=array.shape) * array.std()).astype(np.float32)
+
+
+def half(name, array):
+    return array.astype(np.float16).astype(np.float32) if array.dtype == np.float32 else array
+
+
+def eight_bits(name, array):
+    if array.ndim != 2 or array.dtype != np.float32:
+        return array
+    step = np.abs(array).max(axis=1, keepdims=True) / 127
+    return (np.round(array / step) * step).astype(np.float32)
+
+
+MUTATIONS = [
+    ("plain", pooling("cls_token"), "pooling"),
+    ("plain", pooling("max_tokens"), "pooling"),
+    ("head", pooling("cls_token"), "pooling"),
+    ("head", drop("Dense"), "head"),
+    ("plain", drop("Normalize"), "normalisation"),
+    ("head", add_normalise, "normalisation"),
+    ("plain", setting(do_lower_case=True), "lower_case"),
+    ("plain", setting(max_seq_length=128), "truncation"),
+    ("plain", setting(max_seq_length=32), "truncation"),
+    ("plain", setting(max_seq_length=512), "truncation"),
+    ("plain", normaliser(lowercase=False), "tokenisation"),
+    ("plain", normaliser(strip_accents=False), "tokenisation"),
+    ("plain", normaliser(handle_chinese_chars=False), "tokenisation"),
+    ("plain", normaliser(clean_text=False), "tokenisation"),
+    ("plain", weights(noise), "weights"),
+    ("plain", weights(half), "precision"),
+    ("plain", weights(eight_bits), "precision"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "check"), MUTATIONS)
+def test_a_changed_folder(copy, name, change, check):
+    folder = copy(name)
+    change(folder)
+    findings = examine_folder(Encoder.load(folder), read_golden(folder))
+    bad = wrong(findings)
+    assert check in bad, findings
+    assert set(bad) <= {check, "vectors"}
+    assert "vectors" in bad or check in ("lower_case", "tokenisation")
+
+
+# ------------------------------------------------------------- vectors alone, as a server gives
+
+
+def told(saved, name, vectors):
+    golden = read_golden(saved / name)
+    return examine_vectors(np.asarray(vectors, dtype=np.float32), golden, saved / name)
+
+
+def test_good_vectors(saved):
+    golden = read_golden(saved / "plain").vectors
+    rng = np.random.default_rng(0)
+    assert wrong(told(saved, "plain", golden)) == []
+    small = golden + rng.normal(size=golden.shape) * 1e-6
+    assert wrong(told(saved, "plain", small)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "check", "words"),
+    [
+        ("plain", {"pooler": "cls"}, "pooling", "pooled by cls and not by mean"),
+        ("plain", {"pooler": "max"}, "pooling", "pooled by max"),
+        ("plain", {"pooler": "first_last"}, "pooling", "pooled by first_last"),
+        ("head", {"pooler": "cls"}, "pooling", "pooled by cls"),
+        ("head", {"pooler": "cls", "head": "none"}, "pooling", "and the dense head is left out"),
+        ("head", {"head": "none"}, "head", "left out"),
+        ("plain", {"normalise": False}, "normalisation", "vectors were scaled"),
+        ("head", {"normalise": True}, "normalisation", "vectors were not scaled"),
+        ("plain", {"max_tokens": 128}, "truncation", "cut at 128 tokens and not at 256"),
+        ("plain", {"max_tokens": 32}, "truncation", "cut at 32 tokens"),
+        ("plain", {"max_tokens": 100}, "truncation", "cut elsewhere than at 256"),
+    ],
+)
+def test_vectors_of_a_wrong_server(saved, name, options, check, words):
+    vectors = Encoder.load(saved / name, **options).encode(PROBES)
+    findings = told(saved, name, vectors)
+    assert wrong(findings) == [check, "vectors"]
+    assert words in findings[0].message
+
+
+def test_other_faults_of_a_server(saved, encoder_lowered):
+    golden = read_golden(saved / "plain").vectors
+    rng = np.random.default_rng(0)
+    assert wrong(told(saved, "plain", golden.astype(np.float16)))[:1] == ["precision"]
+    noisy = golden + rng.normal(size=golden.shape) * 5e-4
+    assert wrong(told(saved, "plain", noisy))[:1] == ["precision"]
+    assert wrong(told(saved, "plain", rng.normal(size=golden.shape)))[:1] == ["weights"]
+    assert wrong(told(saved, "plain", golden[:, :5])) == ["dimension"]
+    assert wrong(told(saved, "plain", encoder_lowered))[:1] == ["lower_case"]
+
+
+@pytest.fixture(scope="module")
+def encoder_lowered(saved, tmp_path_factory):
+    """Served without lower-casing: texts with capitals get other vectors."""
+    folder = tmp_path_factory.mktemp("cased") / "cased"
+    shutil.copytree(saved / "plain", folder)
+    normaliser(lowercase=False, strip_accents=True)(folder)
+    return Encoder.load(folder).encode(PROBES)
+
+
+def test_files_that_are_no_golden(copy):
+    folder = copy("plain")
+    path = folder / "golden.safetensors"
+    whole = path.read_bytes()
+    for content in (b"", b"{}", whole[:-10], whole[:100], b"\0" * 200):
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match="golden"):
+            read_golden(folder)
+    path.unlink()
+    with pytest.raises(ModelError, match="--write"):
+        read_golden(folder)
+
+
+def test_the_suite_is_not_short():
+    assert len(MUTATIONS) == 17
