@@ -5,13 +5,19 @@ import logging
 import typer
 
 from contrasent import __version__, progress
+from contrasent.cli.compare import compare
 from contrasent.cli.demo import demo
+from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
+from contrasent.cli.evaluate import evaluate
+from contrasent.cli.flow import flow
 from contrasent.cli.index import index
 from contrasent.cli.remove import remove
 from contrasent.cli.search import search
+from contrasent.cli.serve import serve
 from contrasent.cli.similarity import similarity
 from contrasent.cli.train import train
+from contrasent.cli.whiten import whiten
 
 app = typer.Typer(
     name="contrasent",
@@ -37,5 +43,19 @@ def _every_command(
     logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
 
 
-for command in (demo, train, encode, similarity, index, search, remove):
+for command in (
+    demo,
+    train,
+    evaluate,
+    compare,
+    encode,
+    similarity,
+    index,
+    search,
+    remove,
+    serve,
+    whiten,
+    flow,
+    doctor,
+):
     app.command(command.__name__)(command)
