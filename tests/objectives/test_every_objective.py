@@ -3,12 +3,14 @@
 import copy
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 import torch
 
 from contrasent.errors import OptionError
 from contrasent.objectives._find import find, names, parameters
+from contrasent.text.views import VIEWS
 
 NAMES = [
     "barlow_twins",
@@ -207,3 +209,17 @@ def test_unknown_and_doubled_names_are_refused():
         find("simcse+esimsce")
     with pytest.raises(OptionError, match="names simcse twice"):
         find("simcse+simcse")
+
+
+def test_the_documentation_tells_every_objective_parameter_and_view():
+    text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
+    assert [name for name in NAMES if f"`{name}`" not in text and f"`{name}:" not in text] == []
+    own = {parameter for name in NAMES for parameter in parameters(name)}
+    assert len(own) > 50
+    untold = [p for p in sorted(own) if not re.search(rf"\b{p}\b", text)]
+    assert untold == []
+    assert [view for view in VIEWS if f"`{view}`" not in text] == []
+    for name, room in re.findall(r"`(test_\w+)::(test_\w+)", text):
+        found = list(Path(__file__).parents[1].rglob(f"{name}.py"))
+        assert len(found) == 1, name
+        assert f"def {room}" in found[0].read_text("utf-8"), room
