@@ -100,8 +100,9 @@ def _order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> NDArray
     blocks, start = [], 0
     for size in sizes:
         whole = size // batch
-        mixed = start + random.permutation(size)[: whole * batch]
-        blocks.append(mixed.reshape(whole, batch))
+        rows = start + random.permutation(size)[: whole * batch]
+        blocks.append(rows.reshape(whole, batch))
         start += size
     batches = np.concatenate(blocks).astype(np.int64)
-    return batches[random.permutation(len(batches))]
+    mixed: NDArray[np.int64] = batches[random.permutation(len(batches))]
+    return mixed
