@@ -1,6 +1,7 @@
 """Tiny encoders with random weights, and sentences of our own to train them on."""
 
 import json
+import re
 from itertools import product
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -20,7 +21,7 @@ def made_sentences():
 
 
 def write_tokenizer(kind, folder, texts=None):
-    """Train a tokenizer on our sentences, WordPiece or byte-level BPE; returns its size."""
+    """A tokenizer for our sentences, WordPiece or byte-level BPE; returns its size."""
     import tokenizers
     from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -31,14 +32,14 @@ def write_tokenizer(kind, folder, texts=None):
     else:
         marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
         named = dict(zip(("pad", "unk", "cls", "sep", "mask"), marks, strict=True))
+    sentences = texts or made_sentences()
     if word_piece:
-        backend = tokenizers.Tokenizer(models.WordPiece(unk_token=named["unk"]))
+        words = word_pieces(sentences, marks)
+        backend = tokenizers.Tokenizer(models.WordPiece(words, unk_token=named["unk"]))
         backend.normalizer = normalizers.BertNormalizer(lowercase=True)
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         backend.decoder = decoders.WordPiece()
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=130, special_tokens=marks, show_progress=False
-        )
+        backend.add_special_tokens(marks)
     else:
         backend = tokenizers.Tokenizer(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -49,7 +50,7 @@ def write_tokenizer(kind, folder, texts=None):
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
-    backend.train_from_iterator(texts or made_sentences(), trainer)
+        backend.train_from_iterator(sentences, trainer)
     cls, sep = named["cls"], named["sep"]
     backend.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
@@ -62,6 +63,18 @@ def write_tokenizer(kind, folder, texts=None):
     config |= {"bos_token": None, "tokenizer_class": "PreTrainedTokenizerFast"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return backend.get_vocab_size()
+
+
+def word_pieces(texts, marks):
+    """A vocabulary of every second word, and pieces for the others.
+
+    (The library's trainer of word pieces gives another one each time.)
+    """
+    words = sorted({word for text in texts for word in re.findall(r"\w+|[^\w\s]", text.lower())})
+    letters = sorted({letter for word in words for letter in word})
+    pieces = [*letters, *(f"##{x}" for x in letters), "##er", "##ed", "##ing", "##our", *words[::2]]
+    unique = dict.fromkeys([*marks, *pieces])
+    return {text: i for i, text in enumerate(unique)}
 
 
 def write_backbone(kind, folder, vocabulary, **changes):

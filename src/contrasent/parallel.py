@@ -5,6 +5,7 @@ Every loss compares the rows of its own process with the candidates of all of th
 averages over processes, so that W processes with B rows give the gradient of one with W * B.
 """
 
+import inspect
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -135,4 +136,9 @@ def wrap(module: nn.Module) -> nn.Module:
         return module
     from torch.nn.parallel import DistributedDataParallel
 
-    return DistributedDataParallel(module, broadcast_buffers=False, find_unused_parameters=True)
+    # Buffers are equal in all processes at the start and change alike; the option's name is newer
+    # than the oldest torch that we run with.
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options: dict[str, Any] = {name: False}
+    return DistributedDataParallel(module, find_unused_parameters=True, **options)

@@ -99,7 +99,7 @@ def test_only_texts_name_special_tokens(tiny, tmp_path):
     from transformers import AutoTokenizer
 
     theirs = AutoTokenizer.from_pretrained(tmp_path / "out")
-    assert len(theirs) == tokenizer.size == 130
+    assert len(theirs) == tokenizer.size == 78
     assert theirs.model_max_length == 20
 
 

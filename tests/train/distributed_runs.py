@@ -1,0 +1,105 @@
+"""The same run in one process and in two that talk by gloo; started by ``test_distributed.py``.
+
+``python distributed_runs.py BASE HOME`` prints JSON. The processes are forks of this one.
+"""
+
+import json
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+from contrasent import parallel
+from contrasent.train import fit as module
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings
+from tiny_models import made_sentences
+
+SENTENCES = made_sentences()[:200]
+PAIRS = [tuple(SENTENCES[i : i + 2]) for i in range(120)]
+TRIPLES = [(*SENTENCES[i : i + 3], f"a map of {i} lamps") for i in range(120)]
+HARD = {"alpha": 2.0, "symmetric": True, "temperature": 0.1}
+CASES = {
+    "simcse": ("simcse", {}, SENTENCES, {}),
+    "symmetric": ("simcse", {"symmetric": True}, SENTENCES, {}),
+    "dot": ("simcse", {"similarity": "dot", "temperature": 5.0}, SENTENCES, {}),
+    "batchnorm": ("simcse", {"projector": "batchnorm"}, SENTENCES, {}),
+    "pairs": ("simcse_supervised", {}, PAIRS, {"head": "tanh"}),
+    "hard negatives": ("simcse_supervised", HARD, TRIPLES, {}),
+    "accumulated": ("simcse", {}, SENTENCES, {"accumulate": 2}),
+}
+
+
+def train(base, folder, case, steps):
+    """A run without dropout in float64; its losses, and the gradient of the last step."""
+    name, parameters, rows, changes = CASES[case]
+    settings = Settings(
+        batch=16, steps=steps, dropout=0.0, lr=1e-3, clip=1e9, seed=3, pooler="mean", **changes
+    )
+    learner = prepare(base, name, parameters, settings).double()
+    module.fit(learner, rows, settings, folder=folder)
+    lines = [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
+    gradient = [p.grad.flatten() for _, p in sorted(learner.named_parameters())]
+    return [line["loss"] for line in lines], torch.cat(gradient)
+
+
+def rank(number, count, port, base, home):
+    """One process of ``count``; writes what it found."""
+    if count > 1:
+        told = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": count}
+        told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        os.environ.update({key: str(value) for key, value in told.items()})
+    found = {}
+    with parallel.processes():
+        assert parallel.world() == count
+        assert parallel.rank() == number
+        assert parallel.is_main() == (number == 0)
+        # Small talk between the processes.
+        assert parallel.from_main({"rank": number}) == {"rank": 0}
+        assert parallel.anywhere(number == count - 1)
+        assert not parallel.anywhere(False)
+        assert float(parallel.average(torch.tensor(float(number)))) == (count - 1) / 2
+        for case in CASES:
+            folder = home / f"{case} {count}"
+            # One step for the gradient, ten for the losses.
+            _, gradient = train(base, folder / "one", case, 1)
+            losses, _ = train(base, folder / "ten", case, 10)
+            found[case] = {"losses": losses, "gradient": gradient.tolist()}
+    (home / f"{count}-{number}.json").write_text(json.dumps(found))
+
+
+def fork(count, base, home):
+    """``count`` processes; their exit codes."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    pids = []
+    for number in range(count):
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                rank(number, count, port, base, home)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        pids.append(pid)
+    return [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+
+
+def main():
+    base, home = map(Path, sys.argv[1:3])
+    torch.set_num_threads(1)
+    codes = {str(count): fork(count, base, home) for count in (1, 2)}
+    found = {path.stem: json.loads(path.read_text()) for path in home.glob("*.json")}
+    sys.stdout.write(json.dumps({"codes": codes, "found": found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Training runs that are killed at chosen instants and resumed, each in a process of its own.
+
+Started by ``test_resume.py`` as ``python killed_runs.py BASE HOME``; prints JSON. Everything heavy
+is imported once, the runs are forks of this process.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from contrasent.model.card import Facts
+from contrasent.report import Report, Row
+from contrasent.text.views import DeleteWords, Identity, RepeatTokens
+from contrasent.train import fit as module
+from contrasent.train.prepare import prepare
+from contrasent.train.run import RunFolder
+from contrasent.train.settings import Settings
+from tiny_models import made_sentences
+
+SENTENCES = made_sentences()[:90]
+COMMON = {"batch": 8, "steps": 17, "lr": 3e-3, "dropout": 0.2, "warmup": 0.2, "seed": 5}
+KINDS = {
+    # A view of words and one of tokens, evaluation, best and last.
+    "views": ("simcse", {}, {"checkpoint_every": 4, "evaluate_every": 3}),
+    # Statistics of BatchNorm, accumulation, hard negatives, no evaluation.
+    "pairs": ("simcse_supervised", {"alpha": 2.0}, {"accumulate": 2, "head": "batchnorm"}),
+    # A momentum encoder and a queue; several epochs.
+    "queue": ("esimcse", {}, {"checkpoint_every": 5, "evaluate_every": 4, "patience": 3}),
+}
+
+
+def evaluate(encode):
+    """A number that rises and falls with the weights."""
+    vectors = encode(SENTENCES[:12]).astype(float)
+    value = float(np.sin(50 * vectors.sum()))
+    return Report((Row("made", "dev", "spearman", "", value, 12),))
+
+
+def train(base, folder, kind, *, resume):
+    name, parameters, changes = KINDS[kind]
+    settings = Settings(**(COMMON | {"checkpoint_every": 6} | changes))
+    learner = prepare(base, name, parameters, settings)
+    rows = SENTENCES
+    if kind == "views":
+        learner.views = (DeleteWords(percent=25), RepeatTokens(rate=0.5, rule="paper"))
+    if kind == "pairs":
+        rows = [(SENTENCES[i], SENTENCES[i + 1], SENTENCES[i + 2], "a map") for i in range(60)]
+        learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
+    judge = evaluate if kind != "pairs" else None
+    options = {"evaluate": judge, "resume": resume, "facts": Facts(base="tiny")}
+    module.fit(learner, rows, settings, folder=folder, **options)
+
+
+class Instants:
+    """Counts the instants at which a kill could matter, and kills at one of them."""
+
+    def __init__(self, kill_at):
+        self.kill_at, self.count = kill_at, 0
+
+    def __call__(self):
+        self.count += 1
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner, name):
+        """Before and after a function."""
+        function = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            self()
+            result = function(*args, **kwargs)
+            self()
+            return result
+
+        setattr(owner, name, counted)
+
+    def inside_log(self):
+        """In the middle of a line of the log."""
+        write = RunFolder.write_log
+
+        def counted(place, line):
+            text = json.dumps(line)
+            with place.log.open("a") as stream:
+                stream.write(text[: len(text) // 2])
+                stream.flush()
+                whole = place.log.stat().st_size - len(text) // 2
+                self()
+            os.truncate(place.log, whole)
+            write(place, line)
+
+        RunFolder.write_log = counted
+
+
+def child(function, *, kill_at=None):
+    """Call a function in a fork; (what ended it, how many instants it passed)."""
+    told = Path(sys.argv[2]) / "count"
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            instants = Instants(kill_at)
+            instants.around(module._Loop, "_step")
+            instants.around(Path, "replace")
+            instants.around(Path, "rename")
+            instants.around(os, "fsync")
+            instants.inside_log()
+            function()
+            told.write_text(str(instants.count))
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return status, int(told.read_text()) if status == 0 else None
+
+
+def digests(folder):
+    """Every file of a model folder but the times; hidden ones too."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "result.json")
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def runs(base, home, kind, kills):
+    """An uninterrupted run, then runs killed once or twice; yields what became of each."""
+    reference = home / kind
+    status, count = child(partial(train, base, reference, kind, resume=False))
+    yield {"kills": [], "status": [status], "count": count, "files": digests(reference)}
+    random = np.random.default_rng(len(kind))
+    for number in range(kills):
+        folder = home / f"{kind}{number}"
+        # Every stretch of the run is hit; every second one is killed again while it goes on.
+        first = int(random.integers(number * count // kills, (number + 1) * count // kills)) + 1
+        points = [first] + ([int(random.integers(1, count - first + 2))] if number % 2 else [])
+        statuses = []
+        for i, point in enumerate([*points, None]):
+            run = partial(train, base, folder, kind, resume=i > 0)
+            statuses.append(child(run, kill_at=point)[0])
+        yield {"kills": points, "status": statuses, "files": digests(folder)}
+
+
+def warm(base):
+    """Import what a run imports on its way, but for the backward pass, which no fork survives."""
+    learner = prepare(base, "esimcse", {}, Settings())
+    learner.encoder.encode(["a map"])
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.AdamW([weight], fused=True).step()
+
+
+def main():
+    base, home = map(Path, sys.argv[1:3])
+    torch.set_num_threads(1)
+    os.fsync = lambda handle: None  # a kill loses nothing that the kernel has; this is for speed
+    warm(base)
+    wanted = {"views": 10, "pairs": 4, "queue": 4}
+    told = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
+    # A run that is finished returns at once: its files are not even touched.
+    finished = home / "views"
+    before = {p: p.stat().st_mtime_ns for p in finished.rglob("*")}
+    status, _ = child(partial(train, base, finished, "views", resume=True))
+    told["again"] = [status, before == {p: p.stat().st_mtime_ns for p in finished.rglob("*")}]
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Killed with SIGKILL at any instant and resumed, a run ends in the same bits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def told(bert, tmp_path_factory):
+    """What ``killed_runs.py`` found."""
+    home = tmp_path_factory.mktemp("killed")
+    command = [sys.executable, "-W", "error", str(HERE / "killed_runs.py"), str(bert), str(home)]
+    paths = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"), [("views", 10), ("pairs", 4), ("queue", 4)], ids=["views", "pairs", "queue"]
+)
+def test_the_same_bits(told, kind, kills):
+    whole, *killed = told[kind]
+    assert whole["status"] == [0]
+    assert len(killed) == kills
+    assert {len(run["kills"]) for run in killed} == {1, 2}
+    for run in killed:
+        assert run["status"] == [-signal.SIGKILL] * len(run["kills"]) + [0]
+        # Model, best, last, checkpoint, log and card; and no temporary file is left behind.
+        assert run["files"] == whole["files"], run["kills"]
+
+
+def test_what_is_compared(told):
+    files = told["views"][0]["files"]
+    for wanted in (
+        "model.safetensors",
+        "run/best/model.safetensors",
+        "run/last/model.safetensors",
+        "run/checkpoint.safetensors",
+        "run/log.jsonl",
+        "run/settings.json",
+        "README.md",
+    ):
+        assert wanted in files
+    # The best is not the last, or there would be nothing to see.
+    assert files["run/best/model.safetensors"] != files["run/last/model.safetensors"]
+    assert files["model.safetensors"] == files["run/best/model.safetensors"]
+    assert "run/best/model.safetensors" not in told["pairs"][0]["files"]
+    # There are many instants to choose from, and they are spread over the run.
+    assert told["views"][0]["count"] > 120
+    points = [run["kills"][0] for run in told["views"][1:]]
+    assert min(points) < 25
+    assert max(points) > 90
+
+
+def test_a_finished_run_returns_at_once(told):
+    assert told["again"] == [0, True]
