@@ -286,9 +286,27 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert set(found().values()) == {"deux", "four"}
 
 
+def test_index_with_faiss(tmp_path, monkeypatch, bert):
+    pytest.importorskip("faiss")
+    monkeypatch.setattr("contrasent.search.index.FEW", 10)
+    (tmp_path / "t.txt").write_text("".join(f"ladder {n} of {n * 7}\n" for n in range(1200)))
+    options = ["--pooler", "mean", "--backend", "faiss"]
+    said = json.loads(
+        run("index", bert, tmp_path / "t.txt", "-o", tmp_path / "index", *options, "--json")
+    )
+    assert said["backend"] == "faiss hnsw"
+    assert 0.8 < said["recall@10"] <= 1
+    found = json.loads(run("search", tmp_path / "index", "ladder 7 of 49", "-k", 1, "--json"))
+    exact = json.loads(run("search", tmp_path / "index", "ladder 7 of 49", "--exact", "--json"))
+    best = [hit["score"] for hit in exact["results"][0]["hits"]]
+    assert found["results"][0]["hits"][0]["score"] == pytest.approx(best[0], abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["index", MINILM, "{t}", "-o", "{d}/x", "--backend", "fais"], "did you mean 'faiss'"),
+        (["index", MINILM, "{t}", "-o", "{d}/x", "--kind", "hsnw"], "did you mean 'hnsw'"),
         (["index", MINILM, "{t}", "-o", "{i}", "--add", "--update"], "choose one"),
         (["index", MINILM, "{t}", "-o", "{i}", "--add", "--overwrite"], "replaces an index"),
         (["index", MINILM, "{t}", "-o", "{i}", "--update"], "needs --id"),

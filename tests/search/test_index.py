@@ -114,13 +114,8 @@ def test_scan_is_a_stable_full_sort(values, k, width, threshold, data):
     allowed = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
     vectors = np.array(values, dtype=np.float32)[:, None]
     blocks = [(at, vectors[at : at + width]) for at in range(0, len(values), width)]
-    best = scan(
-        np.ones((1, 1), dtype=np.float32),
-        blocks,
-        k,
-        threshold=threshold,
-        allowed=np.array(allowed),
-    )
+    best = Best(1, k, threshold)
+    scan(np.ones((1, 1), dtype=np.float32), blocks, best, allowed=np.array(allowed))
     wanted = [
         n for n, v in enumerate(values) if allowed[n] and (threshold is None or v >= threshold)
     ]

@@ -1,6 +1,7 @@
 """``contrasent index MODEL CORPUS -o INDEX``."""
 
 import time
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,11 +21,14 @@ from contrasent.cli.options import (
     quieten,
     remark,
 )
-from contrasent.errors import OptionError
+from contrasent.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.search.index import Index
     from contrasent.search.records import Records
+
+BACKENDS = ("exact", "faiss")
+KINDS = ("hnsw", "ivfpq")
 
 
 def index(
@@ -41,6 +45,12 @@ def index(
         str | None, typer.Option(help="Columns to keep as metadata: a,b,c; * for all others.")
     ] = None,
     metric: Annotated[str, typer.Option(help="cosine or dot.")] = "cosine",
+    backend: Annotated[
+        str, typer.Option(help="exact; or faiss, approximate, for millions of texts.")
+    ] = "exact",
+    kind: Annotated[
+        str, typer.Option(help="Of faiss: hnsw (accurate) or ivfpq (small, on disk).")
+    ] = "hnsw",
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
@@ -59,6 +69,7 @@ def index(
     from contrasent.search.records import column as position
 
     check_metric(metric)
+    check_backend(backend, kind)
     if add or update:
         check_change(output, add=add, update=update, overwrite=overwrite, id_column=id_column)
     else:
@@ -87,6 +98,13 @@ def index(
             settings={"pooler": pooler, "max_tokens": max_tokens},
             overwrite=overwrite,
         )
+    recall = None
+    if backend == "faiss":
+        from contrasent.search.approximate import build_approximate
+
+        made = build_approximate(output, kind)
+        part = made.manifest.backend
+        recall = None if part is None else float(part.facts["recall"])
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
@@ -95,6 +113,8 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
+        "backend": backend if backend == "exact" else f"{backend} {kind}",
+        "recall@10": recall,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
         "seconds": round(seconds, 3),
@@ -104,13 +124,24 @@ def index(
     else:
         typer.echo(
             f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
-            f'search it: contrasent search {output} "..."'
+            + (f"recall@10 against exact search {recall:.4f} ({kind})\n" if recall else "")
+            + f'search it: contrasent search {output} "..."'
         )
     if rows.skipped:
         remark(f"{rows.skipped:,} blank lines were passed over", quiet=quiet)
     line = encode.remark()
     if line:
         remark(line, quiet=quiet)
+
+
+def check_backend(backend: str, kind: str) -> None:
+    """Refuse, before any work, a back end that is unknown or not installed."""
+    if backend not in BACKENDS:
+        raise OptionError("--backend", backend, "is unknown", choices=BACKENDS)
+    if kind not in KINDS:
+        raise OptionError("--kind", kind, "is unknown", choices=KINDS)
+    if backend == "faiss" and find_spec("faiss") is None:
+        raise MissingExtraError("faiss-cpu", "faiss", "--backend faiss")
 
 
 def check_change(

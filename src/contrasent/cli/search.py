@@ -30,6 +30,9 @@ def search(
         list[str] | None,
         typer.Option(help="Only rows whose metadata matches: year>=2000, or a JSON filter."),
     ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Look at every row, even of an approximate index.")
+    ] = False,
     queries: Annotated[
         Path | None, typer.Option(help="File with one query a line, besides those named.")
     ] = None,
@@ -55,7 +58,9 @@ def search(
     opened = Index.open(index)
     encode = model_of(opened, model)
     began = time.monotonic()
-    found = opened.search(wanted, encode=encode, k=k, threshold=threshold, where=condition)
+    found = opened.search(
+        wanted, encode=encode, k=k, threshold=threshold, where=condition, exact=exact
+    )
     seconds = time.monotonic() - began
     if as_json:
         results = [

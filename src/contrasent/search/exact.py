@@ -57,6 +57,11 @@ class Best:
                 columns, values = columns[kept], values[kept]
             self._merge(int(query), values, rows[columns])
 
+    def offer_one(self, query: int, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
+        """Look at some rows, in rising order, for one query."""
+        wanted = scores > self.low
+        self._merge(query, scores[wanted], rows[wanted])
+
     def _merge(self, query: int, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
         scores = np.concatenate([self.scores[query], scores])
         rows = np.concatenate([self.rows[query], rows])
@@ -86,22 +91,19 @@ def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 def scan(
     queries: Vectors,
     blocks: Iterable[tuple[int, Vectors]],
-    k: int,
+    best: Best,
     *,
-    threshold: float | None = None,
     allowed: NDArray[np.bool_] | None = None,
-) -> Best:
-    """The k rows with the largest inner product with each query.
+) -> None:
+    """Find the rows with the largest inner product with each query.
 
     Args:
         queries: (q, d).
         blocks: (number of the first row, (n, d) vectors), in rising order; may be memory mapped:
             at most 32 MB of scores are held at a time.
-        k: rows to find for each query.
-        threshold: smallest score that counts.
-        allowed: (rows of all blocks,) bool; rows that are not allowed do not exist.
+        best: what is kept.
+        allowed: (all rows,) bool; rows that are not allowed do not exist.
     """
-    best = Best(len(queries), k, threshold)
     step = max(1, SCORES_AT_ONCE // max(1, len(queries)))
     for first, vectors in blocks:
         for start in range(0, len(vectors), step):
@@ -114,4 +116,3 @@ def scan(
                 if not keep.all():
                     part, rows = part[keep], rows[keep]
             best.offer(queries @ part.T, rows)
-    return best

@@ -7,7 +7,7 @@ identity of the model they came from, so that it can refuse vectors of another.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,18 @@ from contrasent.search.checks import (
     numbered,
     refuse_repeats,
 )
-from contrasent.search.exact import QUERIES_AT_ONCE, scan
+from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
 from contrasent.search.filters import Columns, Where, check_where
 from contrasent.search.manifest import Manifest, Part, read_manifest, write_manifest
 from contrasent.search.segment import Segment, SegmentWriter, check_size, open_array, open_segment
 from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
 from contrasent.types import EncodeFn, Vectors
+
+if TYPE_CHECKING:
+    from contrasent.search.approximate import Approximate
+
+FEW = 10_000
+"""Rows up to which an exact search is preferred to an approximate one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,7 @@ class Index:
         self.segments = tuple(segments)
         self.firsts = np.cumsum([0, *(len(segment) for segment in self.segments)])
         self.deleted = deleted if deleted is not None else np.empty(0, dtype=np.int64)
+        self._backend: Approximate | None = None
         self.columns = tuple(Columns(segment) for segment in self.segments)
 
     # ------------------------------------------------------------------ making and reading
@@ -325,6 +332,7 @@ class Index:
         threshold: float | None = None,
         where: Where | None = None,
         model: str | None = None,
+        exact: bool = False,
     ) -> list[list[Hit]]:
         """The best k rows for each query, best first; equal scores in the order of rows.
 
@@ -335,12 +343,13 @@ class Index:
             threshold: smallest score that counts.
             where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
             model: identity of the model behind the queries, refused if it is another one.
+            exact: look at every row even where there is an approximate index.
 
         Returns:
             One list a query, shorter than k where the index or the threshold gives fewer.
 
         Raises:
-            OptionError: ``k`` is no positive whole number, the threshold no number, the filter none.
+            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
             ModelError: vectors of another model, dimension, or with NaN.
         """
         check_k(k)
@@ -355,7 +364,7 @@ class Index:
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), QUERIES_AT_ONCE):
             part = vectors[start : start + QUERIES_AT_ONCE]
-            scores, rows = self.nearest(part, k, threshold=threshold, allowed=allowed)
+            scores, rows = self.nearest(part, k, threshold=threshold, allowed=allowed, exact=exact)
             for query in range(len(part)):
                 kept = rows[query] >= 0
                 pairs = zip(rows[query][kept], scores[query][kept], strict=True)
@@ -369,6 +378,7 @@ class Index:
         *,
         threshold: float | None = None,
         allowed: NDArray[np.bool_] | None = None,
+        exact: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Scores and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
 
@@ -377,15 +387,41 @@ class Index:
             k: rows to find.
             threshold: smallest score that counts.
             allowed: (rows,) bool, which rows count; by default those not deleted.
+            exact: look at every row even where there is an approximate index.
         """
         if allowed is None and len(self.deleted):
             allowed = self.alive()
+        best = Best(len(queries), k, threshold)
+        done = 0
+        if self.manifest.backend is not None and not exact and self._worth_it(allowed):
+            backend = self._approximate()
+            candidates = backend.candidates(queries, k, allowed)
+            # A graph walked under a narrow filter may run dry: then every row is looked at.
+            if all(len(rows) >= min(k, backend.rows) for rows in candidates):
+                for query, rows in enumerate(candidates):
+                    best.offer_one(query, self.vectors_of(rows) @ queries[query], rows)
+                done = backend.rows
         blocks = (
             (int(first), segment.vectors)
             for first, segment in zip(self.firsts, self.segments, strict=False)
+            if first >= done
         )
-        best = scan(queries, blocks, k, threshold=threshold, allowed=allowed)
+        scan(queries, blocks, best, allowed=allowed)
         return best.scores, best.rows
+
+    def _worth_it(self, allowed: NDArray[np.bool_] | None) -> bool:
+        """Where a filter leaves few rows, looking at each of them is faster, and exact."""
+        return allowed is None or int(allowed.sum()) > FEW
+
+    def _approximate(self) -> "Approximate":
+        if self._backend is None:
+            from contrasent.search.approximate import Approximate
+
+            part, folder = self.manifest.backend, self.folder
+            if part is None or folder is None:
+                raise UserError("the index has no approximate index")
+            self._backend = Approximate(folder, part)
+        return self._backend
 
     def query_vectors(
         self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None

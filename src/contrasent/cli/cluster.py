@@ -1,0 +1,84 @@
+"""``contrasent cluster INDEX``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contrasent.cli.listing import Output, check_listing, named, shortened, write_listing
+from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.errors import OptionError
+
+SHOWN = 20
+
+
+def cluster(
+    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    clusters: Annotated[
+        int | None, typer.Option("--clusters", "-c", help="How many clusters (k-means).")
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Instead: a text joins a cluster at this cosine or more."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Start of k-means.")] = 0,
+    output: Output = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Group the texts of an index; without -c or --threshold, the square root of half their number.
+
+    The file of -o has a text a line with its cluster, numbered from the largest down, and its
+    cosine with the cluster's middle.
+    """
+    quieten(quiet)
+    if clusters is not None and threshold is not None:
+        raise OptionError("--threshold", threshold, "or --clusters: choose one of the two")
+    if clusters is not None and clusters < 1:
+        raise OptionError("--clusters", clusters, "must be at least 1")
+    check_listing(output, overwrite)
+    from contrasent.search.cluster import kmeans, leaders
+    from contrasent.search.index import Index
+
+    opened = Index.open(index)
+    if threshold is not None:
+        found = leaders(opened, threshold)
+    else:
+        found = kmeans(opened, clusters or max(1, round((len(opened) / 2) ** 0.5)), seed=seed)
+    if output is not None:
+        rows = zip(found.rows, found.labels, found.scores, strict=True)
+        write_listing(
+            output,
+            (
+                {**named(opened, int(row)), "cluster": int(label), "score": float(score)}
+                for row, label, score in rows
+            ),
+        )
+    groups = []
+    for label in range(len(found.centres)):
+        members = found.members(label)
+        texts = [named(opened, int(found.rows[at])) for at in members[:3]]
+        mean = float(found.scores[members].mean())
+        groups.append({"cluster": label, "texts": len(members), "cosine": mean, "middle": texts})
+    if as_json:
+        emit(
+            {
+                "index": str(index),
+                "texts": len(opened),
+                "cosine": float(found.scores.mean()),
+                "clusters": groups,
+            }
+        )
+        return
+    for label in range(min(SHOWN, len(found.centres))):
+        members = found.members(label)
+        middle = named(opened, int(found.rows[members[0]]))["text"]
+        mean = float(found.scores[members].mean())
+        typer.echo(f"{label:>4}  {len(members):>7,} texts  {mean:.4f}  {shortened(middle, 70)}")
+    if len(found.centres) > SHOWN:
+        typer.echo(f"... and {len(found.centres) - SHOWN:,} smaller ones: --json shows all")
+    typer.echo(
+        f"{len(found.centres):,} clusters of {len(opened):,} texts, mean cosine "
+        f"{float(found.scores.mean()):.4f}"
+    )

@@ -1,0 +1,46 @@
+"""Writing rows of results to a JSON-lines file, as several commands do."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from contrasent.errors import OptionError, OutputError
+from contrasent.files import atomic_file, check_writable
+from contrasent.search.index import Index
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write all of it to FILE.jsonl.")
+]
+
+
+def check_listing(output: Path | None, overwrite: bool) -> None:
+    """Refuse, before any work, a file that cannot or must not be written."""
+    if output is None:
+        return
+    if output.suffix != ".jsonl":
+        raise OptionError("-o", str(output), "must end in .jsonl")
+    if output.exists() and not overwrite:
+        raise OutputError(f"{output}: exists; choose another file or use --overwrite")
+    check_writable(output.parent)
+
+
+def write_listing(output: Path, rows: Iterable[Any]) -> None:
+    """One JSON value a line, atomically."""
+    with atomic_file(output) as stream:
+        for row in rows:
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def named(index: Index, row: int) -> dict[str, Any]:
+    """A row's id and text."""
+    segment, at = index.place(row)
+    return {"id": segment.ids[at], "text": segment.texts[at]}
+
+
+def shortened(text: str, width: int = 90) -> str:
+    """A text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,63 @@
+"""``contrasent mine INDEX``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contrasent.cli.listing import Output, check_listing, named, shortened, write_listing
+from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.errors import OptionError
+
+SHOWN = 10
+
+
+def mine(
+    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    limit: Annotated[int, typer.Option(min=1, help="Pairs to find.")] = 1000,
+    threshold: Annotated[float, typer.Option(help="Leave out pairs that score less.")] = 0.5,
+    identical: Annotated[
+        bool, typer.Option("--identical", help="Count pairs of the very same text too.")
+    ] = False,
+    output: Output = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Mine paraphrases: the pairs of texts of an index that are nearest to each other.
+
+    The file of -o has a pair a line, best first; 'contrasent train' reads it as pairs with
+    --columns first,second.
+    """
+    quieten(quiet)
+    if not -1 <= threshold <= 1:
+        raise OptionError("--threshold", threshold, "must lie in -1 to 1")
+    check_listing(output, overwrite)
+    from contrasent.search.index import Index
+    from contrasent.search.pairs import paraphrases
+
+    opened = Index.open(index)
+    found = paraphrases(opened, limit=limit, threshold=threshold, identical=identical)
+    rows = []
+    for pair in found:
+        first, second = named(opened, pair.first), named(opened, pair.second)
+        rows.append(
+            {
+                "first": first["text"],
+                "second": second["text"],
+                "score": pair.score,
+                "first_id": first["id"],
+                "second_id": second["id"],
+            }
+        )
+    if output is not None:
+        write_listing(output, rows)
+    if as_json:
+        emit({"index": str(index), "texts": len(opened), "pairs": rows})
+        return
+    for row in rows[:SHOWN]:
+        typer.echo(f"{row['score']:.4f}  {shortened(row['first'])}")
+        typer.echo(f"        {shortened(row['second'])}")
+    if len(rows) > SHOWN and output is None:
+        typer.echo(f"... and {len(rows) - SHOWN:,} more: -o FILE.jsonl writes all")
+    typer.echo(f"{len(rows):,} pairs among {len(opened):,} texts")

@@ -1,0 +1,175 @@
+"""Approximate search for millions of rows: faiss HNSW or IVF-PQ beside the vectors.
+
+The faiss index proposes candidates among the rows it was built over; their scores are computed
+anew from the exact vectors, and rows that came later are searched exactly. So scores are always
+exact, and what is approximate is only which rows are found: the recall against exact search is
+measured when the index is built and kept with it.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import progress
+from contrasent.errors import InputError, MissingExtraError, OptionError
+from contrasent.files import writing
+from contrasent.search.exact import Best, scan
+from contrasent.search.index import Index
+from contrasent.search.manifest import Part
+from contrasent.search.segment import check_size, describe
+from contrasent.search.writer import Writer
+from contrasent.types import Vectors
+
+KINDS = ("hnsw", "ivfpq")
+LINKS = 32
+BUILD_EFFORT = 128
+BLOCK = 16_384
+PROBES = 200
+RECALL_AT = 10
+
+
+def _faiss(purpose: str) -> Any:
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingExtraError("faiss-cpu", "faiss", purpose) from error
+    return faiss
+
+
+class Approximate:
+    """A faiss index over the first rows of an index folder.
+
+    Args:
+        folder: the index.
+        part: what the manifest says of the faiss index.
+
+    Raises:
+        InputError: its file is missing or not the one that was written.
+        MissingExtraError: faiss is not installed.
+    """
+
+    def __init__(self, folder: Path, part: Part) -> None:
+        self.faiss = _faiss(f"the approximate index of {folder}")
+        path = folder / part.name
+        facts = part.files[part.name]
+        check_size(path, int(facts["bytes"]))
+        with path.open("rb") as stream:
+            # faiss is not made to read files that nobody vouches for.
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        if found != facts["sha256"]:
+            raise InputError(path, "is not the file that was written; build the index again")
+        self.rows = part.rows
+        self.kind, self.effort = str(part.facts["kind"]), int(part.facts["effort"])
+        flags = self.faiss.IO_FLAG_MMAP if self.kind == "ivfpq" else 0
+        self.index = self.faiss.read_index(str(path), flags)
+
+    def candidates(
+        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
+    ) -> list[NDArray[np.int64]]:
+        """For each query, rows that are likely among its best, rising."""
+        wanted = min(self.rows, max(4 * k, 40))
+        options: dict[str, Any] = {}
+        if allowed is not None:
+            bits = np.packbits(allowed[: self.rows], bitorder="little")
+            options["sel"] = self.faiss.IDSelectorBitmap(bits)
+        if self.kind == "hnsw":
+            effort = max(self.effort, wanted)
+            parameters = self.faiss.SearchParametersHNSW(efSearch=effort, **options)
+        else:
+            parameters = self.faiss.SearchParametersIVF(nprobe=self.effort, **options)
+        _, found = self.index.search(np.ascontiguousarray(queries), wanted, params=parameters)
+        return [np.unique(rows[rows >= 0]).astype(np.int64) for rows in found]
+
+
+def build_approximate(
+    folder: str | Path, kind: str = "hnsw", *, effort: int | None = None, seed: int = 0
+) -> Index:
+    """Build a faiss index over all rows of an index folder, and measure its recall.
+
+    Args:
+        folder: an index.
+        kind: "hnsw" (fast and accurate; about half the vectors' size on disk and in memory) or
+            "ivfpq" (a small fraction of it, mapped from disk; less accurate).
+        effort: how much a search looks at: efSearch of HNSW, lists probed of IVF-PQ.
+        seed: of the rows that recall is measured with.
+
+    Returns:
+        The new snapshot; ``manifest.backend.facts["recall"]`` is recall@10 against exact search.
+
+    Raises:
+        OptionError: an unknown kind, or too few rows.
+        MissingExtraError: faiss is not installed.
+    """
+    if kind not in KINDS:
+        raise OptionError("kind", kind, "is unknown", choices=KINDS)
+    faiss = _faiss(f"an approximate index of {folder}")
+    with Writer(folder) as writer:
+        writer.compact()
+        index = writer.index
+        if len(index) < 1000:
+            raise OptionError(
+                "kind", kind, f"{len(index)} rows are searched faster exactly; 1,000 at least"
+            )
+        built, usual = _train(faiss, index, kind)
+        _fill(built, index)
+        name = writer.new_name("backend") + ".faiss"
+        path = writer.folder / name
+        with writing(writer.folder):
+            faiss.write_index(built, str(path))
+            files = {name: describe(path)}
+        facts: dict[str, Any] = {"kind": kind, "effort": effort or usual}
+        part = Part(name, len(index), files, facts)
+        facts["recall"] = recall(index, Approximate(writer.folder, part), seed=seed)
+        writer.set_backend(part)
+    return writer.index
+
+
+def _train(faiss: Any, index: Index, kind: str) -> tuple[Any, int]:
+    """An empty faiss index of this kind, trained, and its usual effort."""
+    metric = faiss.METRIC_INNER_PRODUCT
+    d, count = index.dimension, len(index)
+    if kind == "hnsw":
+        built = faiss.IndexHNSWSQ(d, faiss.ScalarQuantizer.QT_fp16, LINKS, metric)
+        built.hnsw.efConstruction = BUILD_EFFORT
+        built.train(index.vectors_of(np.arange(1)))
+        return built, 64
+    lists = max(4, min(65_536, round(4 * count**0.5), count // 39))
+    parts = next(m for m in range(max(1, d // 4), 0, -1) if d % m == 0)
+    bits = 8 if count >= 10_000 else 6
+    quantiser = faiss.IndexFlatIP(d)
+    built = faiss.IndexIVFPQ(quantiser, d, lists, parts, bits, metric)
+    built.own_fields = True
+    quantiser.this.disown()
+    rows = np.linspace(0, count - 1, min(count, 256 * lists)).astype(np.int64)
+    built.train(index.vectors_of(np.unique(rows)))
+    return built, max(4, lists // 16)
+
+
+def _fill(built: Any, index: Index) -> None:
+    with progress.task("approximate index", len(index), "texts") as advance:
+        for start in range(0, len(index), BLOCK):
+            stop = min(start + BLOCK, len(index))
+            built.add(index.vectors_of(np.arange(start, stop)))
+            advance(stop - start)
+
+
+def recall(index: Index, approximate: Approximate, *, seed: int = 0) -> float:
+    """Recall@10 against exact search, with 200 rows as queries, each without itself."""
+    random = np.random.default_rng(seed)
+    rows = np.sort(random.choice(len(index), min(PROBES, len(index)), replace=False))
+    queries = index.vectors_of(rows)
+    k = min(RECALL_AT + 1, len(index))
+    best = Best(len(rows), k)
+    blocks = ((int(f), s.vectors) for f, s in zip(index.firsts, index.segments, strict=False))
+    scan(queries, blocks, best)
+    found = approximate.candidates(queries, k, None)
+    shares = []
+    for at, row in enumerate(rows):
+        scores = index.vectors_of(found[at]) @ queries[at]
+        top = found[at][np.argsort(-scores, kind="stable")[:k]]
+        wanted = set(best.rows[at].tolist()) - {int(row)}
+        shares.append(len(wanted & set(top.tolist())) / max(1, len(wanted)))
+    return float(np.mean(shares))

@@ -1,0 +1,231 @@
+"""Pairs of an index's rows that are close: near-duplicates and paraphrases.
+
+Both look at all pairs, exactly, a square of 1,024 x 8,192 similarities at a time, so memory does
+not grow with the index. Time grows with its square: about 10^12 products for a million rows of 384
+dimensions come to some hours on two cores, and minutes for a hundred thousand.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import progress
+from contrasent.errors import OptionError
+from contrasent.search.index import Index
+from contrasent.search.segment import id_hash
+from contrasent.types import Vectors
+
+ROWS = 1024
+COLUMNS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two rows of an index.
+
+    Attributes:
+        first: number of the earlier row.
+        second: number of the later row.
+        score: their cosine (or inner product).
+    """
+
+    first: int
+    second: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """What :func:`near_duplicates` found.
+
+    Attributes:
+        kept: (k,) rows of which each is far from every other.
+        pairs: for every other row the kept one it is nearest to, in the order of rows.
+    """
+
+    kept: NDArray[np.int64]
+    pairs: tuple[Pair, ...]
+
+
+def near_duplicates(index: Index, threshold: float) -> Duplicates:
+    """Go through the rows in order and drop each that is close to one kept before it.
+
+    A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
+    dropped for being close to a dropped one only.
+
+    Args:
+        index: whose rows are looked at.
+        threshold: in (-1, 1] for cosine.
+    """
+    check_cosine(index, threshold)
+    rows = np.flatnonzero(index.alive())
+    kept: list[NDArray[np.int64]] = []
+    pairs: list[Pair] = []
+    with progress.task("dedupe", len(rows), "texts") as advance:
+        for start in range(0, len(rows), ROWS):
+            here = rows[start : start + ROWS]
+            vectors = index.vectors_of(here)
+            best, partner = _best_of_kept(index, vectors, kept)
+            fresh = np.flatnonzero(best < threshold)
+            stay = _greedy(vectors[fresh], threshold)
+            chosen = fresh[stay]
+            best, partner = _with_block(vectors, here, chosen, best, partner)
+            dropped = np.ones(len(here), dtype=bool)
+            dropped[chosen] = False
+            pairs += [
+                Pair(int(partner[at]), int(here[at]), float(best[at]))
+                for at in np.flatnonzero(dropped)
+            ]
+            kept.append(here[chosen])
+            advance(len(here), kept=sum(map(len, kept)))
+    return Duplicates(np.concatenate(kept) if kept else rows, tuple(pairs))
+
+
+def _best_of_kept(
+    index: Index, vectors: Vectors, kept: list[NDArray[np.int64]]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Best score of each vector with the rows kept before, and which row that is."""
+    best = np.full(len(vectors), -np.inf, dtype=np.float32)
+    partner = np.full(len(vectors), -1, dtype=np.int64)
+    every = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
+    for start in range(0, len(every), COLUMNS):
+        columns = every[start : start + COLUMNS]
+        scores = vectors @ index.vectors_of(columns).T
+        at = scores.argmax(axis=1)
+        found = scores[np.arange(len(vectors)), at]
+        better = found > best
+        best[better], partner[better] = found[better], columns[at[better]]
+    return best, partner
+
+
+def _greedy(vectors: Vectors, threshold: float) -> NDArray[np.int64]:
+    """Positions of the vectors that are far from every one kept before them."""
+    close = vectors @ vectors.T >= threshold
+    stays = np.zeros(len(vectors), dtype=bool)
+    for at in range(len(vectors)):
+        stays[at] = not (close[at, :at] & stays[:at]).any()
+    return np.flatnonzero(stays)
+
+
+def _with_block(
+    vectors: Vectors,
+    here: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    best: NDArray[np.float32],
+    partner: NDArray[np.int64],
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Let rows find a better partner among those kept of their own block, before themselves."""
+    if not len(chosen):
+        return best, partner
+    scores = vectors @ vectors[chosen].T
+    scores[chosen[None, :] >= np.arange(len(vectors))[:, None]] = -np.inf
+    at = scores.argmax(axis=1)
+    found = scores[np.arange(len(vectors)), at]
+    better = found > best
+    return np.where(better, found, best), np.where(better, here[chosen[at]], partner)
+
+
+def paraphrases(
+    index: Index, *, limit: int = 1000, threshold: float = 0.0, identical: bool = False
+) -> list[Pair]:
+    """The pairs of rows with the highest scores, best first.
+
+    Args:
+        index: whose rows are paired.
+        limit: pairs to find.
+        threshold: smallest score that counts.
+        identical: whether pairs of the same text count.
+    """
+    check_cosine(index, threshold)
+    if limit < 1:
+        raise OptionError("limit", limit, "must be at least 1")
+    best = _Most(limit, threshold)
+    with progress.task("mine", _squares(len(index)), "squares") as advance:
+        for rows, columns, scores in _pairs(index):
+            best.offer(index, rows, columns, scores, identical)
+            advance(1, pairs=best.count)
+    return best.pairs()
+
+
+def _squares(count: int) -> int:
+    return sum(-(-(count - start) // COLUMNS) for start in range(0, count, ROWS))
+
+
+def _pairs(
+    index: Index,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
+    """Squares of scores, each pair of rows once; the rest is ``-inf``."""
+    rows = np.flatnonzero(index.alive())
+    for start in range(0, len(rows), ROWS):
+        here = rows[start : start + ROWS]
+        vectors = index.vectors_of(here)
+        for at in range(start, len(rows), COLUMNS):
+            columns = rows[at : at + COLUMNS]
+            scores = vectors @ index.vectors_of(columns).T
+            scores[columns[None, :] <= here[:, None]] = -np.inf
+            yield here, columns, scores
+
+
+class _Most:
+    """The pairs with the highest scores; of equal scores the first pair."""
+
+    def __init__(self, limit: int, threshold: float) -> None:
+        self.limit, self.floor = limit, np.float64(threshold)
+        self.found = np.empty((0, 2), dtype=np.int64)
+        self.scores = np.empty(0, dtype=np.float32)
+        self.hashes: dict[int, int] = {}
+
+    @property
+    def count(self) -> int:
+        return min(len(self.scores), self.limit)
+
+    def offer(
+        self,
+        index: Index,
+        rows: NDArray[np.int64],
+        columns: NDArray[np.int64],
+        scores: NDArray[np.float32],
+        identical: bool,
+    ) -> None:
+        first, second = np.nonzero(scores >= self.floor)
+        found = np.stack([rows[first], columns[second]], axis=1)
+        values = scores[first, second]
+        if not identical and len(found):
+            near = values > 0.99  # the same text has the same vector, up to rounding
+            same = np.zeros(len(found), dtype=bool)
+            same[near] = [self._same(index, int(a), int(b)) for a, b in found[near]]
+            found, values = found[~same], values[~same]
+        self.found = np.concatenate([self.found, found])
+        self.scores = np.concatenate([self.scores, values])
+        if len(self.scores) > 2 * self.limit:
+            self._cut()
+
+    def _same(self, index: Index, first: int, second: int) -> bool:
+        return self._hash(index, first) == self._hash(index, second)
+
+    def _hash(self, index: Index, row: int) -> int:
+        if row not in self.hashes:
+            segment, at = index.place(row)
+            self.hashes[row] = id_hash(segment.texts[at])
+        return self.hashes[row]
+
+    def _cut(self) -> None:
+        order = np.lexsort((self.found[:, 1], self.found[:, 0], -self.scores))[: self.limit]
+        self.found, self.scores = self.found[order], self.scores[order]
+        if len(order) == self.limit:
+            self.floor = np.float64(self.scores[-1])
+
+    def pairs(self) -> list[Pair]:
+        self._cut()
+        return [
+            Pair(int(first), int(second), float(score))
+            for (first, second), score in zip(self.found, self.scores, strict=True)
+        ]
+
+
+def check_cosine(index: Index, threshold: float) -> None:
+    """Refuse a threshold that cosines cannot reach."""
+    if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
+        raise OptionError("threshold", threshold, "must lie in -1 to 1")
