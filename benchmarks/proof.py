@@ -10,10 +10,12 @@ import argparse
 import gzip
 import json
 import os
+import statistics
 import sys
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")
 COMMON = ("precision=bf16", "batch=64", "steps=100", "checkpoint_every=1000")
@@ -99,31 +101,53 @@ def run(arm: Arm, seed: int, out: Path) -> None:
     shutil.rmtree(folder)
 
 
-def table(out: Path, lab: str) -> str:
-    """Markdown: each arm's mean over seeds, each seed's average, and the interval a set."""
+def cells(path: Path) -> list[Any]:
+    """The seven rows of a stored report, Spearman, "all"."""
     from contrasent.report import Report
 
-    lines = ["| model | " + " | ".join(TASKS) + " | average | by seed |", "|---" * 10 + "|"]
+    report = Report.from_json(json.loads(path.read_text()))
+    return [report.one(task=t, metric="spearman", aggregate="all") for t in TASKS]
 
-    def cells(path: Path) -> list[float]:
-        report = Report.from_json(json.loads(path.read_text()))
-        rows = [report.one(task=t, metric="spearman", aggregate="all") for t in TASKS]
-        return [100 * row.value for row in rows]
 
-    for path in sorted(out.glob("base-*.json")):
-        values = cells(path)
-        mean = sum(values) / len(values)
-        shown = " | ".join(f"{v:.2f}" for v in (*values, mean))
-        lines.append(f"| {path.stem} | {shown} | |")
+def average(path: Path) -> float:
+    """Mean of the seven values of a stored report, times 100."""
+    return sum(100 * row.value for row in cells(path)) / len(TASKS)
+
+
+def spread(values: list[float]) -> str:
+    """Mean and the half-width of its 95 % t interval over seeds."""
+    from scipy.stats import t
+
+    mean = statistics.mean(values)
+    if len(values) < 2:
+        return f"{mean:.2f}"
+    half = t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    return f"{mean:.2f} ± {half:.2f}"
+
+
+def table(out: Path, lab: str) -> str:
+    """Markdown: every model's seven sets with their intervals, then averages over seeds."""
+    lines = ["| model | seed | " + " | ".join(TASKS) + " | average |", "|---" * 10 + "|"]
+    found = {p.stem: [p] for p in sorted(out.glob("base-*.json"))}
     for arm in arms(lab):
-        seeds = sorted(p for p in out.glob(f"{arm.name}-?.json"))
-        if not seeds:
+        found[arm.name] = [p for i in range(9) if (p := out / f"{arm.name}-{i}.json").is_file()]
+    for name, paths in found.items():
+        for path in paths:
+            shown = [
+                f"{100 * r.value:.1f} ({100 * r.low:.1f}-{100 * r.high:.1f})" for r in cells(path)
+            ]
+            seed = "" if name.startswith("base-") else path.stem.rsplit("-", 1)[1]
+            lines.append(f"| {name} | {seed} | {' | '.join(shown)} | {average(path):.2f} |")
+    lines += ["", "| model | seeds | average | minus lab-unsup, same seeds |", "|---" * 4 + "|"]
+    plain = {p.stem.rsplit("-", 1)[1]: average(p) for p in found["lab-unsup"]}
+    for name, paths in found.items():
+        if name.startswith("base-") or not paths:
             continue
-        every = [cells(path) for path in seeds]
-        means = [sum(column) / len(column) for column in zip(*every, strict=True)]
-        averages = [sum(v) / len(v) for v in every]
-        shown = " | ".join(f"{v:.2f}" for v in (*means, sum(means) / len(means)))
-        lines.append(f"| {arm.name} | {shown} | {', '.join(f'{a:.2f}' for a in averages)} |")
+        scores = {p.stem.rsplit("-", 1)[1]: average(p) for p in paths}
+        gaps = [v - plain[seed] for seed, v in scores.items() if seed in plain]
+        against = spread(gaps) if name.startswith("lab-") and name != "lab-unsup" else ""
+        mean = spread(list(scores.values()))
+        lines.append(f"| {name} | {len(paths)} | {mean} | {against} |")
     return "\n".join(lines)
 
 
