@@ -1,5 +1,6 @@
 """``contrasent train CORPUS -o MODEL``."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     from contrasent.train.run import Run
     from contrasent.train.settings import Settings
 
-RECIPE_KEYS = ("objective", "base", "columns", "documents", "evaluate", "settings")
+RECIPE_KEYS: dict[str, tuple[type, ...]] = {
+    "objective": (str,),
+    "base": (str,),
+    "columns": (str, list),
+    "documents": (bool,),
+    "evaluate": (str,),
+    "settings": (dict,),
+}
+TOML = {str: "a text", list: "a list", bool: "true or false", dict: "a table"}
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 
 
@@ -63,6 +72,7 @@ def train(
     Without labels a corpus is one column of sentences; with labels, pairs that belong together
     (two columns), or pairs and hard negatives (three and more).
     """
+    quiet = quiet or os.environ.get("RANK", "0") != "0"  # of several processes one speaks
     quieten(quiet)
     told = _recipe(recipe) if recipe else {}
     from contrasent.text.corpus import open_corpus
@@ -80,16 +90,21 @@ def train(
     settings = Settings(**chosen.run)
     judge = evaluate or told.get("evaluate") or ("heldout" if source.width > 1 else "none")
     scoring, rows = _evaluation(judge, source, settings)
-    run = _run(
-        source,
-        output,
-        base or told.get("base") or DEFAULT_BASE,
-        name,
-        chosen.objective,
-        settings,
-        {"evaluate": scoring, "rows": rows, "resume": resume, "overwrite": overwrite},
-    )
-    _tell(run, as_json=as_json, quiet=quiet, judge=judge)
+    try:
+        run = _run(
+            source,
+            output,
+            base or told.get("base") or DEFAULT_BASE,
+            name,
+            chosen.objective,
+            settings,
+            {"evaluate": scoring, "rows": rows, "resume": resume, "overwrite": overwrite},
+        )
+    except KeyboardInterrupt:
+        remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
+        raise
+    if os.environ.get("RANK", "0") == "0":
+        _tell(run, as_json=as_json, quiet=quiet, judge=judge)
 
 
 def _run(
@@ -142,12 +157,16 @@ def _recipe(path: Path) -> dict[str, Any]:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise InputError(path, f"not valid TOML ({error})") from error
-    for key in told:
-        if key not in RECIPE_KEYS:
-            lines = text.splitlines()
-            line = next((i for i, t in enumerate(lines, 1) if t.lstrip("[ ").startswith(key)), None)
-            near = suggestion(key, RECIPE_KEYS)
-            raise InputError(path, f"no such key {key!r}{near}", line=line)
+    for key, value in told.items():
+        kinds = RECIPE_KEYS.get(key, ())
+        if isinstance(value, kinds):
+            continue
+        lines = text.splitlines()
+        line = next((i for i, t in enumerate(lines, 1) if t.lstrip("[ ").startswith(key)), None)
+        problem = f"{key} must be {' or '.join(TOML[kind] for kind in kinds)}, it is {value!r}"
+        if not kinds:
+            problem = f"no such key {key!r}{suggestion(key, RECIPE_KEYS)}"
+        raise InputError(path, problem, line=line)
     return told
 
 
