@@ -1,0 +1,30 @@
+"""LangChain: ``ContrasentEmbeddings("my-model")`` goes wherever its ``Embeddings`` go."""
+
+from contrasent.adapters.loading import Model, encoder_of
+from contrasent.errors import MissingExtraError
+
+try:
+    from langchain_core.embeddings import Embeddings
+except ImportError as error:
+    raise MissingExtraError("langchain-core", "langchain", "the LangChain adapter") from error
+
+
+class ContrasentEmbeddings(Embeddings):
+    """Embeddings for LangChain's vector stores and retrievers.
+
+    Args:
+        model: an encoder, a folder or a name.
+        batch: sentences a forward pass.
+    """
+
+    def __init__(self, model: Model, *, batch: int = 64) -> None:
+        self.encoder, self.batch = encoder_of(model), batch
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """One vector a text."""
+        vectors: list[list[float]] = self.encoder.encode(texts, batch=self.batch).tolist()
+        return vectors
+
+    def embed_query(self, text: str) -> list[float]:
+        """The vector of a query."""
+        return self.embed_documents([text])[0]

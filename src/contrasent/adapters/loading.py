@@ -1,0 +1,20 @@
+"""What every adapter takes: an encoder, or where to load one."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+if TYPE_CHECKING:
+    from contrasent.model.encoder import Encoder
+
+Model = Union[str, Path, "Encoder"]
+
+
+def encoder_of(model: Model) -> "Encoder":
+    """The encoder itself, or the one of this folder or name.
+
+    Raises:
+        ModelError: there is no model there.
+    """
+    from contrasent.model.encoder import Encoder
+
+    return model if isinstance(model, Encoder) else Encoder.load(model)
