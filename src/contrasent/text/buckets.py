@@ -90,7 +90,8 @@ class BucketPlan:
     def at(self, step: int) -> NDArray[np.int64]:
         """(batch,) corpus rows of a step."""
         order = _order(self.seed, self.epoch(step), self.sizes, self.batch)
-        return self.rows[order[step % self.steps_per_epoch]]
+        rows: NDArray[np.int64] = self.rows[order[step % self.steps_per_epoch]]
+        return rows
 
 
 @lru_cache(maxsize=2)
