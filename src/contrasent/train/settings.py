@@ -4,12 +4,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import NoneType, UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from contrasent.errors import OptionError
 from contrasent.objectives._find import Parameter, parameters
 
 Precision = Literal["fp32", "bf16", "fp16"]
+Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two"]
+Head = Literal["none", "tanh", "batchnorm"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +52,8 @@ class Settings:
     clip: float = 1.0
     dropout: float = 0.1
     attention_dropout: float | None = None
-    pooler: str | None = None
-    head: str | None = None
+    pooler: Pooler | None = None
+    head: Head | None = None
     normalise: bool | None = None
     precision: Precision = "fp32"
     evaluate_every: int = 125
@@ -79,10 +81,10 @@ class Settings:
         for name in ("patience", "heldout", "seed"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "must not be negative")
         _require("seed", self.seed, self.seed < 2**63, "must be less than 2^63")
-        if self.precision not in get_args(Precision):
-            raise OptionError(
-                "precision", self.precision, "no such precision", choices=get_args(Precision)
-            )
+        for name, kind in (("precision", Precision), ("pooler", Pooler), ("head", Head)):
+            value = getattr(self, name)
+            if value is not None and value not in get_args(kind):
+                raise OptionError(name, value, f"no such {name}", choices=get_args(kind))
 
 
 def _require(name: str, value: object, holds: bool, problem: str) -> None:
@@ -148,11 +150,13 @@ def _kinds(parameter: Parameter) -> tuple[Any, ...]:
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    if get_origin(hint) is Literal:
-        return (str,)
-    if isinstance(hint, UnionType):
-        return tuple(None if o is NoneType else o for o in get_args(hint))
-    return (hint,)
+    parts = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    names = [name for part in parts if get_origin(part) is Literal for name in get_args(part)]
+    kinds = [str if get_origin(part) is Literal else part for part in parts]
+    # The text "none" is a head; it stands for None only where it is no value itself.
+    return tuple(
+        None if k is NoneType else k for k in kinds if k is not NoneType or "none" not in names
+    )
 
 
 def _read(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:

@@ -1,0 +1,464 @@
+"""The training loop: what it writes, what it refuses, when it stops, what it leaves alone."""
+
+import json
+import math
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from contrasent.errors import InputError, OptionError, OutputError, TrainingError
+from contrasent.model.card import Facts
+from contrasent.model.encoder import Encoder
+from contrasent.report import Report, Row
+from contrasent.text.batches import Collator
+from contrasent.train import fit as module
+from contrasent.train.fit import fit
+from contrasent.train.prepare import prepare
+from contrasent.train.schedule import learning_rate
+from contrasent.train.settings import Settings
+
+FEW = {"batch": 8, "steps": 6, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tokens": 64}
+
+
+@pytest.fixture
+def start(bert, sentences, tmp_path):
+    """Train a fresh objective on our sentences; returns it and the run."""
+
+    def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
+        told = {k: options.pop(k) for k in ("evaluate", "resume", "overwrite") if k in options}
+        settings = Settings(**(FEW | options))
+        learner = prepare(bert, objective, parameters or {}, settings)
+        run = fit(learner, rows or sentences[:80], settings, folder=tmp_path / folder, **told)
+        return learner, run
+
+    return start
+
+
+def log(folder):
+    return [json.loads(line) for line in (folder / "run" / "log.jsonl").read_text().splitlines()]
+
+
+def scores(values):
+    """An evaluation that gives these values, one a call, and the calls."""
+    calls = []
+
+    def evaluate(encode):
+        calls.append(encode(["a map"]))
+        return Report((Row("made", "dev", "spearman", "", values[len(calls) - 1], 10),))
+
+    return evaluate, calls
+
+
+def weights(folder):
+    return load_file(folder / "model.safetensors")
+
+
+def same(one, two):
+    return one.keys() == two.keys() and all(torch.equal(one[key], two[key]) for key in one)
+
+
+def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
+    learner, run = start(steps=23)
+    folder = tmp_path / "m"
+    assert (run.folder, run.steps, run.score, run.best_step, run.history) == (
+        folder,
+        23,
+        None,
+        None,
+        [],
+    )
+    assert run.seconds > 0
+    assert run.sentences_per_second > 0
+    trained = Encoder.load(folder)
+    assert np.array_equal(trained.encode(sentences[:5]), learner.encoder.encode(sentences[:5]))
+    lines = log(folder)
+    assert [line["step"] for line in lines] == [*range(1, 11), 11, 21]
+    assert set(lines[0]) == {
+        "step",
+        "lr",
+        "norm",
+        "loss",
+        "contrast",
+        "cosine_positive",
+        "cosine_negative",
+    }
+    assert lines[-1]["loss"] < lines[0]["loss"] / 2
+    assert sorted(p.name for p in (folder / "run").iterdir()) == [
+        "checkpoint.safetensors",
+        "last",
+        "log.jsonl",
+        "result.json",
+        "settings.json",
+    ]
+    assert same(weights(folder), weights(folder / "run" / "last"))
+    # The projector is dropped, the text of the corpus is gone.
+    assert not (folder / "2_Dense").exists()
+    assert not (folder / "run" / "tokens").exists()
+    assert "simcse" in (folder / "README.md").read_text()
+
+
+def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):
+    learner, _ = start(head="tanh")
+    fresh = prepare_again(start)
+    assert not torch.equal(learner.projector.linear.weight, fresh.projector.linear.weight)
+    assert not torch.equal(learner.encoder.head.linear.weight, fresh.encoder.head.linear.weight)
+    stored = load_file(tmp_path / "m" / "2_Dense" / "model.safetensors")
+    assert torch.equal(stored["linear.weight"], learner.encoder.head.linear.weight)
+
+
+def prepare_again(start):
+    learner, _ = start(folder="again", head="tanh", steps=1, lr=1e-12)
+    return learner
+
+
+def test_the_same_seed_the_same_weights(start, tmp_path):
+    for folder, seed in (("one", 1), ("two", 1), ("three", 2)):
+        start(folder=folder, seed=seed)
+    one, two, three = (weights(tmp_path / name) for name in ("one", "two", "three"))
+    assert same(one, two)
+    assert not same(one, three)
+
+
+def test_the_learning_rate_follows_the_schedule(start, tmp_path):
+    start(steps=10, warmup=0.3, lr=2e-3)
+    rates = [line["lr"] for line in log(tmp_path / "m")]
+    expected = [learning_rate(s, total=10, peak=2e-3, warmup=0.3) for s in range(10)]
+    assert rates == expected
+    assert rates[:4] == pytest.approx([5e-4, 1e-3, 1.5e-3, 2e-3])
+    assert rates[-1] == pytest.approx(2e-3 / 7)
+
+
+def test_epochs_and_steps(start, sentences):
+    rows = sentences[:20]  # two batches of eight an epoch
+    assert start("a", rows, steps=None, epochs=3)[1].steps == 6
+    assert start("b", rows, steps=None, epochs=0.5)[1].steps == 1
+    assert start("c", rows, steps=None, epochs=1.3)[1].steps == 3
+    assert start("d", rows, steps=5, epochs=3)[1].steps == 5
+    assert start("e", sentences[:5], steps=None, epochs=2)[1].steps == 2
+
+
+def test_named_rows_alone_are_trained_on(bert, sentences, tmp_path, monkeypatch):
+    seen = set()
+    batch = Collator.batch
+
+    def spy(self, *args):
+        made = batch(self, *args)
+        seen.update(made.rows.tolist())
+        return made
+
+    monkeypatch.setattr(Collator, "batch", spy)
+    settings = Settings(**FEW)
+    rows = np.arange(3, 80, 5)
+    fit(
+        prepare(bert, "simcse", {}, settings),
+        sentences[:80],
+        settings,
+        folder=tmp_path / "m",
+        rows=rows,
+    )
+    assert seen == set(rows.tolist())
+
+
+def test_the_best_is_kept_and_the_last(start, tmp_path):
+    evaluate, calls = scores([0.1, 0.4, 0.9, 0.2, 0.9])
+    _, run = start(steps=8, evaluate_every=2, evaluate=evaluate)
+    folder = tmp_path / "m"
+    assert run.history == [(0, 0.1), (2, 0.4), (4, 0.9), (6, 0.2), (8, 0.9)]
+    assert (run.score, run.best_step) == (0.9, 4)  # the first of two equal ones
+    best, last = Encoder.load(folder / "run" / "best"), Encoder.load(folder / "run" / "last")
+    assert np.array_equal(best.encode(["a map"]), calls[2])
+    assert np.array_equal(last.encode(["a map"]), calls[4])
+    assert np.array_equal(Encoder.load(folder).encode(["a map"]), calls[2])
+    assert "| made | dev | spearman | 0.9000 |" in (folder / "README.md").read_text()
+    assert "| taken after step | `4` |" in (folder / "README.md").read_text()
+    lines = [line for line in log(folder) if "evaluation" in line]
+    assert [line["step"] for line in lines] == [0, 2, 4, 6, 8]
+    assert lines[2]["evaluation"][0]["value"] == 0.9
+    told = json.loads((folder / "run" / "result.json").read_text())
+    assert (told["best_step"], told["steps"]) == (4, 8)
+
+
+def test_the_base_is_never_the_best(start, tmp_path):
+    """Training that only makes it worse still gives the trained model: the score says so."""
+    evaluate, _ = scores([0.9, 0.1, 0.2])
+    _, run = start(steps=4, evaluate_every=2, evaluate=evaluate)
+    assert (run.score, run.best_step, run.history[0]) == (0.2, 4, (0, 0.9))
+
+
+def test_patience(start):
+    values = [0.0, 0.3, 0.5, 0.4, 0.45, 0.5, 0.9]
+    evaluate, calls = scores(values)
+    _, run = start(steps=12, evaluate_every=2, patience=3, evaluate=evaluate)
+    # The best is the second; three without a better one follow, and equal is not better.
+    assert run.steps == 10
+    assert len(calls) == 6
+    evaluate, calls = scores(values)
+    _, run = start(folder="two", steps=12, evaluate_every=2, patience=4, evaluate=evaluate)
+    assert (run.steps, run.score, len(calls)) == (12, 0.9, 7)
+
+
+def test_evaluation_does_not_change_training(start, tmp_path):
+    def evaluate(encode):
+        torch.manual_seed(99)
+        torch.rand(7)
+        np.random.default_rng().random()
+        vectors = encode([f"lamp {i}" for i in range(30)])
+        return Report((Row("made", "dev", "spearman", "", float(vectors.sum()), 30),))
+
+    start("without", head="batchnorm", dropout=0.3)
+    start("with", head="batchnorm", dropout=0.3, evaluate=evaluate, evaluate_every=1)
+    last = [
+        load_file(tmp_path / name / "run" / "checkpoint.safetensors")
+        for name in ("without", "with")
+    ]
+    assert same(*last)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, sentences, parts):
+    learner, _ = start(steps=1, accumulate=parts, dropout=0.0, clip=1e9, batch=16)
+    found = {name: p.grad.clone() for name, p in learner.named_parameters()}
+    told = log(tmp_path / "m")[0]
+    # By hand: each part is a batch of its own, the gradient the mean of theirs.
+    settings = Settings(**(FEW | {"batch": 16, "dropout": 0.0}))
+    fresh = prepare(bert, "simcse", {}, settings)
+    order = module.Plan.make(np.arange(80), batch=16, seed=1, parts=parts).at(0)
+    size, losses = 16 // parts, []
+    for part in range(parts):
+        rows = order[part * size : (part + 1) * size]
+        tokens = fresh.encoder.tokenise([sentences[r] for r in rows])[0]
+        losses.append(fresh(module_batch(tokens, rows))["contrast"])
+    mean = sum(losses) / parts
+    mean.backward()
+    assert told["loss"] == pytest.approx(mean.item(), rel=1e-6)
+    for name, parameter in fresh.named_parameters():
+        assert found[name].numpy() == pytest.approx(parameter.grad.numpy(), abs=1e-6)
+
+
+def module_batch(tokens, rows):
+    from contrasent.types import Batch
+
+    return Batch((tokens, tokens), rows, 0)
+
+
+def test_clipping(start, tmp_path, monkeypatch):
+    norms = []
+    step = torch.optim.AdamW.step
+
+    def spy(self, *args, **kwargs):
+        grads = [p.grad for group in self.param_groups for p in group["params"]]
+        norms.append(float(torch.stack([g.norm() for g in grads if g is not None]).norm()))
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    start(steps=3, clip=0.05)
+    told = [line["norm"] for line in log(tmp_path / "m")]
+    assert min(told) > 0.05  # before clipping
+    assert norms == pytest.approx([0.05] * 3, rel=1e-3)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision(start, tmp_path, precision):
+    learner, _ = start(steps=12, precision=precision, dropout=0.0)
+    start("full", steps=12, dropout=0.0)
+    half, full = (log(tmp_path / name) for name in ("m", "full"))
+    assert half[0]["loss"] == pytest.approx(full[0]["loss"], rel=0.05)
+    assert half[0]["loss"] != full[0]["loss"]
+    assert half[-1]["loss"] < half[0]["loss"]
+    # Weights stay in full precision.
+    assert {p.dtype for p in learner.parameters()} == {torch.float32}
+    assert json.dumps(half, allow_nan=False)
+
+
+def test_fp16_passes_over_steps_that_overflow(start, tmp_path, monkeypatch):
+    """The first scale is too large here; the scaler halves it and training goes on."""
+    scaler = torch.amp.GradScaler
+    monkeypatch.setattr(
+        torch.amp,
+        "GradScaler",
+        lambda device, enabled: scaler(device, enabled=enabled, init_scale=2.0**40),
+    )
+    start(steps=40, precision="fp16")
+    lines = log(tmp_path / "m")
+    assert lines[0]["norm"] is None
+    assert lines[-1]["norm"] is not None
+    assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+class Poison:
+    """Makes the loss, or its gradient alone, something that is no number at a step."""
+
+    def __init__(self, at, value=math.nan):
+        self.at, self.value, self.calls = at, value, 0
+
+    def loss(self, monkeypatch):
+        from contrasent.objectives._base import Objective
+
+        before = Objective.loss
+
+        def poisoned(objective, terms):
+            self.calls += 1
+            return before(objective, terms) * (self.value if self.calls == self.at + 1 else 1)
+
+        monkeypatch.setattr(Objective, "loss", poisoned)
+
+    def gradient(self, monkeypatch):
+        norm = torch.nn.utils.clip_grad_norm_
+
+        def poisoned(parameters, clip):
+            self.calls += 1
+            parameters = list(parameters)
+            if self.calls == self.at + 1:
+                parameters[0].grad[:] = self.value
+            return norm(parameters, clip)
+
+        monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", poisoned)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_what_is_no_number_stops_the_run_before_the_weights(
+    start, tmp_path, monkeypatch, value, where
+):
+    getattr(Poison(4, value), where)(monkeypatch)
+    name = "loss" if where == "loss" else "the gradient"
+    message = rf"step 4: {name} is not a finite number; the last checkpoint .* smaller lr than"
+    with pytest.raises(TrainingError, match=message):
+        start(steps=10, checkpoint_every=1)
+    kept = load_file(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    assert all(torch.isfinite(tensor.double()).all() for tensor in kept.values())
+    # The checkpoint is usable: without the poison the run goes on from there.
+    monkeypatch.undo()
+    _, run = start(steps=10, checkpoint_every=1, resume=True)
+    assert run.steps == 10
+    start("whole", steps=10, checkpoint_every=1)
+    assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
+
+
+def test_collapse_stops_the_run(start, sentences, monkeypatch):
+    monkeypatch.setattr("contrasent.train.monitor.CALM_STEPS", 4)
+    monkeypatch.setattr("contrasent.train.monitor.LASTING", 3)
+    monkeypatch.setattr("contrasent.train.monitor.COLLAPSED", -1.0)
+    message = r"step 6: the model has collapsed, different sentences have a mean cosine of 0\.\d+"
+    with pytest.raises(TrainingError, match=message):
+        start(steps=10)
+
+
+def test_a_batch_of_one(start, sentences):
+    with pytest.raises(TrainingError, match="fewer than two sentences to contrast"):
+        start(batch=1)
+    with pytest.raises(InputError, match="one row only, too few to contrast"):
+        start(folder="b", rows=sentences[:1])
+
+
+def test_parts_of_one(start):
+    with pytest.raises(TrainingError, match="over 4 part"):
+        start(batch=4, accumulate=4)
+    with pytest.raises(OptionError, match="batch 9: must be a multiple of 4"):
+        start(folder="b", batch=9, accumulate=4)
+
+
+def test_a_corpus_that_does_not_fit_the_objective(start, sentences):
+    with pytest.raises(TrainingError, match="simcse_supervised: needs a corpus of pairs"):
+        start(objective="simcse_supervised")
+    pairs = [tuple(sentences[i : i + 2]) for i in range(20)]
+    with pytest.raises(TrainingError, match=r"simcse: takes single sentences .* 2 columns"):
+        start(rows=pairs)
+
+
+def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):
+    start()
+    folder = tmp_path / "m"
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    with pytest.raises(OutputError, match=r"m: already holds a run; --resume goes on with it"):
+        start()
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+    _, run = start(overwrite=True, seed=2)
+    assert run.steps == 6
+    assert (folder / "model.safetensors").read_bytes() != before[folder / "model.safetensors"]
+
+
+def test_resuming_takes_the_same_settings(start, tmp_path, sentences):
+    start()
+    cases = [
+        ({"lr": 2e-3}, "the run there has lr 0.001, this one 0.002"),
+        ({"rows": sentences[:79]}, "the run there has sha256"),
+        ({"parameters": {"temperature": 0.1}}, "has temperature 0.05, this one 0.1"),
+        ({"evaluate": scores([0.0] * 9)[0]}, "has evaluated False, this one True"),
+    ]
+    for changes, message in cases:
+        with pytest.raises(OutputError, match=message):
+            start(resume=True, **changes)
+
+
+def test_a_finished_run_returns_at_once(start, monkeypatch):
+    _, run = start(evaluate=scores([0.1, 0.7])[0])
+    monkeypatch.setattr(module, "tokenised", None)
+    _, again = start(evaluate=scores([])[0], resume=True)
+    assert again == run
+
+
+def test_resuming_nothing_begins(start, tmp_path):
+    _, run = start(resume=True)
+    assert run.steps == 6
+    start(folder="plain")
+    assert same(weights(tmp_path / "m"), weights(tmp_path / "plain"))
+
+
+def interrupt_after(count):
+    """An evaluation that sends Ctrl-C at its n-th call."""
+    calls = []
+
+    def evaluated(encode):
+        calls.append(1)
+        if len(calls) == count:
+            os.kill(os.getpid(), signal.SIGINT)
+        return Report((Row("made", "dev", "spearman", "", 1.0 / len(calls), 10),))
+
+    return evaluated
+
+
+def test_ctrl_c_finishes_the_step_and_writes_a_checkpoint(start, tmp_path):
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        start(steps=9, evaluate_every=1, evaluate=interrupt_after(4))
+    assert signal.getsignal(signal.SIGINT) is before
+    from contrasent.train import checkpoint
+
+    _, told = checkpoint.read(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    assert told["step"] == 3
+    evaluate = scores([1 / 5, 1 / 6, 1 / 7, 1 / 8, 1 / 9, 1 / 10])[0]
+    _, run = start(steps=9, evaluate_every=1, evaluate=evaluate, resume=True)
+    whole = scores([1 / n for n in range(1, 11)])[0]
+    _, other = start("whole", steps=9, evaluate_every=1, evaluate=whole)
+    assert run.history == other.history
+    assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
+    assert log(tmp_path / "m") == log(tmp_path / "whole")
+
+
+def test_facts_reach_the_card(bert, sentences, tmp_path):
+    settings = Settings(**FEW)
+    fit(
+        prepare(bert, "simcse", {}, settings),
+        [*sentences[:30], "kettle " * 60],
+        settings,
+        folder=tmp_path / "m",
+        facts=Facts(base="a base of mine"),
+    )
+    text = (tmp_path / "m" / "README.md").read_text()
+    assert 'base_model: "a base of mine"' in text
+    assert '"rows": 31' in text
+    assert '"cut": 1' in text
+    assert str(tmp_path) not in text  # no path of this machine
+
+
+def test_rows_longer_than_the_positions_are_cut(start, sentences):
+    rows = [f"{text} {'kettle ' * 80}" for text in sentences[:20]]
+    _, run = start(
+        rows=rows, max_tokens=64, objective="esimcse", parameters={"rate": 0.9, "rule": "exact"}
+    )
+    assert run.steps == 6

@@ -1,0 +1,182 @@
+"""A run's folder: what it refuses to touch, its log, and what a kill leaves behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from contrasent.errors import ModelError, OutputError
+from contrasent.train import checkpoint
+from contrasent.train.run import Run, RunFolder
+
+TOLD = {"settings": {"lr": 1e-3, "batch": 8}, "corpus": {"sha256": "ab"}, "processes": 1}
+ASK = {"resume": False, "overwrite": False, "needed": 0}
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def opened(folder, told=TOLD, **options):
+    return RunFolder(folder).open(told, **(ASK | options))
+
+
+def test_an_empty_or_new_folder_is_taken(tmp_path):
+    assert opened(tmp_path / "a" / "new") is False
+    (tmp_path / "b").mkdir()
+    assert opened(tmp_path / "b") is False
+    assert json.loads((tmp_path / "b" / "run" / "settings.json").read_text()) == TOLD
+
+
+def test_a_run_that_was_killed_before_it_began_is_no_obstacle(tmp_path):
+    (tmp_path / "m" / "run").mkdir(parents=True)
+    (tmp_path / "m" / "run" / ".settings.json.x1").write_text("{")
+    assert opened(tmp_path / "m") is False
+
+
+@pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_folder_of_other_things_is_never_touched(tmp_path, options):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "notes").write_text("mine")
+    with pytest.raises(OutputError, match="holds 'run'") as caught:
+        opened(tmp_path, **options)
+    assert "choose another" in str(caught.value)
+    assert names(tmp_path) == ["run", "thesis.txt"]
+    assert names(tmp_path / "run") == ["notes"]
+
+
+def test_a_model_that_is_no_run_is_not_resumed_into(tmp_path):
+    (tmp_path / "modules.json").write_text("[]")
+    with pytest.raises(OutputError, match=r"holds 'modules.json' and no run to go on with"):
+        opened(tmp_path, resume=True)
+    with pytest.raises(OutputError, match=r"holds 'modules.json'; --overwrite, if it is a model"):
+        opened(tmp_path)
+    assert opened(tmp_path, overwrite=True) is False
+    assert names(tmp_path) == ["run"]
+
+
+def test_a_run_is_resumed_or_overwritten(tmp_path):
+    opened(tmp_path)
+    place = RunFolder(tmp_path)
+    assert opened(tmp_path, resume=True) is False  # no checkpoint yet
+    place.checkpoint.write_bytes(b"x")
+    assert opened(tmp_path, resume=True) is True
+    # Resuming is the safe one of the two.
+    assert opened(tmp_path, resume=True, overwrite=True) is True
+    with pytest.raises(OutputError, match="already holds a run; --resume goes on with it"):
+        opened(tmp_path)
+    assert opened(tmp_path, overwrite=True) is False
+    assert names(tmp_path / "run") == ["settings.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"settings": {"lr": 2e-3, "batch": 8}}, "the run there has lr 0.001, this one 0.002"),
+        ({"settings": {"lr": 1e-3}}, "has batch 8, this one None"),
+        ({"corpus": {"sha256": "cd"}}, "has sha256 'ab', this one 'cd'"),
+        ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
+        ({"new": 1}, "has new None, this one 1"),
+    ],
+)
+def test_other_settings_are_refused_by_name(tmp_path, change, message):
+    opened(tmp_path)
+    with pytest.raises(OutputError, match=message):
+        opened(tmp_path, TOLD | change, resume=True)
+
+
+def test_no_room(tmp_path):
+    with pytest.raises(OutputError, match=r"are needed and .* MB are free"):
+        opened(tmp_path / "m", needed=10**18)
+
+
+def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
+    opened(tmp_path)
+    run = tmp_path / "run"
+    for name in (".checkpoint.safetensors.abc", ".log.jsonl.q", ".best.xyz", ".tokens.1", ".mine"):
+        (run / name).mkdir() if name.startswith((".best", ".tok")) else (run / name).write_text("")
+    (run / ".best.xyz" / "model.safetensors").write_text("half")
+    (run / ".best.old").mkdir()
+    (run / ".best.old" / "model.safetensors").write_text("whole")
+    opened(tmp_path, resume=True)
+    assert names(run) == [".mine", "best", "settings.json"]
+    assert (run / "best" / "model.safetensors").read_text() == "whole"
+
+
+def test_the_log_is_cut(tmp_path):
+    place = RunFolder(tmp_path)
+    opened(tmp_path)
+    place.cut_log(5)  # there is none
+    for step in (0, 1, 5, 6, 10):
+        place.write_log({"step": step})
+    with place.log.open("a") as stream:
+        stream.write('{"step": 1')  # a kill in the middle of a line
+    place.cut_log(5)
+    assert place.log.read_text() == '{"step": 0}\n{"step": 1}\n{"step": 5}\n'
+    place.cut_log(-1)
+    assert place.log.read_text() == ""
+
+
+def made(folder, text):
+    (folder / "1_Pooling").mkdir(parents=True)
+    (folder / "1_Pooling" / "config.json").write_text(text)
+    (folder / "model.safetensors").write_text(text)
+    (folder / "modules.json").write_text(text)
+
+
+def test_publishing_can_be_repeated(tmp_path):
+    place = RunFolder(tmp_path / "m")
+    opened(tmp_path / "m")
+    run = Run(tmp_path / "m", 10, 1.0, 5.0, 0.5, 8, [(0, 0.1), (8, 0.5)])
+    made(place.last, "last")
+    place.publish(run)
+    assert (tmp_path / "m" / "model.safetensors").read_text() == "last"
+    made(place.best, "best")
+    (tmp_path / "m" / ".1_Pooling.new").mkdir()  # left by a kill
+    place.publish(run)
+    assert {
+        (tmp_path / "m" / name).read_text()
+        for name in ("model.safetensors", "modules.json", "1_Pooling/config.json")
+    } == {"best"}
+    assert names(tmp_path / "m") == ["1_Pooling", "model.safetensors", "modules.json", "run"]
+    assert place.finished() == run
+    assert RunFolder(tmp_path / "other").finished() is None
+
+
+def test_a_checkpoint_comes_back(tmp_path):
+    import torch
+
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    network[0].bias.requires_grad = False
+    optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], lr=0.1)
+    for _ in range(3):
+        network(torch.randn(5, 3)).square().sum().backward()
+        optimizer.step()
+    path = tmp_path / "c.safetensors"
+    checkpoint.save(path, network, optimizer, {"step": 3, "history": [[1, 0.5]]})
+    tensors, told = checkpoint.read(path)
+    assert told == {"step": 3, "history": [[1, 0.5]]}
+    torch.manual_seed(1)
+    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    other[0].bias.requires_grad = False
+    again = torch.optim.AdamW([p for p in other.parameters() if p.requires_grad], lr=0.1)
+    checkpoint.restore(tensors, other, again)
+    assert all(torch.equal(v, other.state_dict()[k]) for k, v in network.state_dict().items())
+    rows = torch.randn(5, 3)
+    for model, stepper in ((network, optimizer), (other, again)):
+        stepper.zero_grad()
+        model(rows).square().sum().backward()
+        stepper.step()
+    assert torch.equal(network[0].weight, other[0].weight)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"\x10" * 64])
+def test_a_damaged_checkpoint(tmp_path, content):
+    path = tmp_path / "c.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match=r"c.safetensors: not a readable checkpoint"):
+        checkpoint.read(path)
+    with pytest.raises(ModelError, match="not a readable checkpoint"):
+        checkpoint.read(Path(tmp_path / "absent"))

@@ -1,0 +1,153 @@
+"""Settings: read from texts and tables, wrong ones refused with the nearest right one."""
+
+import math
+from dataclasses import fields
+from typing import get_args
+
+import pytest
+
+from contrasent.errors import OptionError
+from contrasent.train.settings import Head, Pooler, Settings, assignments, choose
+
+
+def test_texts_are_read_as_the_type_wanted():
+    given = {
+        "batch": "128",
+        "lr": "5e-5",
+        "steps": "none",
+        "epochs": "0.5",
+        "pooler": "cls",
+        "head": "none",
+        "normalise": "True",
+        "precision": "bf16",
+        "temperature": "0.1",
+        "symmetric": "true",
+        "projector": "none",
+    }
+    chosen = choose(given, "simcse")
+    assert chosen.run == {
+        "batch": 128,
+        "lr": 5e-5,
+        "steps": None,
+        "epochs": 0.5,
+        "pooler": "cls",
+        "head": "none",
+        "normalise": True,
+        "precision": "bf16",
+    }
+    # "none" is a head and a projector; the text stands for None only where it is no value itself.
+    assert chosen.objective == {"temperature": 0.1, "symmetric": True, "projector": "none"}
+    assert Settings(**chosen.run).batch == 128
+
+
+def test_values_of_a_recipe():
+    given = {"batch": 32, "lr": 1, "normalise": False, "steps": 10, "alpha": 2, "head": "none"}
+    chosen = choose(given, "simcse_supervised")
+    assert chosen.run == {"batch": 32, "lr": 1.0, "normalise": False, "steps": 10, "head": "none"}
+    assert isinstance(chosen.run["lr"], float)
+    assert chosen.objective == {"alpha": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("batch", "many", "batch 'many': must be of type int"),
+        ("batch", "1.5", "batch '1.5': must be of type int"),
+        ("batch", True, "batch True: must be of type int"),
+        ("batch", "none", "batch 'none': must be of type int"),
+        ("steps", "x", "steps 'x': must be of type int or none"),
+        ("lr", "fast", "lr 'fast': must be of type float"),
+        ("normalise", "yes", "normalise 'yes': must be of type bool or none"),
+        ("pooler", 3, "pooler 3: must be of type str or none"),
+        ("head", 3, "head 3: must be of type str"),
+        ("symmetric", "1", "symmetric '1': must be of type bool"),
+    ],
+)
+def test_values_of_another_type(name, value, message):
+    with pytest.raises(OptionError) as caught:
+        choose({name: value}, "simcse")
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("temprature", "temperature"),
+        ("batchsize", "batch"),
+        ("leaning_rate", "lr"),
+        ("ephocs", "epochs"),
+    ],
+)
+def test_an_unknown_name_suggests_the_nearest(name, near):
+    with pytest.raises(OptionError) as caught:
+        choose({name: "1"}, "simcse", option="mine.toml:")
+    message = str(caught.value)
+    assert message.startswith(f"mine.toml: {name!r}: no such setting of a run or of simcse")
+    assert near in message
+
+
+def test_the_objective_decides_what_is_known():
+    with pytest.raises(OptionError, match="alpha"):
+        choose({"alpha": "2"}, "simcse")
+    assert choose({"alpha": "2"}, "simcse_supervised").objective == {"alpha": 2.0}
+    with pytest.raises(OptionError, match="no such objective; did you mean 'simcse'"):
+        choose({}, "simcs")
+
+
+def test_assignments():
+    assert assignments(["a=1", " b = x=y ", "c="]) == {"a": "1", "b": "x=y", "c": ""}
+    with pytest.raises(OptionError, match="--set 'lr': write key=value"):
+        assignments(["lr"])
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("batch", [0, -1]),
+        ("accumulate", [0]),
+        ("max_tokens", [0, 1, 2]),
+        ("evaluate_every", [0]),
+        ("checkpoint_every", [0]),
+        ("steps", [0, -3]),
+        ("epochs", [0, -1.0, math.inf, math.nan]),
+        ("lr", [0, -1e-5, math.inf, math.nan]),
+        ("warmup", [-0.1, 1.0, math.nan]),
+        ("clip", [0, -1, math.nan]),
+        ("weight_decay", [-0.1, math.inf, math.nan]),
+        ("dropout", [-0.1, 1.0, math.nan]),
+        ("attention_dropout", [-0.1, 1.0]),
+        ("patience", [-1]),
+        ("heldout", [-1]),
+        ("seed", [-1, 2**63]),
+        ("precision", ["fp61", "float32"]),
+        ("pooler", ["maen", "none"]),
+        ("head", ["tahn"]),
+    ],
+)
+def test_values_out_of_range(name, values):
+    for value in values:
+        with pytest.raises(OptionError) as caught:
+            Settings(**{name: value})
+        assert str(caught.value).startswith(f"{name} {value!r}: ")
+
+
+def test_names_are_those_of_poolers_and_heads():
+    """Checked before torch is imported, so they are written twice."""
+    from contrasent.model.heads import HEADS
+    from contrasent.model.poolers import POOLERS
+
+    assert get_args(Pooler) == tuple(POOLERS)
+    assert get_args(Head) == HEADS
+    with pytest.raises(OptionError, match=r"pooler 'maen': no such pooler; did you mean 'mean'\?"):
+        Settings(pooler="maen")
+    with pytest.raises(OptionError, match=r"precision 'fp61': .* did you mean 'fp16'\?"):
+        Settings(precision="fp61")
+
+
+def test_every_setting_is_checked():
+    """No setting may be added without a check of its range."""
+    checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
+    checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
+    checked += " head"
+    assert {field.name for field in fields(Settings)} == {*checked.split(), "normalise"}
+    assert len(checked.split()) == 19
