@@ -286,6 +286,24 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert set(found().values()) == {"deux", "four"}
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_index_with_milvus(tmp_path, bert):
+    pytest.importorskip("pymilvus")
+    pytest.importorskip("milvus_lite")
+    lines = [f"the gardener sold {n} lamps" for n in range(50)]
+    (tmp_path / "t.txt").write_text("\n".join(lines))
+    options = ["--pooler", "mean", "--backend", "milvus"]
+    said = json.loads(
+        run("index", bert, tmp_path / "t.txt", "-o", tmp_path / "index", *options, "--json")
+    )
+    assert (said["texts"], said["backend"]) == (50, "milvus")
+    assert said["recall@10"] > 0.9
+    found = json.loads(run("search", tmp_path / "index", lines[7], "-k", 1, "--json"))
+    assert found["results"][0]["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
+    with pytest.raises(OutputError, match="exists"):
+        run("index", bert, tmp_path / "t.txt", "-o", tmp_path / "index", *options)
+
+
 def test_index_with_faiss(tmp_path, monkeypatch, bert):
     pytest.importorskip("faiss")
     monkeypatch.setattr("contrasent.search.index.FEW", 10)

@@ -1,10 +1,11 @@
 """``contrasent index MODEL CORPUS -o INDEX``."""
 
+import os
 import time
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,9 +26,10 @@ from contrasent.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.search.index import Index
+    from contrasent.search.milvus import MilvusIndex
     from contrasent.search.records import Records
 
-BACKENDS = ("exact", "faiss")
+BACKENDS = ("exact", "faiss", "milvus")
 KINDS = ("hnsw", "ivfpq")
 
 
@@ -46,11 +48,20 @@ def index(
     ] = None,
     metric: Annotated[str, typer.Option(help="cosine or dot.")] = "cosine",
     backend: Annotated[
-        str, typer.Option(help="exact; or faiss, approximate, for millions of texts.")
+        str, typer.Option(help="exact; faiss, approximate, for millions of texts; or milvus.")
     ] = "exact",
     kind: Annotated[
         str, typer.Option(help="Of faiss: hnsw (accurate) or ivfpq (small, on disk).")
     ] = "hnsw",
+    uri: Annotated[
+        str,
+        typer.Option(
+            help="Of a Milvus server, http://HOST:19530; a file in the index if not given."
+        ),
+    ] = "",
+    collection: Annotated[
+        str, typer.Option(help="Name of the collection in Milvus.")
+    ] = "contrasent",
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
@@ -82,28 +93,34 @@ def index(
     )
     folder = find_model(model)
     encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+    loading = {"pooler": pooler, "max_tokens": max_tokens}
+    recall = None
     began = time.monotonic()
+    made: Index | MilvusIndex
     if add or update:
         made = change(output, encode, rows, update=update)
+    elif backend == "milvus":
+        made, recall = in_milvus(
+            output, encode, rows, uri, collection, lasting_name(model), metric, loading
+        )
     else:
-        from contrasent.search.index import Index
+        from contrasent.search import index as stored
 
-        made = Index.create(
+        made = stored.Index.create(
             output,
             encode,
             rows,
             model=encode.encoder.identity,
             source=lasting_name(model),
             metric=metric,
-            settings={"pooler": pooler, "max_tokens": max_tokens},
+            settings=loading,
             overwrite=overwrite,
         )
-    recall = None
     if backend == "faiss":
         from contrasent.search.approximate import build_approximate
 
-        made = build_approximate(output, kind)
-        part = made.manifest.backend
+        built = build_approximate(output, kind)
+        made, part = built, built.manifest.backend
         recall = None if part is None else float(part.facts["recall"])
     seconds = time.monotonic() - began
     facts = {
@@ -113,7 +130,7 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
-        "backend": backend if backend == "exact" else f"{backend} {kind}",
+        "backend": f"{backend} {kind}" if backend == "faiss" else backend,
         "recall@10": recall,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
@@ -124,7 +141,7 @@ def index(
     else:
         typer.echo(
             f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
-            + (f"recall@10 against exact search {recall:.4f} ({kind})\n" if recall else "")
+            + (f"recall@10 against exact search {recall:.4f} ({backend})\n" if recall else "")
             + f'search it: contrasent search {output} "..."'
         )
     if rows.skipped:
@@ -142,6 +159,37 @@ def check_backend(backend: str, kind: str) -> None:
         raise OptionError("--kind", kind, "is unknown", choices=KINDS)
     if backend == "faiss" and find_spec("faiss") is None:
         raise MissingExtraError("faiss-cpu", "faiss", "--backend faiss")
+    if backend == "milvus" and find_spec("pymilvus") is None:
+        raise MissingExtraError("pymilvus", "milvus", "--backend milvus")
+
+
+def in_milvus(
+    output: Path,
+    encode: Counting,
+    rows: "Records",
+    uri: str,
+    collection: str,
+    source: str,
+    metric: str,
+    loading: dict[str, Any],
+) -> "tuple[MilvusIndex, float | None]":
+    """Build the index in Milvus; also its recall."""
+    from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.opening import TOKEN
+
+    made = MilvusIndex.create(
+        output,
+        encode,
+        rows,
+        uri=uri,
+        collection=collection,
+        token=os.environ.get(TOKEN, ""),
+        model=encode.encoder.identity,
+        source=source,
+        metric=metric,
+        settings=loading,
+    )
+    return made, made.recall
 
 
 def check_change(

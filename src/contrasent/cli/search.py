@@ -13,6 +13,7 @@ from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.search.index import Hit, Index
+    from contrasent.search.milvus import MilvusIndex
 
 WIDTH = 100
 
@@ -46,7 +47,7 @@ def search(
     quieten(quiet)
     from contrasent.search.checks import check_k
     from contrasent.search.filters import parse_where
-    from contrasent.search.index import Index
+    from contrasent.search.opening import open_index
 
     check_k(k)
     condition = parse_where(where or [])
@@ -55,7 +56,7 @@ def search(
         wanted += read_queries(queries)
     if not wanted:
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
-    opened = Index.open(index)
+    opened = open_index(index)
     encode = model_of(opened, model)
     began = time.monotonic()
     found = opened.search(
@@ -86,7 +87,7 @@ def search(
         remark(line, quiet=quiet)
 
 
-def model_of(index: "Index", model: str | None, batch: int = 64) -> Counting:
+def model_of(index: "Index | MilvusIndex", model: str | None, batch: int = 64) -> Counting:
     """Load the model that an index was built with.
 
     Args:
