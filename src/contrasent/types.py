@@ -84,11 +84,13 @@ class Batch:
             pairs and triples: anchors, positives, then hard negatives. All have the same length.
         rows: (n,) int64, which rows of the corpus these are.
         step: the optimizer step that this batch belongs to, from 0.
+        seed: of the run; what an objective draws for a row depends on (seed, step, row).
     """
 
     columns: tuple[Tokens, ...]
     rows: NDArray[np.int64]
     step: int
+    seed: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -122,6 +122,7 @@ def test_assignments():
         ("precision", ["fp61", "float32"]),
         ("pooler", ["maen", "none"]),
         ("head", ["tahn"]),
+        ("buckets", ["fien", "4;8"]),
     ],
 )
 def test_values_out_of_range(name, values):
@@ -148,6 +149,6 @@ def test_every_setting_is_checked():
     """No setting may be added without a check of its range."""
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head"
+    checked += " head buckets"
     assert {field.name for field in fields(Settings)} == {*checked.split(), "normalise"}
-    assert len(checked.split()) == 19
+    assert len(checked.split()) == 20

@@ -13,6 +13,9 @@ from contrasent.losses import (
     dimension_wise_contrast,
 )
 from contrasent.objectives._step import Step
+from contrasent.text.batches import random_for
+
+ARTIFICIAL = 200
 
 
 class DimensionWise(nn.Module):
@@ -61,7 +64,8 @@ class Barlow(nn.Module):
     def forward(self, step: Step) -> dict[str, Tensor]:
         """The term of a step."""
         first, second = (parallel.gather(view) for view in step.noisy[:2])
-        generator = torch.Generator().manual_seed(step.batch.step)
+        seed = int(random_for(step.batch.seed, ARTIFICIAL, step.batch.step).integers(2**62))
+        generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(self.artificial, first.shape[1], generator=generator)
         loss = barlow_twins(
             first,

@@ -34,7 +34,7 @@ class Edited:
 
 def generators(batch: Batch, column: int) -> list[np.random.Generator]:
     """One generator for each row of a column of a batch."""
-    return [random_for(batch.step, EDIT + column, int(row)) for row in batch.rows]
+    return [random_for(batch.seed, EDIT + column, int(row), batch.step) for row in batch.rows]
 
 
 def mask(

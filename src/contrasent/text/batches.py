@@ -6,6 +6,7 @@ is killed and resumed sees the same batches.
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,32 @@ def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
     """A generator of its own for every (seed, purpose, key of up to two numbers)."""
     high = [0, *key, *([0] * (2 - len(key))), purpose]
     return np.random.Generator(np.random.Philox(key=seed, counter=high))
+
+
+class Order(Protocol):
+    """Which rows each step takes: ``Plan``, or ``BucketPlan`` of :mod:`contrasent.text.buckets`."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """All rows that are trained on."""
+
+    @property
+    def batch(self) -> int:
+        """Rows a step."""
+
+    @property
+    def seed(self) -> int:
+        """Of the order and of the views."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in an epoch."""
+
+    def epoch(self, step: int) -> int:
+        """The epoch of a step."""
+
+    def at(self, step: int) -> NDArray[np.int64]:
+        """Rows of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +124,7 @@ class Collator:
     """
 
     cache: TokenCache
-    plan: Plan
+    plan: Order
     views: tuple[View, ...]
     tokenizer: Tokenizer
     lower: bool = False
@@ -116,7 +143,7 @@ class Collator:
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)
         )
-        return Batch(columns, rows, step)
+        return Batch(columns, rows, step, self.plan.seed)
 
     def _column(
         self, view: View, column: int, index: int, rows: NDArray[np.int64], epoch: int

@@ -21,8 +21,9 @@ from contrasent.model.backbone import longest_input
 from contrasent.model.card import Facts, card
 from contrasent.objectives._base import Objective
 from contrasent.report import Report
-from contrasent.text.batches import Collator, Plan
-from contrasent.text.cache import discard, tokenised
+from contrasent.text.batches import Collator, Order, Plan
+from contrasent.text.buckets import BucketPlan
+from contrasent.text.cache import TokenCache, discard, tokenised
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.train import checkpoint
@@ -156,12 +157,7 @@ class _Loop:
         rows = np.arange(len(cache)) if rows is None else rows
         if cache.following is not None and any(v.level == "row" for v in self.objective.views):
             rows = rows[cache.following[rows] > 0]
-        plan = Plan.make(
-            rows,
-            batch=self.settings.batch,
-            seed=self.settings.seed,
-            parts=parallel.world() * self.settings.accumulate,
-        )
+        plan = self._plan(cache, rows)
         self.facts = self.facts.with_data(self.corpus.source, len(plan.rows), cache)
         return Collator(
             cache,
@@ -173,7 +169,24 @@ class _Loop:
             longest=longest_input(self.encoder.backbone.config),
         )
 
-    def _total(self, plan: Plan) -> int:
+    def _plan(self, cache: TokenCache, rows: NDArray[np.int64]) -> Order:
+        settings = self.settings
+        parts = parallel.world() * settings.accumulate
+        cuts = settings.bucket_cuts
+        if not cuts:
+            return Plan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
+        before, after = self.encoder.tokenizer.frame
+        lengths = cache.columns[0].offsets[rows + 1] - cache.columns[0].offsets[rows]
+        return BucketPlan.make(
+            rows,
+            lengths - len(before) - len(after),
+            cuts=cuts,
+            batch=settings.batch,
+            seed=settings.seed,
+            parts=parts,
+        )
+
+    def _total(self, plan: Order) -> int:
         asked = self.settings.steps
         return asked or max(1, math.ceil(self.settings.epochs * plan.steps_per_epoch))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from contrasent.errors import OptionError
 from contrasent.objectives._find import Parameter, parameters
+from contrasent.text.buckets import FINE
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two"]
@@ -34,6 +35,8 @@ class Settings:
         head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
         normalise: whether the model gives unit vectors; as the base does if None.
         precision: of the forward pass.
+        buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
+            tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
         evaluate_every: steps between evaluations.
         checkpoint_every: steps between checkpoints.
         patience: stop after this many evaluations without a new best; 0 never stops.
@@ -56,6 +59,7 @@ class Settings:
     head: Head | None = None
     normalise: bool | None = None
     precision: Precision = "fp32"
+    buckets: str = "none"
     evaluate_every: int = 125
     checkpoint_every: int = 250
     patience: int = 0
@@ -85,6 +89,25 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value not in get_args(kind):
                 raise OptionError(name, value, f"no such {name}", choices=get_args(kind))
+        _ = self.bucket_cuts
+
+    @property
+    def bucket_cuts(self) -> tuple[int, ...]:
+        """Greatest length of each bucket but the last; empty without buckets.
+
+        Raises:
+            OptionError: neither a name nor lengths.
+        """
+        if self.buckets == "none":
+            return ()
+        if self.buckets == "fine":
+            return FINE
+        try:
+            return tuple(int(part) for part in self.buckets.split(","))
+        except ValueError as error:
+            raise OptionError(
+                "buckets", self.buckets, 'write lengths such as "4,8"', choices=("fine", "none")
+            ) from error
 
 
 def _require(name: str, value: object, holds: bool, problem: str) -> None:
