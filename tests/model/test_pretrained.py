@@ -83,6 +83,19 @@ def test_offline_says_how_to_go_on(hub):
     assert time.monotonic() - began < 5
 
 
+def test_without_a_network_there_are_no_retries(hub, monkeypatch, caplog):
+    """Nothing forbids to ask, and nothing answers."""
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    began = time.monotonic()
+    with pytest.raises(ModelError, match="the hub cannot be reached"):
+        resolve(f"someone/some-model@{COMMIT}")
+    assert time.monotonic() - began < 8
+    assert "Retrying" not in caplog.text
+
+
 @pytest.mark.parametrize("name", ["a b/c", "who?", "x" * 120])
 def test_impossible_names(hub, name):
     with pytest.raises(ModelError, match="neither a model folder nor a possible name on the hub"):

