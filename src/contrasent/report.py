@@ -140,12 +140,16 @@ def _columns(lines: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _short(value: Any) -> bool:
     """Whether a note is for reading; long lists are for pictures and programs."""
-    return not isinstance(value, list)
+    return not isinstance(value, list) and not (
+        isinstance(value, dict) and all(isinstance(v, list) for v in value.values())
+    )
 
 
 def _note(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(
-            f"{key} {_note(v)}" for key, v in value.items() if _short(v) and not isinstance(v, dict)
+            _note(v) if isinstance(v, dict) else f"{key} {_note(v)}"
+            for key, v in value.items()
+            if _short(v)
         )
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

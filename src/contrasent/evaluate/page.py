@@ -40,6 +40,7 @@ td small { display: block; color: var(--faint); font-weight: 400; }
 .listing td { white-space: normal; min-width: 14rem; text-align: left; }
 figure { margin: 0; } svg { max-width: 100%; height: auto; color: var(--ink); }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: 14px; }
+summary { cursor: pointer; color: var(--faint); }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
 """
 
@@ -169,7 +170,11 @@ def _table(reports: Reports, wanted: Any) -> str:
         return ""
     head = "".join(f"<th>{escape(name)}</th>" for name in reports)
     lines = [f"<thead><tr><th></th>{head}<th>count</th></tr></thead>\n<tbody>"]
-    for (task, metric, aggregate, split), found in cells.items():
+    # Rows of one kind together, each kind in the order of its tasks.
+    kinds = list(dict.fromkeys(key[1:] for key in cells))
+    for (task, metric, aggregate, split), found in sorted(
+        cells.items(), key=lambda cell: kinds.index(cell[0][1:])
+    ):
         kind = " class=total" if task in (STS_AVERAGE, TRANSFER_AVERAGE) else ""
         label = (
             f"{escape(task)} <small>{escape(' '.join(filter(None, (metric, aggregate, split))))}"
@@ -187,6 +192,11 @@ def _cell(row: Row | None) -> str:
     if row.low is not None and row.high is not None:
         text += f"<small>{shown(row.metric, row.low)} – {shown(row.metric, row.high)}</small>"
     return text
+
+
+def _folded(body: str) -> str:
+    """A long table that opens when asked."""
+    return f"<details><summary>Show</summary>{body}</details>" if body else ""
 
 
 def _drawn(*parts: str | None) -> str:

@@ -1,0 +1,105 @@
+"""Any ``EncodeFn`` as a model that ``mteb.evaluate`` accepts (mteb 2's encoder protocol).
+
+::
+
+    import mteb
+    from contrasent.evaluate.mteb import MtebModel
+
+    mteb.evaluate(MtebModel(encoder.encode, name="me/my-model"), mteb.get_tasks(["STS12"]))
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrasent import metrics
+from contrasent.errors import DataError, MissingExtraError, OptionError
+from contrasent.evaluate.vectors import check_vectors
+from contrasent.types import EncodeFn, Vectors
+
+
+class MtebModel:
+    """A model for mteb: encodes batches of texts, compares by cosine, and describes itself.
+
+    Args:
+        encode: the model.
+        name: "owner/name", under which mteb files its results.
+        revision: of the model; mteb files results under it.
+        dimension: of the vectors, if known.
+        max_tokens: at which texts are cut, if known.
+
+    Raises:
+        OptionError: a name without an owner.
+    """
+
+    def __init__(
+        self,
+        encode: EncodeFn,
+        *,
+        name: str = "contrasent/model",
+        revision: str = "local",
+        dimension: int | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        if name.count("/") != 1:
+            raise OptionError("name", name, "mteb files results under owner/name")
+        self._encode = encode
+        self.name, self.revision = name, revision
+        self.dimension, self.max_tokens = dimension, max_tokens
+
+    def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Vectors:
+        """(n, d) vectors of the "text" of all batches, in order.
+
+        Prompts and mteb's other options are not used: the models have one way to encode.
+
+        Raises:
+            DataError: a batch holds no text, or vectors that are not finite.
+        """
+        texts: list[str] = []
+        for batch in inputs:
+            if "text" not in batch:
+                raise DataError(f"the batch holds {', '.join(batch)}; this model reads text")
+            texts.extend(batch["text"])
+        return check_vectors(self._encode(texts), texts)
+
+    def similarity(self, first: ArrayLike, second: ArrayLike) -> Vectors:
+        """(n, m) cosine of each row of one with each row of the other."""
+        product: Vectors = (metrics.unit(first) @ metrics.unit(second).T).astype(np.float32)
+        return product
+
+    def similarity_pairwise(self, first: ArrayLike, second: ArrayLike) -> Vectors:
+        """(n,) cosine of paired rows."""
+        return metrics.cosine(first, second).astype(np.float32)
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """What mteb writes beside the results.
+
+        Raises:
+            MissingExtraError: mteb is not installed.
+        """
+        try:
+            from mteb.models.model_meta import ModelMeta, ScoringFunction
+        except ImportError as error:
+            raise MissingExtraError("mteb", "mteb", "evaluating with mteb") from error
+        return ModelMeta(
+            loader=None,
+            name=self.name,
+            revision=self.revision,
+            release_date=None,
+            languages=None,
+            n_parameters=None,
+            memory_usage_mb=None,
+            max_tokens=self.max_tokens,
+            embed_dim=self.dimension,
+            license=None,
+            open_weights=None,
+            public_training_code=None,
+            public_training_data=None,
+            framework=["PyTorch"],
+            similarity_fn_name=ScoringFunction.COSINE,
+            use_instructions=False,
+            training_datasets=None,
+        )

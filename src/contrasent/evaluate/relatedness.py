@@ -1,0 +1,202 @@
+"""STS-B and SICK-R with a regressor: SentEval's default protocol, which SimCSE argues against.
+
+SimCSE's Appendix B: SentEval trains a regressor on top of frozen vectors for these two sets, and
+scores it by Pearson's correlation; most papers since compare cosines and train nothing. Both are
+offered so that old tables can be repeated; the report says which it is.
+
+The regressor (Tai et al., 2015): features |u - v| and u * v, a linear layer and a softmax over the
+scores 1 to 5 (for STS-B too, whose scores begin at 0), trained by mean squared error against a
+score spread over its two whole neighbours, with Adam, in batches of 64; every 50 epochs Pearson's
+correlation on the dev set decides, and the fourth time without a new best ends it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import metrics, progress
+from contrasent.errors import OptionError
+from contrasent.evaluate.bootstrap import (
+    RESAMPLES,
+    RankedPairs,
+    draw_counts,
+    interval,
+    weighted_pearson,
+)
+from contrasent.evaluate.folds import linear_start
+from contrasent.evaluate.senteval import with_bias
+from contrasent.evaluate.vectors import Encoded, encode_distinct
+from contrasent.report import Report, Row
+from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
+from contrasent.types import EncodeFn
+
+Floats = NDArray[np.float64]
+Matrix = NDArray[np.float32]
+
+TASKS = ("STSB", "SICKR")
+CLASSES = np.arange(1, 6)
+EPOCHS = 50
+LONGEST = 1000
+TENACITY = 3
+BATCH = 64
+
+
+def relatedness(
+    encode: EncodeFn,
+    *,
+    tasks: Sequence[str] = TASKS,
+    form: str = "senteval",
+    seed: int = 1111,
+    resamples: int = RESAMPLES,
+    folder: Path | None = None,
+) -> Report:
+    """Score a model on STS-B and SICK-R with a trained regressor.
+
+    Args:
+        encode: the model.
+        tasks: "STSB", "SICKR" or both.
+        form: "senteval" or "raw".
+        seed: of first weights and batches; the caller's random state is left alone.
+        resamples: bootstrap resamples over test pairs; 0 for no intervals.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        For each task, "pearson" and "spearman" on the test split, aggregate "regressor", and
+        "pearson" on the dev split, by which the weights were chosen.
+
+    Raises:
+        OptionError: another task.
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    for task in tasks:
+        if task not in TASKS:
+            raise OptionError("tasks", task, "there is no regressor for it", choices=TASKS)
+    data = {
+        task: {s: in_order(sts_pairs(task, split=s, form=form, folder=folder)[0]) for s in SPLITS}
+        for task in tasks
+    }
+    texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
+    encoded = encode_distinct(encode, texts)
+    rows: list[Row] = []
+    for task, parts in data.items():
+        features = {s: pair_features(p, encoded) for s, p in parts.items()}
+        gold = {s: p.scores for s, p in parts.items()}
+        best, weights = fit(features, gold, seed=seed)
+        guess = expected(features["test"], weights)
+        rows.append(Row(task, "dev", "pearson", "regressor", best, len(gold["dev"])))
+        rows += _measured(task, guess, gold["test"], resamples, seed)
+    notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
+    return Report(tuple(rows), {**notes, **encoded.notes})
+
+
+def in_order(pairs: ScoredPairs) -> ScoredPairs:
+    """Pairs by length and score, as SentEval sorts them: its batches depend on the order."""
+    keys = [
+        (len(a.split()), len(b.split()), s)
+        for a, b, s in zip(pairs.first, pairs.second, pairs.scores.tolist(), strict=True)
+    ]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return ScoredPairs(
+        pairs.name,
+        tuple(pairs.first[i] for i in order),
+        tuple(pairs.second[i] for i in order),
+        pairs.scores[order],
+        pairs.source,
+    )
+
+
+def pair_features(pairs: ScoredPairs, encoded: Encoded) -> Matrix:
+    """(n, 2 d + 1): |u - v|, u * v and a one."""
+    u, v = encoded(pairs.first), encoded(pairs.second)
+    return with_bias(np.concatenate([np.abs(u - v), u * v], axis=1))
+
+
+def spread_scores(scores: Floats) -> Matrix:
+    """(n, 5) a score as shares of its whole neighbours (Tai et al., 2015, Equation 15).
+
+    A score below 1 has its share of class 1 only, as in SentEval.
+    """
+    share: Matrix = np.maximum(1 - np.abs(scores[:, None] - CLASSES), 0).astype(np.float32)
+    return share
+
+
+def expected(features: Matrix, weights: Matrix) -> Floats:
+    """(n,) the mean score under the softmax of weights (2 d + 1, 5)."""
+    scores: Floats = _softmax(features @ weights).astype(np.float64) @ CLASSES
+    return scores
+
+
+def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> tuple[float, Matrix]:
+    """Train on "train", choose on "dev".
+
+    Returns:
+        The best Pearson correlation on "dev", and the weights that had it.
+    """
+    x, y = features["train"], spread_scores(gold["train"])
+    weights = linear_start(x.shape[1] - 1, y.shape[1], seed)
+    mean: Matrix = np.zeros_like(weights)
+    square: Matrix = np.zeros_like(weights)
+    random = np.random.RandomState(seed)
+    best, kept, misses, step, epoch = -1.0, weights, 0, 0, 0
+    with progress.task("regressor", LONGEST, "epochs") as advance:
+        while epoch <= LONGEST:
+            for _ in range(EPOCHS):
+                order = random.permutation(len(x))
+                for left in range(0, len(x), BATCH):
+                    rows = order[left : left + BATCH]
+                    step += 1
+                    gradient = _gradient(x[rows], y[rows], weights)
+                    mean = np.float32(0.9) * mean + np.float32(0.1) * gradient
+                    square = np.float32(0.999) * square + np.float32(0.001) * gradient**2
+                    pace = np.float32(1e-3 / (1 - 0.9**step))
+                    scale = np.float32(np.sqrt(1 - 0.999**step))
+                    root = np.sqrt(square) / scale + np.float32(1e-8)
+                    weights = (weights - pace * mean / root).astype(np.float32, copy=False)
+                advance(1)
+            epoch += EPOCHS
+            found = metrics.pearson(expected(features["dev"], weights), gold["dev"])
+            if found > best:
+                best, kept = found, weights
+            elif misses >= TENACITY:
+                break
+            else:
+                misses += 1
+    return best, kept
+
+
+def _gradient(x: Matrix, y: Matrix, weights: Matrix) -> Matrix:
+    """Of the mean squared error over all entries, through the softmax."""
+    p = _softmax(x @ weights)
+    error = (p - y) * np.float32(2 / y.size)
+    inner = p * (error - (error * p).sum(axis=1, keepdims=True))
+    gradient: Matrix = x.T @ inner
+    return gradient
+
+
+def _softmax(logits: Matrix) -> Matrix:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    share: Matrix = powers / powers.sum(axis=1, keepdims=True)
+    return share
+
+
+def _measured(task: str, guess: Floats, gold: Floats, resamples: int, seed: int) -> list[Row]:
+    ranked = RankedPairs(guess, gold)
+    draws: dict[str, list[Floats]] = {"pearson": [], "spearman": []}
+    for counts in draw_counts([len(gold)], resamples, seed):
+        draws["pearson"].append(weighted_pearson(guess, gold, counts))
+        draws["spearman"].append(ranked.spearman(counts))
+    values = {"pearson": metrics.pearson(guess, gold), "spearman": metrics.spearman(guess, gold)}
+    return [
+        Row(
+            task,
+            "test",
+            name,
+            "regressor",
+            value,
+            len(gold),
+            *(interval(np.concatenate(draws[name])) if resamples else (None, None)),
+        )
+        for name, value in values.items()
+    ]

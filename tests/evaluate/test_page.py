@@ -1,0 +1,101 @@
+"""The page holds every number, fetches nothing, and is well-formed for one model and for many."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from contrasent.evaluate import pictures
+from contrasent.evaluate.page import page, write_page
+from contrasent.report import Report, Row
+from contrasent.text.official import STS_TASKS
+
+pytest.importorskip("matplotlib")
+
+VOID = {"meta", "br", "path", "use"}
+
+
+def report(seed):
+    random = np.random.default_rng(seed)
+    rows = [
+        Row(task, "test", "spearman", "all", v, 1379, v - 0.02, v + 0.02)
+        for task, v in zip((*STS_TASKS, "STS7"), random.uniform(0.5, 0.9, 8), strict=True)
+    ]
+    rows += [
+        Row("MR", "test", "accuracy", "", 0.7654, 10662, 0.75, 0.78),
+        Row("STSB", "all", "alignment", "", 0.21 + seed / 100, 1491),
+        Row("STSB", "all", "uniformity", "", -2.5 - seed / 10, 17256),
+        Row("STSB-retrieval", "test", "recall@1", "", 0.8, 194),
+        Row("STSB", "test", "error_near", "", 8.395, 1101),
+        Row("repetition", "test", "repetition_gain", "", 0.68, 100),
+    ]
+    bands = {f"{i}-{i + 1}": random.integers(0, 50, 40).tolist() for i in range(5)}
+    notes = {
+        "sts": {"form": "senteval"},
+        "geometry": {"singular_values": [1.0, 0.5, 0.0], "cosine_by_rating": bands},
+        "listing": [["a dog <runs>", [(0.9, "a dog & a cat"), (0.8, "dogs")]]],
+    }
+    return Report(tuple(rows), notes)
+
+
+class Balance(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.open, self.wrong = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in VOID:
+            return
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_the_page_is_whole_for_any_number_of_models(count):
+    reports = {f"model-{i}": report(i) for i in range(count)}
+    text = page(reports)
+    parser = Balance()
+    parser.feed(text)
+    assert parser.wrong == []
+    assert parser.open == []
+    assert text.count("<svg") == 5  # scores twice, plane, spectrum, densities
+    for name in reports:
+        assert name in text
+    for value in ("76.54", "0.210", "-2.500", "80.00", "8.395", "0.680"):
+        assert value in text
+    assert "a dog &lt;runs&gt;" in text
+    assert "a dog &amp; a cat" in text
+
+
+def test_nothing_is_fetched_and_identifiers_are_unique():
+    text = page({"a": report(0), "b": report(1)})
+    links = re.findall(r'(?:src|href)\s*=\s*"([^"#][^"]*)"', text)
+    assert links == []
+    assert "@import" not in text
+    assert "url(http" not in text
+    names = re.findall(r'<clipPath id="([^"]+)"', text)
+    assert len(names) == len(set(names)) > 0
+    assert pictures.INK not in text
+
+
+def test_a_report_without_geometry_has_no_empty_sections():
+    text = page({"a": Report((Row("STSB", "test", "spearman", "all", 0.8, 1379),))})
+    assert "Singular values" not in text
+    assert "Transfer" not in text
+    assert "80.00" in text
+
+
+def test_arrows_join_checkpoints():
+    reports = {f"{i}": report(i) for i in range(3)}
+    plain, joined = pictures.plane(reports), pictures.plane(reports, arrows=True)
+    assert plain.count("<path") < joined.count("<path")
+
+
+def test_the_file_is_written(tmp_path):
+    write_page(tmp_path / "report.html", {"a": report(0)})
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")

@@ -1,0 +1,87 @@
+"""The regressor against plain PyTorch, and what it learns."""
+
+import numpy as np
+import pytest
+
+from contrasent.errors import OptionError
+from contrasent.evaluate import relatedness as module
+from contrasent.evaluate.folds import linear_start
+from contrasent.evaluate.relatedness import fit, relatedness, spread_scores
+from contrasent.evaluate.senteval import with_bias
+from contrasent.text.datasets import ScoredPairs
+
+
+def test_a_score_is_shared_by_its_neighbours():
+    found = spread_scores(np.array([1.0, 3.25, 5.0]))
+    np.testing.assert_allclose(found, [[1, 0, 0, 0, 0], [0, 0, 0.75, 0.25, 0], [0, 0, 0, 0, 1]])
+    assert spread_scores(np.array([0.25])).tolist() == [[0.25, 0, 0, 0, 0]]
+
+
+def made(n, seed, d=4):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, d)).astype(np.float32)
+    return with_bias(x), np.clip(2.5 + x[:, 0] + 0.3 * random.normal(size=n), 0, 5)
+
+
+def test_the_training_is_pytorchs(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(module, "EPOCHS", 2)
+    monkeypatch.setattr(module, "LONGEST", 3)
+    sets = {s: made(n, i) for i, (s, n) in enumerate({"train": 150, "dev": 60}.items())}
+    features = {s: x for s, (x, _) in sets.items()}
+    gold = {s: y for s, (_, y) in sets.items()}
+    best, weights = fit(features, gold, seed=9)
+
+    model = torch.nn.Linear(4, 5)
+    start = linear_start(4, 5, 9)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor(start[:-1].T))
+        model.bias.copy_(torch.tensor(start[-1]))
+    optimiser = torch.optim.Adam(model.parameters())
+    x, y = torch.tensor(features["train"][:, :-1]), torch.tensor(spread_scores(gold["train"]))
+    random = np.random.RandomState(9)
+    seen = []
+    for _ in range(2):
+        for _ in range(2):
+            order = random.permutation(150)
+            for left in range(0, 150, 64):
+                rows = order[left : left + 64]
+                loss = ((torch.softmax(model(x[rows]), 1) - y[rows]) ** 2).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+        with torch.no_grad():
+            p = torch.softmax(model(torch.tensor(features["dev"][:, :-1])), 1)
+        guess = (p @ torch.arange(1.0, 6.0)).numpy()
+        correlation = np.corrcoef(guess, gold["dev"])[0, 1]
+        seen.append((correlation, model.weight.detach().numpy().T.copy()))
+    expected = max(seen, key=lambda pair: pair[0])
+    assert best == pytest.approx(expected[0], abs=1e-5)
+    np.testing.assert_allclose(weights[:-1], expected[1], atol=1e-4)
+
+
+def test_it_learns_what_cosine_does_not_see(monkeypatch):
+    random = np.random.default_rng(0)
+    table = {}
+
+    def pairs(task, *, split, **_):
+        count = {"train": 200, "dev": 60, "test": 80}[split]
+        first = tuple(f"{split} a {i}" for i in range(count))
+        second = tuple(f"{split} b {i}" for i in range(count))
+        u, v = random.normal(size=(2, count, 3))
+        table.update(zip(first, u, strict=True))
+        table.update(zip(second, v, strict=True))
+        scores = np.clip(5 - 2 * np.abs(u - v)[:, 0], 1, 5)
+        return (ScoredPairs(task, first, second, scores, "here"),)
+
+    monkeypatch.setattr(module, "sts_pairs", pairs)
+    report = relatedness(
+        lambda s: np.array([table[t] for t in s], dtype=np.float32), tasks=("SICKR",), resamples=50
+    )
+    row = report.one(metric="pearson", split="test")
+    assert row.value > 0.7
+    assert row.low < row.value < row.high
+    assert row.aggregate == "regressor"
+    assert report.one(metric="pearson", split="dev").count == 60
+    with pytest.raises(OptionError, match="no regressor"):
+        relatedness(lambda s: s, tasks=("STS12",))
