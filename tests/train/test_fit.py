@@ -4,6 +4,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 
 import numpy as np
 import pytest
@@ -438,6 +439,29 @@ def test_ctrl_c_finishes_the_step_and_writes_a_checkpoint(start, tmp_path):
     assert run.history == other.history
     assert same(weights(tmp_path / "m"), weights(tmp_path / "whole"))
     assert log(tmp_path / "m") == log(tmp_path / "whole")
+
+
+def test_a_disk_that_fills_up_loses_nothing(start, tmp_path, monkeypatch):
+    """The first checkpoints fit, a later one does not; with more room the run goes on."""
+    home = tmp_path / "disk"
+    home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1200k", "none", str(home)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+    monkeypatch.setattr("contrasent.train.run.check_writable", lambda f, _: f.mkdir(exist_ok=True))
+    try:
+        start("whole", steps=8, checkpoint_every=2)
+        (home / "filler").write_bytes(b"x" * 800_000)
+        with pytest.raises(OutputError, match=r"disk/m/run/.*No space left"):
+            start("disk/m", steps=8, checkpoint_every=2)
+        (home / "filler").unlink()
+        assert (home / "m" / "run" / "checkpoint.safetensors").is_file()
+        subprocess.run(["mount", "-o", "remount,size=20m", str(home)], check=True)
+        start("disk/m", steps=8, checkpoint_every=2, resume=True)
+        assert same(weights(home / "m"), weights(tmp_path / "whole"))
+        assert log(home / "m") == log(tmp_path / "whole")
+    finally:
+        subprocess.run(["umount", str(home)], check=True)
 
 
 def test_facts_reach_the_card(bert, sentences, tmp_path):

@@ -28,10 +28,20 @@ def test_an_empty_or_new_folder_is_taken(tmp_path):
     assert json.loads((tmp_path / "b" / "run" / "settings.json").read_text()) == TOLD
 
 
-def test_a_run_that_was_killed_before_it_began_is_no_obstacle(tmp_path):
-    (tmp_path / "m" / "run").mkdir(parents=True)
-    (tmp_path / "m" / "run" / ".settings.json.x1").write_text("{")
-    assert opened(tmp_path / "m") is False
+@pytest.mark.parametrize("options", [{}, {"resume": True}])
+def test_a_run_that_ended_before_its_first_step_is_no_obstacle(tmp_path, options):
+    """A blank cell in row 900,000 is mended and the command given again."""
+    run = tmp_path / "m" / "run"
+    run.mkdir(parents=True)
+    (run / ".settings.json.x1").write_text("{")
+    assert opened(tmp_path / "m", **options) is False
+    (run / "tokens").mkdir()
+    other = TOLD | {"corpus": {"sha256": "cd"}}
+    assert opened(tmp_path / "m", other, **options) is False
+    assert json.loads((run / "settings.json").read_text()) == other
+    (run / "log.jsonl").write_text('{"step": 1}\n')
+    with pytest.raises(OutputError):
+        opened(tmp_path / "m", **options)
 
 
 @pytest.mark.parametrize("options", [{}, {"resume": True}, {"overwrite": True}])
@@ -59,6 +69,7 @@ def test_a_model_that_is_no_run_is_not_resumed_into(tmp_path):
 def test_a_run_is_resumed_or_overwritten(tmp_path):
     opened(tmp_path)
     place = RunFolder(tmp_path)
+    place.write_log({"step": 1})
     assert opened(tmp_path, resume=True) is False  # no checkpoint yet
     place.checkpoint.write_bytes(b"x")
     assert opened(tmp_path, resume=True) is True
@@ -82,6 +93,7 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
 )
 def test_other_settings_are_refused_by_name(tmp_path, change, message):
     opened(tmp_path)
+    RunFolder(tmp_path).write_log({"step": 1})
     with pytest.raises(OutputError, match=message):
         opened(tmp_path, TOLD | change, resume=True)
 
@@ -93,6 +105,7 @@ def test_no_room(tmp_path):
 
 def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
     opened(tmp_path)
+    RunFolder(tmp_path).write_log({"step": 1})
     run = tmp_path / "run"
     for name in (".checkpoint.safetensors.abc", ".log.jsonl.q", ".best.xyz", ".tokens.1", ".mine"):
         (run / name).mkdir() if name.startswith((".best", ".tok")) else (run / name).write_text("")
@@ -100,7 +113,7 @@ def test_what_a_kill_left_is_swept_and_a_replacement_undone(tmp_path):
     (run / ".best.old").mkdir()
     (run / ".best.old" / "model.safetensors").write_text("whole")
     opened(tmp_path, resume=True)
-    assert names(run) == [".mine", "best", "settings.json"]
+    assert names(run) == [".mine", "best", "log.jsonl", "settings.json"]
     assert (run / "best" / "model.safetensors").read_text() == "whole"
 
 

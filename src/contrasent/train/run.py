@@ -21,7 +21,8 @@ from contrasent.errors import OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
 
 TEMPORARY = tuple(
-    f".{name}." for name in ("checkpoint.safetensors", "best", "last", "tokens", "log.jsonl")
+    f".{name}."
+    for name in ("checkpoint.safetensors", "best", "last", "tokens", "log.jsonl", "settings.json")
 )
 
 
@@ -87,17 +88,26 @@ class RunFolder:
                 self.model.mkdir(parents=True)
             self.home.mkdir(exist_ok=True)
             self._sweep()
-        if resume and self.settings.is_file():
+        if resume and occupied:
             self._same(told)
             return self.checkpoint.is_file()
         write_json(self.settings, told)
         return False
 
     def _occupied(self) -> list[str]:
-        """What is in the folder, unless it is a run that was killed before it began."""
+        """What is in the folder, unless it is a run that ended before its first step."""
         names = sorted(p.name for p in self.model.iterdir())
-        begun = self.home.is_dir() and any(p.name[0] != "." for p in self.home.iterdir())
+        trained = (self.checkpoint, self.log, self.best, self.last, self.result)
+        begun = any(path.exists() for path in trained) or self._strange()
         return [] if names == ["run"] and not begun else names
+
+    def _strange(self) -> bool:
+        """Whether the folder ``run`` holds what no run writes."""
+        known = (self.settings.name, self.tokens.name)
+        return not self.home.is_dir() or any(
+            path.name not in known and not path.name.startswith(TEMPORARY)
+            for path in self.home.iterdir()
+        )
 
     def _refuse_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
         run, held = self.settings.is_file(), f"holds {occupied[0]!r}"
