@@ -1,0 +1,109 @@
+"""``contrasent pull NAME@COMMIT -o MODEL``."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.files import atomic_folder, check_writable
+
+TRAVELS = ("*.json", "*.safetensors", "*.txt", "*.md", "*.model")
+"""What a model folder is made of: no code, nothing pickled."""
+
+Endpoint = Annotated[
+    str | None, typer.Option(help="Another hub than HF_ENDPOINT or huggingface.co, by its URL.")
+]
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def pull(
+    name: Annotated[str, typer.Argument(metavar="NAME@COMMIT", help="Model on the hub, pinned.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")],
+    endpoint: Endpoint = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch a model from the hub at one commit: weights as safetensors and settings, no code."""
+    quieten(quiet)
+    repository, _, commit = name.partition("@")
+    check_name(repository)
+    if output.exists() and not (overwrite and (output / "config.json").is_file()):
+        raise OutputError(f"{output}: exists; choose another target or use --overwrite")
+    check_writable(output.parent)
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before it is imported
+    if quiet:
+        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    import huggingface_hub as hub
+
+    if not _COMMIT.fullmatch(commit):
+        with talking(repository):
+            newest = hub.HfApi(endpoint=endpoint).model_info(repository).sha
+        raise OptionError(
+            "NAME@COMMIT", name, f"must name a commit; the newest is {repository}@{newest}"
+        )
+    with atomic_folder(output) as target:
+        with talking(repository):  # inside: the hub's errors are an operating system's as well
+            hub.snapshot_download(
+                repository,
+                revision=commit,
+                local_dir=target,
+                allow_patterns=list(TRAVELS),
+                endpoint=endpoint,
+            )
+        shutil.rmtree(target / ".cache", ignore_errors=True)
+        if not (target / "config.json").is_file() and not (target / "modules.json").is_file():
+            raise ModelError(f"{name}: is no model (no config.json and no modules.json)")
+        if not list(target.rglob("*.safetensors")):
+            raise ModelError(f"{name}: has no weights as safetensors, and others are not read")
+    size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
+    if as_json:
+        emit({"name": repository, "commit": commit, "output": str(output), "bytes": size})
+    else:
+        typer.echo(f"{output}: {name}, {size / 1e6:.1f} MB")
+
+
+def check_name(repository: str) -> None:
+    """Refuse what cannot be a model's name on a hub."""
+    if not _NAME.fullmatch(repository) or ".." in repository:
+        raise OptionError("NAME", repository, "is no name on the hub, such as person/model")
+
+
+@contextmanager
+def talking(repository: str) -> Iterator[None]:
+    """Turn the hub's complaints into one line."""
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
+
+    try:
+        yield
+    except LocalEntryNotFoundError as error:
+        raise ModelError(f"{repository}: the hub cannot be reached") from error
+    except HfHubHTTPError as error:
+        answer = getattr(error, "response", None)
+        code = "with an error" if answer is None else answer.status_code
+        raise ModelError(
+            f"{repository}: the hub answers {code}; check the name, the commit, and that "
+            "HF_TOKEN may do this"
+        ) from error
+    except HFValidationError as error:
+        raise ModelError(f"{repository}: is no name on the hub") from error
+    except OfflineModeIsEnabled as error:
+        raise ModelError(f"{repository}: HF_HUB_OFFLINE forbids the hub") from error
+    except Exception as error:
+        # The HTTP library below is not ours to name: it has been two of them in two years.
+        if any("Connect" in k.__name__ or "Timeout" in k.__name__ for k in type(error).__mro__):
+            raise ModelError(f"{repository}: the hub cannot be reached ({error})") from error
+        raise
