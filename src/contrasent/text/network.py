@@ -7,7 +7,7 @@ PATIENCE = 5.0
 def hub_is_reachable() -> bool:
     """Ask the hub for anything at all; False where ``HF_HUB_OFFLINE`` forbids to ask."""
     from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 
     if constants.HF_HUB_OFFLINE:
         return False
