@@ -1,0 +1,179 @@
+"""The commands evaluate, compare, whiten and flow on a tiny model and data made here."""
+
+import json
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from contrasent.cli.compare import compare
+from contrasent.cli.evaluate import evaluate
+from contrasent.cli.flow import flow
+from contrasent.cli.whiten import whiten
+from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
+from contrasent.text import official
+from contrasent.text.datasets import score_digest
+from contrasent.text.official import Table
+
+WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
+WORDS = WORDS.split()
+
+app = typer.Typer()
+for command in (evaluate, compare, whiten, flow):
+    app.command(command.__name__)(command)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def texts(count, seed):
+    random = np.random.default_rng(seed)
+    return [" ".join(random.choice(WORDS, random.integers(3, 9))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    path = tmp_path_factory.mktemp("corpus") / "lines.txt"
+    path.write_text("\n".join(texts(400, 1)) + "\n")
+    return path
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    scores = np.random.default_rng(0).integers(0, 11, 60) / 2
+    table = Table("STSBenchmark/sts-test.csv", 60, score_digest(scores.tolist()))
+    monkeypatch.setitem(official.STS_TABLES, "STSB", {"test": table})
+    path = tmp_path / "STS-raw" / "STSBenchmark" / "sts-test.csv"
+    path.parent.mkdir(parents=True)
+    rows = zip(texts(60, 2), texts(60, 3), scores, strict=True)
+    path.write_text("".join(f"g\tf\ty\t{i}\t{s}\t{a}\t{b}\n" for i, (a, b, s) in enumerate(rows)))
+    return tmp_path
+
+
+def measure(*arguments):
+    return run("evaluate", *arguments, "--pooler", "mean", "--quiet", "--resamples", 50)
+
+
+STS = ("--task", "STSB", "--form", "raw")
+
+
+def test_evaluate_prints_and_writes_the_same_numbers(bert, data, tmp_path):
+    out = measure(bert, *STS, "--data", data, "--json", tmp_path / "r.json")
+    found = json.loads((tmp_path / "r.json").read_text())
+    assert found["model"] == str(bert)
+    row = next(r for r in found["rows"] if r["metric"] == "spearman")
+    assert set(row) == {
+        "task", "split", "metric", "aggregate", "value", "count", "low", "high"
+    }  # fmt: skip
+    assert f"{100 * row['value']:.2f}" in out
+    assert row["count"] == 60
+
+
+def test_evaluate_several_models_on_ones_own_pairs(bert, data, tmp_path):
+    pairs = tmp_path / "own.tsv"
+    rows = zip(texts(40, 5), texts(40, 6), range(40), strict=True)
+    pairs.write_text("a\tb\tscore\n" + "".join(f"{a}\t{b}\t{s}\n" for a, b, s in rows))
+    vectors = tmp_path / "glove.txt"
+    random = np.random.default_rng(1)
+    vectors.write_text("".join(f"{w} {' '.join(map(str, random.normal(size=4)))}\n" for w in WORDS))
+    out = measure(bert, vectors, "--pairs", pairs, "--json", tmp_path / "r.json")
+    found = json.loads((tmp_path / "r.json").read_text())["models"]
+    assert [m["model"] for m in found] == [str(bert), str(vectors)]
+    assert {r["task"] for m in found for r in m["rows"]} == {"own"}
+    assert "own" in out
+
+
+def test_a_page_is_written(bert, data, tmp_path):
+    pytest.importorskip("matplotlib")
+    measure(bert, *STS, "--data", data, "--report", tmp_path / "page.html")
+    assert "<svg" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        (("--suite", "stss"), OptionError, "did you mean 'sts'"),
+        (("--form", "rew"), OptionError, "did you mean 'raw'"),
+        (("--task", "STS-B"), OptionError, "did you mean 'STSB'"),
+        (("--aggregate", "men"), OptionError, "did you mean 'mean'"),
+        (("--solver", "fats"), OptionError, "did you mean 'fast'"),
+        (("--data", "/no/such"), OptionError, "no such folder"),
+        (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
+    ],
+)
+def test_mistakes_are_named_before_a_model_is_loaded(
+    bert, data, monkeypatch, arguments, kind, message
+):
+    from contrasent.cli import loading
+    from contrasent.text import hub
+
+    def unreachable(*_, **__):
+        raise DataError("the hub is out of reach; put the file at ...")
+
+    monkeypatch.setattr(hub, "fetch_pairs", unreachable)
+    monkeypatch.setattr(loading, "load_model", pytest.fail)
+    with pytest.raises(kind, match=message):
+        run("evaluate", bert, "--data", data, *arguments)
+
+
+def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
+    with pytest.raises(ModelError):
+        run("evaluate", tmp_path / "nothing", *STS, "--data", data)
+    with pytest.raises(UserError, match="named twice"):
+        run("evaluate", "a", "a")
+
+
+def test_compare_models_and_reports(bert, tiny, data, tmp_path):
+    arguments = ("--pooler", "mean", "--data", data, "--quiet", "--resamples", 100)
+    out = run("compare", bert, tiny["electra"], *STS, *arguments)
+    assert "one run each" in out
+    found = json.loads(run("compare", bert, tiny["electra"], *STS, *arguments, "--json"))
+    (row,) = found["rows"]
+    assert row["low"] <= row["difference"] <= row["high"]
+    assert row["count"] == 60
+    names = []
+    for i, value in enumerate((0.70, 0.71, 0.80, 0.81)):
+        names.append(tmp_path / f"{i}.json")
+        row = {"task": "STSB", "split": "test", "metric": "spearman", "aggregate": "all"}
+        names[-1].write_text(json.dumps({"rows": [{**row, "value": value, "count": 60}]}))
+    arms = [",".join(map(str, pair)) for pair in (names[:2], names[2:])]
+    out = run("compare", *arms)
+    assert "10.00" in out
+    assert "over seeds" in out
+    with pytest.raises(OptionError, match="name each run once"):
+        run("compare", "x,x", "y")
+
+
+def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
+    from contrasent.model.encoder import Encoder
+
+    target = tmp_path / "white"
+    run("whiten", bert, corpus, "-o", target, "--pooler", "mean", "--dimensions", 8, "--quiet")
+    model = Encoder.load(target)
+    lines = list(dict.fromkeys(corpus.read_text().splitlines()))
+    vectors = model.encode(lines)
+    assert vectors.shape[1] == 8
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    free = Encoder.load(target, normalise=False).encode(lines)
+    np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
+    with pytest.raises(OutputError, match="is there already"):
+        run("whiten", bert, corpus, "-o", target, "--pooler", "mean", "--quiet")
+
+
+def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
+    target = tmp_path / "flow"
+    arguments = ("--pooler", "mean", "--epochs", 2, "--quiet")
+    run("flow", bert, corpus, "-o", target, *arguments)
+    assert (target / "encoder" / "modules.json").is_file()
+    out = measure(target, *STS, "--data", data)
+    assert "STSB" in out
+    assert out.split("\n")[2:4] != measure(bert, *STS, "--data", data).split("\n")[2:4]
+    (target / "contrasent_flow.json").write_text("{}")
+    with pytest.raises(ModelError, match="the flow cannot be read"):
+        measure(target, *STS, "--data", data)
