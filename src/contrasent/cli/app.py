@@ -5,13 +5,18 @@ import logging
 import typer
 
 from contrasent import __version__, progress
+from contrasent.cli.cluster import cluster
 from contrasent.cli.compare import compare
+from contrasent.cli.dedupe import dedupe
 from contrasent.cli.demo import demo
 from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
 from contrasent.cli.evaluate import evaluate
 from contrasent.cli.flow import flow
 from contrasent.cli.index import index
+from contrasent.cli.mine import mine
+from contrasent.cli.pull import pull
+from contrasent.cli.push import push
 from contrasent.cli.remove import remove
 from contrasent.cli.search import search
 from contrasent.cli.serve import serve
@@ -53,9 +58,14 @@ for command in (
     index,
     search,
     remove,
+    cluster,
+    dedupe,
+    mine,
     serve,
     whiten,
     flow,
     doctor,
+    push,
+    pull,
 ):
     app.command(command.__name__)(command)
