@@ -1,0 +1,317 @@
+"""Everything a user can get wrong: one line that names it and says what to do, exit code 2."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from contrasent import cli, progress
+
+MODEL = "all-MiniLM-L6-v2"
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    """Call the command line as the shell does; (exit code, standard output, standard error)."""
+
+    def run(*arguments, stdin=None):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        if stdin is not None:
+            (tmp_path / ".stdin").write_bytes(stdin)
+            monkeypatch.setattr(sys, "stdin", (tmp_path / ".stdin").open(encoding="utf-8"))
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        if stdin is not None:
+            sys.stdin.close()
+        progress.show("silent")
+        return caught.value.code, *capfd.readouterr()
+
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+@pytest.fixture
+def refused(run, tmp_path):
+    """A command that must be refused, with all of these words in its one line."""
+
+    def refused(*arguments, words, stdin=None):
+        before = snapshot(tmp_path)
+        code, out, err = run(*arguments, stdin=stdin)
+        assert (code, out) == (2, ""), (out, err)
+        lines = err.splitlines()
+        assert len(lines) == 1, err
+        assert lines[0].startswith("contrasent: ")
+        for word in words:
+            assert word in lines[0]
+        # Nothing that was there is lost, and no part of a model is there.
+        after = snapshot(tmp_path)
+        assert {path: after.get(path) for path in before} == before
+        assert not [path for path in after if path.endswith(".safetensors") and path not in before]
+        return lines[0]
+
+    return refused
+
+
+def snapshot(folder):
+    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".stdin")
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files}
+
+
+@pytest.fixture
+def good(tmp_path, sentences):
+    path = tmp_path / "good.txt"
+    path.write_text("\n".join(sentences[:40]) + "\n")
+    return path
+
+
+@pytest.fixture
+def train(refused, bert):
+    """``contrasent train`` with the tiny encoder, which must be refused."""
+
+    def train(corpus, *more, words, **options):
+        return refused("train", corpus, "-o", "m", "--base", bert, *more, words=words, **options)
+
+    return train
+
+
+CORPORA = {
+    "missing file": (None, [], ["absent.txt: no such file"]),
+    "empty file": (b"", ["notes.txt"], ["notes.txt: the file is empty"]),
+    "blank lines only": (b"\n \n\n", ["notes.txt"], ["notes.txt: the file is empty"]),
+    "one sentence": (b"just this one\n", ["notes.txt"], ["one row only, too few to contrast"]),
+    "undecodable bytes": (
+        b"a line\n\nna\xefve Latin-1\n",
+        ["notes.txt"],
+        ["notes.txt:3: byte 0xef at character 3 is not UTF-8", "iconv -f LATIN1"],
+    ),
+    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["notes.txt"], ["notes.txt:1: ", "iconv -f UTF-16"]),
+    "NUL bytes": (b"fine\n\x00\x00\x00\n", ["notes.txt"], ["notes.txt:2: ", "NUL byte"]),
+    "blank cell": (
+        b"question,answer\nwhy?,because\nhow?,  \n",
+        ["notes.csv"],
+        ["notes.csv:3: blank sentence in column 'answer'; remove the row"],
+    ),
+    "uneven row": (
+        b"question,answer\nwhy?,because\nhow?,so,indeed\n",
+        ["notes.csv"],
+        ["notes.csv:3: 3 columns where the first row has 2"],
+    ),
+    "numbers": (
+        b"question,year\nwhy?,1969\nhow?,1970\n",
+        ["notes.csv"],
+        ["notes.csv: column 'year' holds numbers ('1969'); choose columns of question, year"],
+    ),
+    "no such column": (
+        b"question,answer\nwhy?,because\nhow?,so\n",
+        ["notes.csv", "--columns", "question,anser"],
+        ["columns 'anser': no such column in notes.csv; did you mean 'answer'?"],
+    ),
+    "no such position": (
+        b"question,answer\nwhy?,because\nhow?,so\n",
+        ["notes.csv", "--columns", "0,5"],
+        ["columns 5: notes.csv has columns 0 to 1"],
+    ),
+    "broken json": (
+        b'{"text": "a"}\n{"text": \n',
+        ["notes.jsonl"],
+        ["notes.jsonl:2: the line is no JSON"],
+    ),
+    "unknown format": (b"%PDF", ["notes.pdf"], ["notes.pdf: unknown format", ".txt"]),
+    "folder without text": (None, ["."], [".: the folder holds no text"]),
+}
+
+
+@pytest.mark.parametrize("case", CORPORA)
+def test_corpora(train, tmp_path, case):
+    content, arguments, words = CORPORA[case]
+    corpus, *more = arguments or ["absent.txt"]
+    if content is not None:
+        (tmp_path / corpus).write_bytes(content)
+    train(corpus, *more, words=words)
+
+
+def test_the_nearest_file_is_suggested(train, good):
+    train("goood.txt", words=["goood.txt: no such file", "did you mean 'good.txt'?"])
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (b"", "standard input: the file is empty"),
+        (b"alone\n", "standard input: one row only"),
+        (b"one\ntwo \xff\n", "standard input:2: byte 0xff"),
+    ],
+)
+def test_standard_input(train, text, word):
+    train("-", words=[word], stdin=text)
+
+
+def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_path):
+    path = tmp_path / "notes.tsv"
+    path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\t\n")
+    asked = ["--set", "steps=2", "--evaluate", "none"]
+    train("notes.tsv", *asked, words=["notes.tsv:22: blank sentence in column 'answer'"])
+    path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\n")
+    code, out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
+    assert (code, out.split(",")[0]) == (0, "m: 2 steps")
+
+
+def test_a_line_of_a_megabyte_works(run, bert, tmp_path):
+    lines = ["kettle " * 150_000, "a map", "the violin", "two lamps"]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    code, _, err = run(
+        "train", "long.txt", "-o", "m", "--base", bert, "--set", "steps=2", "--set", "batch=4"
+    )
+    assert (code, "Traceback" in err) == (0, False)
+    assert '"cut": 1' in (tmp_path / "m" / "README.md").read_text()
+
+
+def test_labels(train, good, tmp_path):
+    labels = tmp_path / "labels.tsv"
+    labels.write_text("one\ttwo\tscore\na\tb\t4.5\nc\td\thigh\n")
+    words = ["labels.tsv:3: label 'high' is not a number (column 'score')"]
+    train(good.name, "--evaluate", "labels.tsv", words=words)
+    labels.write_text("one\ttwo\tscore\na\tb\t4.5\nc\td\tnan\n")
+    words = ["labels.tsv:3: label 'nan' is not a finite number"]
+    train(good.name, "--evaluate", "labels.tsv", words=words)
+
+
+OPTIONS = {
+    "objective": (["--objective", "simsce"], ["--objective 'simsce': ", "did you mean 'simcse'?"]),
+    "setting": (["--set", "temprature=1"], ["--set 'temprature': ", "did you mean 'temperature'?"]),
+    "type": (["--set", "lr=fast"], ["lr 'fast': must be of type float"]),
+    "range": (["--set", "lr=-1"], ["lr -1.0: must be positive"]),
+    "pooler": (["--set", "pooler=maen"], ["pooler 'maen': ", "did you mean 'mean'?"]),
+    "head": (["--set", "head=tahn"], ["head 'tahn': ", "did you mean 'tanh'?"]),
+    "precision": (["--set", "precision=bf61"], ["precision 'bf61'", "did you mean 'bf16'?"]),
+    "similarity": (["--set", "similarity=cosin"], ["'cosin'", "did you mean 'cosine'?"]),
+    "assignment": (["--set", "lr"], ["--set 'lr': write key=value"]),
+    "evaluate": (["--evaluate", "heldot"], ["--evaluate 'heldot': ", "did you mean 'heldout'?"]),
+    "heldout": (["--evaluate", "heldout"], ["needs a corpus of pairs"]),
+    "pairs": (["--objective", "simcse_supervised"], ["needs a corpus of pairs"]),
+    "batch": (["--set", "batch=1"], ["fewer than two sentences to contrast"]),
+    "length": (["--set", "max_tokens=2"], ["max_tokens 2: must be at least 3"]),
+    "recipe": (["--recipe", "no.toml"], ["no.toml: cannot be read (No such file"]),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_options(train, good, case):
+    arguments, words = OPTIONS[case]
+    train(good.name, *arguments, words=words)
+
+
+RECIPES = {
+    "syntax": ("objective = ", ["mine.toml: not valid TOML"]),
+    "key": ("[setings]\nlr = 1", ["mine.toml:1: no such key 'setings'", "did you mean 'settings'"]),
+    "kind": ('objective = "simcse"\nbase = 3', ["mine.toml:2: base must be a text, it is 3"]),
+    "columns": ("columns = 1", ["mine.toml:1: columns must be a text or a list, it is 1"]),
+    "settings": ("settings = 3", ["mine.toml:1: settings must be a table, it is 3"]),
+    "setting": ("[settings]\nlearning = 1", ["mine.toml: 'learning': no such setting"]),
+    "value": ('[settings]\nlr = "high"', ["lr 'high': must be of type float"]),
+}
+
+
+@pytest.mark.parametrize("case", RECIPES)
+def test_recipes(train, good, tmp_path, case):
+    text, words = RECIPES[case]
+    (tmp_path / "mine.toml").write_text(text)
+    train(good.name, "--recipe", "mine.toml", words=words)
+
+
+def test_models(refused, good, bert, tmp_path):
+    def model(base, *words):
+        refused("train", good.name, "-o", "m", "--base", base, words=words)
+
+    (tmp_path / "papers").mkdir()
+    model("papers", "papers: not a model folder (neither modules.json nor config.json in it)")
+    model("./paper", "no such model folder", "did you mean 'papers'?")
+    model("good.txt", "good.txt")
+    folder = shutil.copytree(bert, tmp_path / "broken")
+    (folder / "config.json").write_text(
+        (folder / "config.json")
+        .read_text()
+        .replace('"intermediate_size": 48', '"intermediate_size": 64')
+    )
+    model("broken", "broken: the weights do not fit config.json", "has shape (48", "have (64")
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    model("broken", "no safetensors weights in it", "pickled weights are never read")
+    for command in (
+        ("encode", "papers", good.name, "-o", "v.npy"),
+        ("similarity", "papers", "a", "b"),
+    ):
+        refused(*command, words=["papers: not a model folder"])
+
+
+def test_the_hub_out_of_reach(refused, good, monkeypatch):
+    import huggingface_hub.constants as constants
+
+    for offline, endpoint in ((True, "https://huggingface.co"), (False, "http://127.0.0.1:9")):
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+        commit = "0123456789abcdef0123456789abcdef01234567"
+        words = ["the hub cannot be reached; give a model folder, or use all-MiniLM-L6-v2 from"]
+        refused("train", good.name, "-o", "m", "--base", f"a/b@{commit}", words=words)
+        words = ["a/b: no folder of that name here", "name a commit to fetch it", "[offline]"]
+        refused("train", good.name, "-o", "m", "--base", "a/b", words=words)
+
+
+def mounted(folder, options):
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("size=200k", ["MB are needed and", "MB are free; free some space or choose another"]),
+        ("ro", ["cannot write (Read-only file system); free some space or choose another"]),
+    ],
+    ids=["full", "read-only"],
+)
+def test_targets(refused, good, bert, tmp_path, options, words):
+    place = mounted(tmp_path / "disk", options)
+    try:
+        refused("train", good.name, "-o", "disk/m", "--base", bert, words=["disk/m: ", *words])
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_targets_that_hold_something(refused, good, bert, tmp_path):
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("years of work")
+    for more, word in (
+        ([], "papers: holds 'thesis.txt'"),
+        (["--resume"], "holds 'thesis.txt' and no run to go on with"),
+        (["--overwrite"], "holds 'thesis.txt' and no model"),
+    ):
+        refused("train", good.name, "-o", "papers", "--base", bert, *more, words=[word])
+    words = ["thesis.txt: cannot write (File exists)"]
+    refused("train", good.name, "-o", "papers/thesis.txt", "--base", bert, words=words)
+
+
+def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
+    asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "steps=2"]
+    assert run(*asked)[0] == 0
+    refused(*asked, words=["m: already holds a run; --resume goes on with it, --overwrite starts"])
+    words = ["m: the run there has steps 2, this one 3; resume with the same command"]
+    refused(*asked[:-1], "steps=3", "--resume", words=words)
+    assert run(*asked, "--resume")[0] == 0
+    assert run(*asked, "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["train"], ["train", "x.txt"], ["train", "x.txt", "-o", "m", "--sed", "1"], ["trian"]],
+)
+def test_a_line_that_cannot_be_parsed(run, arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert "Traceback" not in err
+    assert "Usage:" in err

@@ -1,0 +1,204 @@
+"""``contrasent train`` from the shell: what it makes, prints and survives."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from contrasent import cli, progress
+from contrasent.model.encoder import Encoder
+
+FAST = ["--set", "batch=8", "--set", "lr=1e-3", "--set", "pooler=mean"]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    """Call the command line as the shell does; (standard output, standard error)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        progress.show("silent")
+        out, err = capfd.readouterr()
+        assert caught.value.code == 0, err
+        return out, err
+
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+@pytest.fixture
+def texts(tmp_path, sentences):
+    path = tmp_path / "texts.txt"
+    path.write_text("\n".join(sentences[:120]) + "\n")
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path, sentences):
+    rows = [f"{sentences[i]}\t{sentences[i + 200]}\t{sentences[i + 400]}" for i in range(60)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("sentence\tsame\tother\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def settings_of(folder):
+    return json.loads((folder / "run" / "settings.json").read_text())
+
+
+def test_sentences(run, texts, bert, tmp_path):
+    out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "steps=5")
+    assert out.splitlines()[0].startswith("m: 5 steps, ")
+    assert err == "nothing was evaluated, so the last model is kept (--evaluate)\n"
+    assert Encoder.load(tmp_path / "m").pooling == "mean"
+    told = settings_of(tmp_path / "m")
+    assert told["objective"]["name"] == "simcse"
+    assert told["base"] == "bert"  # no path of this machine
+
+
+def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
+    asked = ["--set", "steps=6", "--set", "evaluate_every=3", "--set", "heldout=10", "--seed", "4"]
+    out, _ = run("train", pairs, "-o", "m", "--base", bert, *FAST, *asked, "--json")
+    told = json.loads(out)
+    assert (told["folder"], told["steps"]) == ("m", 6)
+    assert [step for step, _ in told["history"]] == [0, 3, 6]
+    assert told["score"] == max(score for step, score in told["history"] if step)
+    stored = settings_of(tmp_path / "m")
+    assert (stored["objective"]["name"], stored["settings"]["seed"]) == ("simcse_supervised", 4)
+    assert "mrr@10" in (tmp_path / "m" / "README.md").read_text()
+    out, _ = run("train", pairs, "-o", "n", "--base", bert, *FAST, *asked)
+    best = out.splitlines()[1]
+    assert best.startswith(f"best model: step {told['best_step']}, heldout {told['score']:.4f}")
+    assert best.endswith(f"before training {told['history'][0][1]:.4f}")
+
+
+def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
+    rows = [f"{sentences[i]}\t{sentences[i + 1]}\t{i % 6}" for i in range(40)]
+    (tmp_path / "labels.tsv").write_text("one\ttwo\tscore\n" + "\n".join(rows) + "\n")
+    asked = ["--evaluate", "labels.tsv", "--set", "steps=4", "--set", "evaluate_every=2"]
+    out, _ = run("train", texts, "-o", "m", "--base", bert, *FAST, *asked, "--json")
+    assert [step for step, _ in json.loads(out)["history"]] == [0, 2, 4]
+
+
+def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
+    asked = ["--set", "steps=2", "--evaluate", "none", "--quiet"]
+    for i, columns in enumerate(("sentence,same", "0,1")):
+        _, err = run("train", pairs, "-o", i, "--base", bert, *FAST, *asked, "--columns", columns)
+        assert err == ""
+    run("train", pairs, "-o", "one", "--base", bert, *FAST, *asked, "--columns", "same")
+    assert settings_of(tmp_path / "one")["objective"]["name"] == "simcse"
+
+
+def test_a_recipe_and_what_overrides_it(run, texts, bert, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        f'objective = "simcse"\nbase = "{bert}"\n\n[settings]\nsteps = 3\nlr = 1e-3\nbatch = 8\n'
+        'temperature = 0.1\nprojector = "none"\nseed = 7\n'
+    )
+    run("train", texts, "-o", "m", "--recipe", "mine.toml", "--set", "temperature=0.2", "--seed", 8)
+    told = settings_of(tmp_path / "m")
+    assert {k: told["settings"][k] for k in ("steps", "lr", "batch", "seed")} == {
+        "steps": 3,
+        "lr": 1e-3,
+        "batch": 8,
+        "seed": 8,
+    }
+    given = {k: told["objective"][k] for k in ("temperature", "projector", "symmetric")}
+    assert given == {"temperature": 0.2, "projector": "none", "symmetric": False}
+
+
+def test_the_head_of_the_base_is_dropped_on_request(run, texts, bert, tmp_path):
+    Encoder.load(bert, pooler="cls", head="tanh").save(tmp_path / "base")
+    for name, more in (("kept", []), ("dropped", ["--set", "head=none"])):
+        run("train", texts, "-o", name, "--base", "base", "--set", "steps=1", *more)
+    assert Encoder.load(tmp_path / "kept").head is not None
+    assert Encoder.load(tmp_path / "dropped").head is None
+
+
+@pytest.mark.data
+def test_sts_benchmark_decides(run, bert, data_folder, tmp_path):
+    lines = (data_folder / "wiki" / "wiki1m_for_simcse.head.txt").read_text("utf-8").splitlines()
+    (tmp_path / "wiki.txt").write_text("\n".join(lines[:200]) + "\n", "utf-8")
+    asked = ["--evaluate", "stsb", "--set", "steps=2", "--set", "evaluate_every=2"]
+    out, _ = run("train", "wiki.txt", "-o", "m", "--base", bert, *FAST, *asked, "--json")
+    assert len(json.loads(out)["history"]) == 2
+    assert "| STSB | dev | spearman" in (tmp_path / "m" / "README.md").read_text()
+
+
+def started(*arguments, folder):
+    """The command line in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "contrasent", *map(str, arguments)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_lines(path, count, process):
+    """Until the log has so many lines."""
+    for _ in range(3000):
+        if path.is_file() and len(path.read_bytes().splitlines()) >= count:
+            return
+        if process.poll() is not None:
+            break
+        time.sleep(0.02)
+    raise AssertionError(process.communicate()[1])
+
+
+def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
+    """From the shell: 130 and a usable checkpoint; SIGKILL; and the same bits in the end."""
+    asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=300", "--set", "dropout=0.2"]
+    asked += ["--set", "checkpoint_every=40", "--set", "view=repeat_tokens"]
+    log = tmp_path / "m" / "run" / "log.jsonl"
+    first = started(*asked, "-o", "m", folder=tmp_path)
+    wait_for_lines(log, 12, first)
+    first.send_signal(signal.SIGINT)
+    _, err = first.communicate(timeout=60)
+    assert first.returncode == 130, err
+    assert err.splitlines()[-1] == "contrasent: stopped; --resume goes on with m"
+    assert "Traceback" not in err
+    assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
+    second = started(*asked, "-o", "m", "--resume", folder=tmp_path)
+    lines = len(log.read_bytes().splitlines())
+    wait_for_lines(log, lines + 4, second)
+    time.sleep(random.random() / 5)
+    second.kill()
+    second.communicate()
+    assert second.returncode == -signal.SIGKILL
+    run(*asked, "-o", "m", "--resume")
+    run(*asked, "-o", "whole")
+    for name in ("model.safetensors", "run/log.jsonl", "run/checkpoint.safetensors"):
+        assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_torchrun(run, texts, bert, tmp_path):
+    """Two processes: the first losses of one, one model, and one of them speaks."""
+    asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=4", "--set", "dropout=0"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command += ["--standalone", "-m", "contrasent", *map(str, asked), "-o", "two", "--json"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 4
+    run(*asked, "-o", "one")
+    one, two = (
+        [json.loads(line) for line in (tmp_path / n / "run" / "log.jsonl").read_text().splitlines()]
+        for n in ("one", "two")
+    )
+    assert len(one) == len(two) == 4
+    assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], rel=1e-4)
+    assert settings_of(tmp_path / "two")["processes"] == 2
+    texts = ["a map", "the violin"]
+    vectors = [Encoder.load(tmp_path / name).encode(texts) for name in ("one", "two")]
+    assert np.abs(vectors[0] - vectors[1]).max() < 1e-2
