@@ -90,6 +90,13 @@ def test_a_report_without_geometry_has_no_empty_sections():
     assert "80.00" in text
 
 
+def test_long_tables_open_when_asked():
+    rows = [Row("STSB", "test", m, "mean", 0.8, 1379) for m in ("spearman", "pearson")]
+    text = page({"a": Report(tuple(rows))})
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert text.index("<details>") < text.index("80.00")
+
+
 def test_arrows_join_checkpoints():
     reports = {f"{i}": report(i) for i in range(3)}
     plain, joined = pictures.plane(reports), pictures.plane(reports, arrows=True)

@@ -74,7 +74,8 @@ def page(reports: Reports, *, arrows: bool = False) -> str:
         for title, remark, body in _sections(reports, arrows)
         if body
     ]
-    names = ", ".join(escape(name) for name in reports)
+    few = len(reports) < 4
+    names = ", ".join(escape(name) for name in reports) if few else f"{len(reports)} models"
     return (
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
         '<meta name=viewport content="width=device-width, initial-scale=1">\n'
@@ -98,13 +99,7 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
     yield (
         "Other aggregations, Pearson, subsets",
         "<em>mean</em> and <em>wmean</em> average the correlations of a year's subsets.",
-        _table(
-            reports,
-            lambda r: (
-                r.metric in ("spearman", "pearson")
-                and (r.metric, r.aggregate) != ("spearman", "all")
-            ),
-        ),
+        _folded(_table(reports, _is_other_sts)),
     )
     yield (
         "Transfer",
@@ -147,6 +142,11 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
         _table(reports, _is_bias),
     )
     yield "How it was measured", "The protocol of every number.", _notes(reports)
+
+
+def _is_other_sts(row: Row) -> bool:
+    known = row.metric in ("spearman", "pearson")
+    return known and (row.metric, row.aggregate) != ("spearman", "all")
 
 
 def _is_geometry(row: Row) -> bool:
