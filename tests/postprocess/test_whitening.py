@@ -63,7 +63,7 @@ def test_what_cannot_be_whitened_is_refused():
     flat = vectors.copy()
     flat[:, 5] = flat[:, 4]
     with pytest.raises(DataError, match="vary in 5 directions only"):
-        fit(flat)
-    assert fit(flat, dimensions=5)(flat).shape == (400, 5)
+        fit(flat, dimensions=6)
+    assert fit(flat)(flat).shape == (400, 5)
     with pytest.raises(DataError, match="NaN"):
         fit(vectors * np.nan)

@@ -48,7 +48,8 @@ def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
 
     Args:
         vectors: (n, d), more of them than dimensions.
-        dimensions: keep so many directions, those of the largest variance; all of them by default.
+        dimensions: keep so many directions, those of the largest variance; by default all in which
+            the vectors vary at all (some encoders leave a few unused).
 
     Raises:
         DataError: fewer vectors than dimensions, vectors that are not finite, or fewer directions
@@ -62,20 +63,21 @@ def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
         raise OptionError("dimensions", keep, f"the vectors have {d}; choose 1 to {d}")
     if not np.isfinite(x).all():
         raise DataError("some of the vectors hold NaN or infinite numbers")
-    if n <= keep:
+    if n <= keep or not x.std():
         raise DataError(
             f"{n:,} vectors cannot show the covariance of {keep} dimensions; give more text"
         )
     mean = x.mean(axis=0)
     x = x - mean
     values, axes = np.linalg.eigh(x.T @ x / (n - 1))
-    values, axes = values[::-1][:keep], axes[:, ::-1][:, :keep]
-    if values[-1] <= SMALLEST * values[0]:
-        real = int((values > SMALLEST * values[0]).sum())
+    values, axes = values[::-1], axes[:, ::-1]
+    real = int((values > SMALLEST * values[0]).sum())
+    if dimensions is not None and real < dimensions:
         raise DataError(
             f"the vectors vary in {real} directions only; keep at most that many dimensions"
         )
-    return Whitening(mean, axes / np.sqrt(values))
+    keep = min(keep, real)
+    return Whitening(mean, axes[:, :keep] / np.sqrt(values[:keep]))
 
 
 def whitened(encode: EncodeFn, transform: Callable[[Vectors], Vectors]) -> EncodeFn:
