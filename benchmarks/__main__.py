@@ -46,21 +46,21 @@ COMPARISONS = (
         "train_ours",
         "train_theirs",
         1.1,
-        {"batch": 64, "steps": 12, "tokens": 32},
+        {"batch": 64, "steps": 10, "tokens": 32},
     ),
     Comparison(
         "training, MiniLM, batch 64, 128 tokens, fp32",
         "train_ours",
         "train_theirs",
         1.1,
-        {"batch": 64, "steps": 8, "tokens": 128},
+        {"batch": 64, "steps": 5, "tokens": 128},
     ),
     Comparison(
         "encoding, MiniLM, Wikipedia sentences, batch 64",
         "encode_ours",
         "encode_theirs",
         1.1,
-        {"batch": 64, "count": 2000},
+        {"batch": 64, "count": 1500},
     ),
 )
 

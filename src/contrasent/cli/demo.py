@@ -32,7 +32,7 @@ INDEXED = 8000
 QUESTIONS = (
     "how do I make a temporary directory that is removed afterwards?",
     "how do I run a command and read what it prints?",
-    "how do I find the shortest way to write a number as text and get it back exactly?",
+    "how do I read a configuration file with sections?",
 )
 
 
