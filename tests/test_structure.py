@@ -1,0 +1,119 @@
+"""The package as a whole: what is imported when, its commands, its public names."""
+
+import ast
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import contrasent
+
+HOME = Path(contrasent.__file__).parent
+HEAVY = ("torch", "transformers", "scipy", "pyarrow", "matplotlib", "sklearn", "fastapi")
+
+SCRIPT = f"""
+import io, json, sys
+from contextlib import redirect_stdout
+
+HEAVY = {HEAVY!r}
+heavy = lambda: [name for name in HEAVY if name in sys.modules]
+
+def call(*arguments):
+    from contrasent.cli import main
+    sys.argv = ["contrasent", *arguments]
+    out = io.StringIO()
+    try:
+        with redirect_stdout(out):
+            main()
+    except SystemExit as end:
+        return [end.code, out.getvalue(), heavy()]
+
+import contrasent
+told = {{"import": heavy(), "help": call("--help"), "version": call("--version")}}
+from contrasent.cli.app import app
+names = [command.name for command in app.registered_commands]
+told["commands"] = {{name: call(name, "--help") for name in names}}
+for name in contrasent.__all__:
+    getattr(contrasent, name)
+told["names"] = len(contrasent.__all__)
+print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What a fresh interpreter says."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_package_imports_nothing_heavy(told):
+    assert told["import"] == []
+
+
+def test_help_imports_nothing_heavy(told):
+    code, text, heavy = told["help"]
+    assert (code, heavy) == (0, [])
+    for name in told["commands"]:
+        assert f" {name} " in text
+    code, text, heavy = told["version"]
+    assert (code, text, heavy) == (0, f"contrasent {contrasent.__version__}\n", [])
+
+
+def is_command(path):
+    """Whether a module defines a function of its own name, as a command's does."""
+    body = ast.parse(path.read_text("utf-8")).body
+    return any(isinstance(node, ast.FunctionDef) and node.name == path.stem for node in body)
+
+
+def test_every_command_helps(told):
+    files = {path.stem for path in (HOME / "cli").glob("*.py") if is_command(path)}
+    assert {name.replace("-", "_") for name in told["commands"]} == files
+    assert len(files) >= 13
+    for name, (code, text, heavy) in told["commands"].items():
+        assert code == 0, name
+        assert f"contrasent {name}" in text, name
+        assert "--help" in text, name
+        assert heavy == [], name
+
+
+def test_every_public_name_is_there(told):
+    assert told["names"] == len(contrasent.__all__) >= 14
+    assert sorted(contrasent.__all__) == sorted(dir(contrasent))
+    for name in contrasent.__all__:
+        assert getattr(contrasent, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        contrasent.nonsense  # noqa: B018
+
+
+def test_public_names_are_told_to_type_checkers():
+    tree = ast.parse((HOME / "__init__.py").read_text("utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    typed = {alias.name for node in guarded.body for alias in node.names}
+    assert typed == set(contrasent.__all__) - {"__version__"}
+    assert (HOME / "py.typed").is_file()
+
+
+def test_every_module_can_be_imported():
+    """Those of optional packages too; they import them where they are used."""
+    modules = sorted(
+        ".".join(("contrasent", *path.relative_to(HOME).with_suffix("").parts))
+        for path in HOME.rglob("*.py")
+        if path.name not in ("__init__.py", "__main__.py")
+    )
+    assert len(modules) >= 100
+    for name in modules:
+        assert import_module(name).__doc__, name
+
+
+def test_main_is_the_same_command():
+    import contrasent.__main__ as main
+    from contrasent.cli import main as command
+
+    assert main.main is command
