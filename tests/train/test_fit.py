@@ -290,6 +290,25 @@ def test_fp16_passes_over_steps_that_overflow(start, tmp_path, monkeypatch):
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
+def test_fp16_resumes_with_its_scale(start, tmp_path, monkeypatch):
+    scaler = torch.amp.GradScaler
+    monkeypatch.setattr(
+        torch.amp,
+        "GradScaler",
+        lambda device, enabled: scaler(device, enabled=enabled, init_scale=2.0**24),
+    )
+    options = {"steps": 14, "precision": "fp16", "evaluate_every": 1}
+    with pytest.raises(KeyboardInterrupt):
+        start(evaluate=interrupt_after(5), **options)
+    start(evaluate=interrupt_after(99), resume=True, **options)
+    start("whole", evaluate=interrupt_after(99), **options)
+    last = [load_file(tmp_path / n / "run" / "checkpoint.safetensors") for n in ("m", "whole")]
+    assert same(*last)
+    norms = [line["norm"] for line in log(tmp_path / "whole") if "norm" in line]
+    assert norms[0] is None  # the scale was too large at first
+    assert norms[-1] is not None
+
+
 class Poison:
     """Makes the loss, or its gradient alone, something that is no number at a step."""
 
