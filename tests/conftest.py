@@ -1,10 +1,12 @@
 """What all tests share: tiny encoders of six kinds, sentences, and the folder of the real data."""
 
+import logging
 import os
 from pathlib import Path
 
 import pytest
 
+from contrasent import progress
 from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 
 DATA = os.environ.get("CONTRASENT_DATA")
@@ -23,6 +25,14 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(pytest.mark.skip(reason="CONTRASENT_DATA is not set"))
+
+
+@pytest.fixture(autouse=True)
+def as_the_library_is():
+    """Commands choose progress and quieten logs for their process; tests share one."""
+    yield
+    progress.show("silent")
+    logging.getLogger("contrasent.model.encoder").setLevel(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

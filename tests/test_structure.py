@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import contrasent
+from contrasent.errors import MissingExtraError
 
 HOME = Path(contrasent.__file__).parent
 HEAVY = ("torch", "transformers", "scipy", "pyarrow", "matplotlib", "sklearn", "fastapi")
@@ -109,7 +110,13 @@ def test_every_module_can_be_imported():
     )
     assert len(modules) >= 100
     for name in modules:
-        assert import_module(name).__doc__, name
+        try:
+            module = import_module(name)
+        except MissingExtraError as error:
+            # An adapter subclasses its package's class, so it needs the package to be imported.
+            assert name.startswith("contrasent.adapters.") and "pip install" in str(error)
+            continue
+        assert module.__doc__, name
 
 
 def test_main_is_the_same_command():
