@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,19 @@ def test_the_hubs_answer_is_counted_and_checked(tmp_path, monkeypatch):
         sts_pairs("STSB", form="raw", folder=tmp_path)
 
 
+def test_no_network_is_told_within_seconds(tmp_path, monkeypatch):
+    """Without our question the hub's client would ask six times, and end in an error of its own."""
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    began = time.monotonic()
+    with pytest.raises(DataError, match=r"\(it cannot be reached\); put the file at STS-raw"):
+        sts_pairs("STSB", form="raw")
+    assert time.monotonic() - began < 8
+
+
 def test_a_hub_out_of_reach_says_what_to_do(tmp_path, monkeypatch):
     stand_in(monkeypatch, OSError("no route to host\nmore"), tmp_path)
     with pytest.raises(
@@ -194,6 +208,7 @@ def stand_in(monkeypatch, names, file):
         asked.append((repo, name, revision))
         return str(file)
 
+    monkeypatch.setattr("contrasent.text.hub.hub_is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     return asked

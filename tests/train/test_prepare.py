@@ -1,10 +1,13 @@
 """From names and settings to an objective."""
 
+import json
+
 import pytest
 import torch
 
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
+from contrasent.objectives.simcse import SimCSE
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
 
@@ -48,6 +51,13 @@ def test_parameters_reach_the_objective(bert):
     told = learner.describe()
     assert {key: told[key] for key in given} == given
     assert told["name"] == "simcse"
+
+
+def test_an_objective_tells_no_more_than_its_parameters(bert):
+    encoder = Encoder.load(bert, pooler="mean")
+    one, two = SimCSE(encoder, temperature=0.1), SimCSE(encoder=encoder, temperature=0.1)
+    assert one.describe() == two.describe()
+    assert json.loads(json.dumps(two.describe()))["temperature"] == 0.1
 
 
 @pytest.mark.parametrize(

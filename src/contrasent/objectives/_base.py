@@ -54,7 +54,7 @@ class Objective(nn.Module):
     def __new__(cls, *args: Any, **given: Any) -> Self:
         """Remember the parameters given, so that logs and cards can tell them."""
         self = super().__new__(cls)
-        self.__dict__["_given"] = given
+        self.__dict__["_given"] = {k: v for k, v in given.items() if k != "encoder"}
         return self
 
     def __init__(self, encoder: Encoder) -> None:

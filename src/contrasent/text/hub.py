@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import DataError, MissingExtraError
+from contrasent.text.network import hub_is_reachable
 from contrasent.text.official import Pin
 
 HUB_SPLITS = {"train": "train", "dev": "(?:validation|dev)", "test": "test"}
@@ -30,6 +31,8 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
     try:
+        if not hub_is_reachable():
+            raise ConnectionError("it cannot be reached")
         names = HfApi().list_repo_files(pin.repository, repo_type="dataset", revision=pin.revision)
         paths = [
             Path(hf_hub_download(pin.repository, name, repo_type="dataset", revision=pin.revision))
