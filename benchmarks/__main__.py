@@ -1,4 +1,4 @@
-"""``make bench``: every figure the documentation quotes, measured here and now.
+"""``make bench``: the figures of docs/performance.md, measured here and now.
 
 Two things are compared by running them in turn, A B A B ..., each in a process of its own; what is
 printed is the median of the ratios of neighbours, with the smallest and the largest. Those that
