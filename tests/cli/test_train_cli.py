@@ -13,6 +13,7 @@ import pytest
 
 from contrasent import cli, progress
 from contrasent.model.encoder import Encoder
+from contrasent.train.run import trajectory
 
 FAST = ["--set", "batch=8", "--set", "lr=1e-3", "--set", "pooler=mean"]
 
@@ -127,9 +128,13 @@ def test_sts_benchmark_decides(run, bert, data_folder, tmp_path):
     lines = (data_folder / "wiki" / "wiki1m_for_simcse.head.txt").read_text("utf-8").splitlines()
     (tmp_path / "wiki.txt").write_text("\n".join(lines[:200]) + "\n", "utf-8")
     asked = ["--evaluate", "stsb", "--set", "steps=2", "--set", "evaluate_every=2"]
+    asked += ["--set", "geometry_every=1"]
     out, _ = run("train", "wiki.txt", "-o", "m", "--base", bert, *FAST, *asked, "--json")
     assert len(json.loads(out)["history"]) == 2
     assert "| STSB | dev | spearman" in (tmp_path / "m" / "README.md").read_text()
+    points = trajectory(tmp_path / "m")
+    assert [point["step"] for point in points] == [0, 1, 2]
+    assert {"alignment", "uniformity", "anisotropy"} <= points[0].keys()
 
 
 def started(*arguments, folder):

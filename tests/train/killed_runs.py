@@ -28,8 +28,8 @@ from tiny_models import made_sentences
 SENTENCES = made_sentences()[:90]
 COMMON = {"batch": 8, "steps": 17, "lr": 3e-3, "dropout": 0.2, "warmup": 0.2, "seed": 5}
 KINDS = {
-    # A view of words and one of tokens, evaluation, best and last.
-    "views": ("simcse", {}, {"checkpoint_every": 4, "evaluate_every": 3}),
+    # A view of words and one of tokens, evaluation, geometry, best and last.
+    "views": ("simcse", {}, {"checkpoint_every": 4, "evaluate_every": 3, "geometry_every": 5}),
     # Statistics of BatchNorm, accumulation, hard negatives, no evaluation.
     "pairs": ("simcse_supervised", {"alpha": 2.0}, {"accumulate": 2, "head": "batchnorm"}),
     # A momentum encoder and a queue; several epochs.
@@ -55,7 +55,12 @@ def train(base, folder, kind, *, resume):
         rows = [(SENTENCES[i], SENTENCES[i + 1], SENTENCES[i + 2], "a map") for i in range(60)]
         learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
     judge = evaluate if kind != "pairs" else None
-    options = {"evaluate": judge, "resume": resume, "facts": Facts(base="tiny")}
+    options = {
+        "evaluate": judge,
+        "geometry": evaluate,
+        "resume": resume,
+        "facts": Facts(base="tiny"),
+    }
     module.fit(learner, rows, settings, folder=folder, **options)
 
 

@@ -19,6 +19,7 @@ from contrasent.text.batches import Collator
 from contrasent.train import fit as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
+from contrasent.train.run import trajectory
 from contrasent.train.schedule import learning_rate
 from contrasent.train.settings import Settings
 
@@ -30,7 +31,11 @@ def start(bert, sentences, tmp_path):
     """Train a fresh objective on our sentences; returns it and the run."""
 
     def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
-        told = {k: options.pop(k) for k in ("evaluate", "resume", "overwrite") if k in options}
+        told = {
+            k: options.pop(k)
+            for k in ("evaluate", "geometry", "resume", "overwrite")
+            if k in options
+        }
         settings = Settings(**(FEW | options))
         learner = prepare(bert, objective, parameters or {}, settings)
         run = fit(learner, rows or sentences[:80], settings, folder=tmp_path / folder, **told)
@@ -505,3 +510,31 @@ def test_rows_longer_than_the_positions_are_cut(start, sentences):
         rows=rows, max_tokens=64, objective="esimcse", parameters={"rate": 0.9, "rule": "exact"}
     )
     assert run.steps == 6
+
+
+def test_geometry_is_followed_and_changes_nothing(start, tmp_path):
+    def space(encode):
+        vectors = encode(["a map", "the road to the coast"])
+        rows = [
+            Row("made", "dev", name, "", float(vectors.sum()), 2) for name in ("alignment", "x")
+        ]
+        return Report(tuple(rows))
+
+    start("plain", steps=7, dropout=0.3)
+    start("followed", steps=7, dropout=0.3, geometry=space, geometry_every=3)
+    assert same(weights(tmp_path / "plain"), weights(tmp_path / "followed"))
+    points = trajectory(tmp_path / "followed")
+    assert [point["step"] for point in points] == [0, 3, 6, 7]
+    assert len({point["alignment"] for point in points}) == 4
+    assert points[0]["alignment"] == points[0]["x"]
+    assert trajectory(tmp_path / "plain") == trajectory(tmp_path / "nowhere") == []
+    start("off", steps=2, geometry=space)
+    assert trajectory(tmp_path / "off") == []
+
+
+def test_a_trajectory_is_read_up_to_a_torn_line(tmp_path):
+    (tmp_path / "run").mkdir()
+    line = {"step": 5, "geometry": [{"metric": "uniformity", "value": -2.5}]}
+    text = json.dumps({"step": 1, "loss": 2.0}) + "\n" + json.dumps(line) + "\n" + '{"step": 9, "ge'
+    (tmp_path / "run" / "log.jsonl").write_text(text)
+    assert trajectory(tmp_path) == [{"step": 5.0, "uniformity": -2.5}]

@@ -107,6 +107,7 @@ def test_assignments():
         ("accumulate", [0]),
         ("max_tokens", [0, 1, 2]),
         ("evaluate_every", [0]),
+        ("geometry_every", [-1]),
         ("checkpoint_every", [0]),
         ("steps", [0, -3]),
         ("epochs", [0, -1.0, math.inf, math.nan]),
@@ -149,6 +150,6 @@ def test_every_setting_is_checked():
     """No setting may be added without a check of its range."""
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head buckets"
+    checked += " head buckets geometry_every"
     assert {field.name for field in fields(Settings)} == {*checked.split(), "normalise"}
-    assert len(checked.split()) == 20
+    assert len(checked.split()) == 21

@@ -98,6 +98,8 @@ def evaluate(
             remark(cut, quiet=quiet)
         if report_file is not None and "retrieval" in suites:
             _list(found, model, encode, options)
+        if report_file is not None and "geometry" in suites:
+            _follow(found, model)
     if json_file is not None:
         from contrasent.files import write_json
 
@@ -220,6 +222,16 @@ def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", options: "
     report = found[model]
     notes = {**report.notes, "listing": [[q, listing[q][model]] for q in queries]}
     found[model] = replace(report, notes=notes)
+
+
+def _follow(found: dict[str, "Report"], model: str) -> None:
+    """Keep what the model's own training logged of its geometry, for the page's picture."""
+    from contrasent.train.run import trajectory
+
+    path = trajectory(Path(model))
+    if path:
+        report = found[model]
+        found[model] = replace(report, notes={**report.notes, "trajectory": path})
 
 
 def _as_json(found: dict[str, "Report"]) -> dict[str, Any]:

@@ -98,7 +98,13 @@ def train(
             name,
             chosen.objective,
             settings,
-            {"evaluate": scoring, "rows": rows, "resume": resume, "overwrite": overwrite},
+            {
+                "evaluate": scoring,
+                "geometry": _geometry(settings),
+                "rows": rows,
+                "resume": resume,
+                "overwrite": overwrite,
+            },
         )
     except KeyboardInterrupt:
         remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
@@ -207,6 +213,17 @@ def _evaluation(
 
     labels = read_labelled_pairs(judge)
     return lambda encode: pairs(encode, labels.first, labels.second, labels.scores), None
+
+
+def _geometry(settings: "Settings") -> "Evaluate | None":
+    """What measures the space during training; data that are missing are refused before it."""
+    if not settings.geometry_every:
+        return None
+    from contrasent.evaluate.geometry import DURING_TRAINING, geometry
+    from contrasent.text.datasets import sts_pairs
+
+    sts_pairs("STSB", split="dev")
+    return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 
 
 def _tell(run: "Run", *, as_json: bool, quiet: bool, judge: str) -> None:

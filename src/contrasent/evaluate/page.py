@@ -120,6 +120,13 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
         _drawn(pictures.plane(reports, arrows=arrows), _table(reports, _is_geometry)),
     )
     yield (
+        "During training",
+        "The way of the space, from the ringed mark on (SimCSE, Figure 2).",
+        _drawn(
+            pictures.trajectories({n: r.notes.get("trajectory", ()) for n, r in reports.items()})
+        ),
+    )
+    yield (
         "Singular values",
         "Of the matrix of STS-B's sentences, over the largest one.",
         _drawn(pictures.spectrum(reports)),

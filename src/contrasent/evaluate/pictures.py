@@ -74,6 +74,38 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
         return _svg(figure, "plane")
 
 
+def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | None:
+    """Alignment and uniformity in the course of training (SimCSE, Figure 2), as SVG.
+
+    Args:
+        paths: names of runs and their measurements in order, each with "step", "uniformity" and
+            "alignment".
+    """
+    found = {name: path for name, path in paths.items() if path}
+    if not found:
+        return None
+    with _figure(4.4) as (figure, axes):
+        for i, (name, path) in enumerate(found.items()):
+            x = [point["uniformity"] for point in path]
+            y = [point["alignment"] for point in path]
+            colour = COLOURS[i % 8]
+            axes.plot(x, y, color=colour, linewidth=1, alpha=0.5)
+            axes.plot(x, y, MARKS[i % 8], color=colour, markersize=5, label=name)
+            axes.plot(x[0], y[0], MARKS[i % 8], color=INK, markersize=9, fillstyle="none")
+            for before, after in pairwise(path):
+                ends = [(p["uniformity"], p["alignment"]) for p in (before, after)]
+                axes.annotate(
+                    "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour}
+                )
+            last = f"step {path[-1]['step']:.0f}"
+            axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
+        axes.margins(0.2)
+        axes.set_xlabel("uniformity (smaller is better)")
+        axes.set_ylabel("alignment (smaller is better)")
+        _legend(figure, axes)
+        return _svg(figure, "trajectories")
+
+
 def spectrum(reports: Reports) -> str | None:
     """Singular values over the largest (SimCSE, Figure F.1), as SVG; None without geometry."""
     found = {n: v for n, r in reports.items() if (v := _note(r, "singular_values"))}

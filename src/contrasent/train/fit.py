@@ -46,6 +46,7 @@ def fit(
     *,
     folder: str | Path,
     evaluate: Evaluate | None = None,
+    geometry: Evaluate | None = None,
     rows: NDArray[np.int64] | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -63,6 +64,8 @@ def fit(
         folder: where the model and the record of the run go.
         evaluate: called every ``evaluate_every`` steps with the encoder's ``encode``; the first
             row of its report decides which model is the best (higher is better).
+        geometry: called every ``geometry_every`` steps in the same way, before the first and after
+            the last too; its report goes to the run's log and decides nothing.
         rows: which rows of the corpus to train on; all if None.
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
@@ -82,6 +85,7 @@ def fit(
             settings,
             RunFolder(Path(folder)),
             evaluate,
+            geometry,
             facts or Facts(),
         ).run(rows, resume=resume, overwrite=overwrite)
 
@@ -96,10 +100,12 @@ class _Loop:
         settings: Settings,
         place: RunFolder,
         evaluate: Evaluate | None,
+        geometry: Evaluate | None,
         facts: Facts,
     ) -> None:
         self.objective, self.corpus, self.settings = objective, corpus, settings
         self.place, self.evaluate, self.facts = place, evaluate, facts
+        self.geometry = geometry if settings.geometry_every else None
         self.encoder = objective.encoder
         self.history: list[tuple[int, float]] = []
         self.report: Report | None = None
@@ -228,6 +234,8 @@ class _Loop:
         stopping = self._out_of_patience()
         if self.evaluate is not None and first == 0 and not self.history:
             self._evaluate(0)
+        if first == 0:
+            self._measure(0)
         self.objective.train()
         step = first
         with (
@@ -245,6 +253,9 @@ class _Loop:
                 ):
                     self._evaluate(step)
                     stopping = self._out_of_patience()
+                every = settings.geometry_every
+                if every and (step % every == 0 or step == total or stopping):
+                    self._measure(step)
                 # Asked once and agreed on: processes that disagree would wait for one another.
                 leaving = parallel.anywhere(interrupted())
                 if leaving or step % settings.checkpoint_every == 0 or step == total:
@@ -303,6 +314,12 @@ class _Loop:
                 self.report = report
                 self._write(self.place.best, step)
         self.history.append((step, float(parallel.from_main(score))))
+
+    def _measure(self, step: int) -> None:
+        """Write the geometry of the encoder's space to the log."""
+        if parallel.is_main() and self.geometry is not None:
+            report = self.geometry(self.encoder.encode)
+            self.place.write_log({"step": step, "geometry": report.to_json()["rows"]})
 
     def _best(self) -> dict[str, float]:
         scores = [value for step, value in self.history if step]

@@ -3,7 +3,7 @@
 ```
 MODEL/                 the model: the best one seen, or the last where nothing was evaluated
 MODEL/run/settings.json   what was asked for, and the data's hash
-MODEL/run/log.jsonl       a line every ten steps, and one an evaluation
+MODEL/run/log.jsonl       a line every ten steps, and one an evaluation or a look at the geometry
 MODEL/run/checkpoint.safetensors
 MODEL/run/best/           the best model so far
 MODEL/run/last/           the model after the last step
@@ -193,3 +193,23 @@ class RunFolder:
         history = [(int(step), float(score)) for step, score in stored.pop("history")]
         stored.pop("folder")
         return Run(folder=self.model, history=history, **stored)
+
+
+def trajectory(model: Path) -> list[dict[str, float]]:
+    """What a run that trained a model logged of its geometry (SimCSE, Figure 2).
+
+    Returns:
+        For each measurement "step" and the values by name, such as "alignment"; none if the folder
+        holds no run, or one that did not measure.
+    """
+    log = RunFolder(model).log
+    found = []
+    for text in log.read_text("utf-8").splitlines() if log.is_file() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:  # the line that a kill cut short
+            break
+        if "geometry" in line:
+            values = {row["metric"]: float(row["value"]) for row in line["geometry"]}
+            found.append({"step": float(line["step"]), **values})
+    return found

@@ -38,6 +38,8 @@ class Settings:
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
             tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
         evaluate_every: steps between evaluations.
+        geometry_every: steps between measurements of alignment and uniformity on STS-B's dev split
+            (SimCSE, Figure 2), kept in the run's log; 0 for none.
         checkpoint_every: steps between checkpoints.
         patience: stop after this many evaluations without a new best; 0 never stops.
         heldout: pairs of the corpus held out for evaluation when there are no labels.
@@ -61,6 +63,7 @@ class Settings:
     precision: Precision = "fp32"
     buckets: str = "none"
     evaluate_every: int = 125
+    geometry_every: int = 0
     checkpoint_every: int = 250
     patience: int = 0
     heldout: int = 1000
@@ -82,7 +85,7 @@ class Settings:
         for name in ("dropout", "attention_dropout"):
             p = getattr(self, name)
             _require(name, p, p is None or 0 <= p < 1, "must be a probability in [0, 1)")
-        for name in ("patience", "heldout", "seed"):
+        for name in ("patience", "heldout", "seed", "geometry_every"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "must not be negative")
         _require("seed", self.seed, self.seed < 2**63, "must be less than 2^63")
         for name, kind in (("precision", Precision), ("pooler", Pooler), ("head", Head)):
