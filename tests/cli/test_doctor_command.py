@@ -14,6 +14,7 @@ from contrasent.cli.doctor import doctor
 from contrasent.cli.serve import served
 from contrasent.errors import ModelError, OptionError, UserError
 from contrasent.model.encoder import Encoder
+from contrasent.model.golden import NAME
 from contrasent.serve.app import create_app
 from contrasent.serve.settings import Settings
 
@@ -33,12 +34,17 @@ def run(*arguments):
 def folder(tmp_path_factory, bert):
     folder = tmp_path_factory.mktemp("model") / "mini"
     Encoder.load(bert, pooler="mean").save(folder)
+    return folder
+
+
+def test_write(folder, bert):
     with pytest.raises(ModelError, match="--write"):
-        run(folder)
+        run(bert)
+    saved = (folder / NAME).read_bytes()
     code, said = run(folder, "--write")
     assert code == 0
     assert "25 golden vectors" in said
-    return folder
+    assert (folder / NAME).read_bytes() == saved
 
 
 def test_folder(folder):

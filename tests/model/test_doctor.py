@@ -9,7 +9,7 @@ import pytest
 from contrasent.errors import ModelError
 from contrasent.model.doctor import examine_folder, examine_vectors
 from contrasent.model.encoder import Encoder
-from contrasent.model.golden import PROBES, read_golden, write_golden
+from contrasent.model.golden import NAME, PROBES, read_golden, write_golden
 from tiny_models import made_sentences, write_backbone, write_tokenizer
 
 
@@ -38,9 +38,7 @@ def saved(base, tmp_path_factory):
     home = tmp_path_factory.mktemp("models")
     kinds = {"head": {"head": "tanh"}, "plain": {"normalise": True}}
     for name, options in kinds.items():
-        encoder = Encoder.load(base, pooler="mean", max_tokens=256, **options)
-        encoder.save(home / name)
-        write_golden(home / name, Encoder.load(home / name))
+        Encoder.load(base, pooler="mean", max_tokens=256, **options).save(home / name)
     return home
 
 
@@ -70,6 +68,31 @@ def test_a_healthy_folder(saved):
             "tokenisation",
             "vectors",
         }
+
+
+def test_a_save_in_the_middle_of_training(base, tmp_path):
+    """A BatchNorm head is saved folded and must match; the encoder trains on as it was."""
+    import torch
+
+    encoder = Encoder.load(base, pooler="cls", head="batchnorm")
+    encoder.train()
+    encoder.backbone.embeddings.eval()
+    encoder(encoder.tokenise(made_sentences()[:32])[0])  # moves the running statistics
+    modes = [module.training for module in encoder.modules()]
+    statistics = [buffer.clone() for buffer in encoder.head.buffers()]
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    encoder.save(tmp_path / "model")
+    assert torch.equal(torch.get_rng_state(), state)
+    assert [module.training for module in encoder.modules()] == modes
+    for old, new in zip(statistics, encoder.head.buffers(), strict=True):
+        assert torch.equal(old, new)
+    loaded = Encoder.load(tmp_path / "model")
+    assert wrong(examine_folder(loaded, read_golden(tmp_path / "model"))) == []
+    first = (tmp_path / "model" / NAME).read_bytes()
+    for _ in range(5):
+        write_golden(tmp_path / "model", encoder)
+        assert (tmp_path / "model" / NAME).read_bytes() == first
 
 
 def pooling(mode):
@@ -237,7 +260,7 @@ def encoder_lowered(saved, tmp_path_factory):
 
 def test_files_that_are_no_golden(copy):
     folder = copy("plain")
-    path = folder / "golden.safetensors"
+    path = folder / NAME
     whole = path.read_bytes()
     for content in (b"", b"{}", whole[:-10], whole[:100], b"\0" * 200):
         path.write_bytes(content)

@@ -96,13 +96,13 @@ def test_rows_come_in_the_order_given(encoder, sentences):
 
 def test_equal_sentences_are_computed_once_longest_first(encoder, monkeypatch):
     seen = []
-    before = encoder._vectors
+    before = encoder.embed
 
     def count(tokens):
         seen.extend(tokens.lengths.tolist())
         return before(tokens)
 
-    monkeypatch.setattr(encoder, "_vectors", count)
+    monkeypatch.setattr(encoder, "embed", count)
     vectors = encoder.encode(MIXED * 3, batch=2)
     assert len(seen) == len(set(MIXED)) == 7
     assert seen == sorted(seen, reverse=True)

@@ -130,6 +130,7 @@ def test_the_older_schema_is_written(bert, tmp_path):
         "README.md",
         "config.json",
         "config_sentence_transformers.json",
+        "golden/vectors.safetensors",
         "model.safetensors",
         "modules.json",
         "sentence_bert_config.json",

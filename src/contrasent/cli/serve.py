@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from contrasent.cli.loading import find_model, load_model
 from contrasent.cli.options import MaxTokens, Pooler, Quiet, quieten
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
-from contrasent.types import Tokens, Vectors
+from contrasent.types import Tokens
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
@@ -158,8 +158,6 @@ def log_lines(quiet: bool) -> None:
 
 def served(encoder: "Encoder", name: str) -> "Served":
     """An encoder as the server sees it."""
-    import torch
-
     from contrasent.serve.settings import Served
 
     before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
@@ -169,14 +167,6 @@ def served(encoder: "Encoder", name: str) -> "Served":
         framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
         return framed, np.array([len(row) > room for row in rows], dtype=bool)
 
-    @torch.inference_mode()
-    def embed(tokens: Tokens) -> Vectors:
-        with encoder.dropout_off():
-            vectors = encoder(tokens)
-        if encoder.normalise:
-            vectors = torch.nn.functional.normalize(vectors, dim=-1)
-        return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
-
     return Served(
         name=name,
         identity=encoder.identity,
@@ -185,5 +175,5 @@ def served(encoder: "Encoder", name: str) -> "Served":
         vocabulary=encoder.tokenizer.size,
         tokenise=encoder.tokenise,
         wrap=wrap,
-        embed=embed,
+        embed=encoder.embed,
     )

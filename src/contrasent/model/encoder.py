@@ -19,6 +19,7 @@ from contrasent.files import atomic_folder
 from contrasent.model import dropout as dropout_
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
+from contrasent.model.golden import write_golden
 from contrasent.model.groups import by_length
 from contrasent.model.heads import as_dense, check_head, make_head
 from contrasent.model.poolers import check_pooler, layer_weights, pooler
@@ -264,18 +265,23 @@ class Encoder(nn.Module):
         with self.dropout_off(), progress.task("encode", len(place), "sentences") as advance:
             for start in range(0, len(order), batch):
                 rows = order[start : start + batch]
-                out[rows] = self._vectors(tokens.select(rows))
+                out[rows] = self.embed(tokens.select(rows))
                 advance(len(rows))
         return out[where]
 
-    def _vectors(self, tokens: Tokens) -> NDArray[np.float32]:
-        vectors = self(tokens)
+    @torch.inference_mode()
+    def embed(self, tokens: Tokens) -> Vectors:
+        """Vectors of tokenised sentences in one forward pass, without dropout, as of ``encode``."""
+        with self.dropout_off():
+            vectors = self(tokens)
         if self.normalise:
             vectors = nn.functional.normalize(vectors, dim=-1)
         return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
         """Write a model folder, atomically; an older model of that name is replaced.
+
+        Golden vectors go with it, for ``contrasent doctor``.
 
         Args:
             folder: the target.
@@ -292,6 +298,7 @@ class Encoder(nn.Module):
             )
         with atomic_folder(place) as target:
             self.write(target)
+            write_golden(target, self)
             (target / "README.md").write_text(card, "utf-8")
 
     def write(self, folder: Path) -> None:

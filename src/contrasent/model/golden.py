@@ -1,11 +1,14 @@
 """Golden vectors: what a model gave for a set of probe texts on the day it was saved.
 
-They lie in the model's folder as ``golden.safetensors``: token ids, vectors, and how the model was
-set, so that a copy of the folder, another program that loads it, or a server that serves it can be
-checked against the original (``contrasent doctor``).
+They lie in the model's folder as ``golden/vectors.safetensors`` (a folder of its own: some servers
+read every ``*.safetensors`` beside config.json as weights): token ids, vectors, and how the model
+was set, so that a copy of the folder, another program that loads it, or a server that serves it
+can be checked against the original (``contrasent doctor``).
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +22,7 @@ from contrasent.types import Tokens, Vectors
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
 
-NAME = "golden.safetensors"
+NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
 
 PROBES = (
@@ -99,7 +102,9 @@ def facts_of(encoder: "Encoder") -> Facts:
 
 
 def write_golden(folder: Path, encoder: "Encoder") -> None:
-    """Put golden vectors of an encoder into its folder, atomically.
+    """Put golden vectors of an encoder into its folder, atomically; equal models, equal bytes.
+
+    The encoder is left as it was, in training or not.
 
     Raises:
         OutputError: the folder cannot be written.
@@ -107,15 +112,30 @@ def write_golden(folder: Path, encoder: "Encoder") -> None:
     from safetensors.numpy import save
 
     tokens, _ = encoder.tokenise(PROBES)
+    with _resting(encoder):
+        rows = [encoder.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
     arrays: dict[str, Any] = {
-        "vectors": encoder.encode(PROBES, batch=1),
+        "vectors": np.concatenate(rows),
         "ids": tokens.ids,
         "offsets": tokens.offsets,
     }
-    told = {"texts": list(PROBES), "facts": asdict(facts_of(encoder))}
-    data = save(arrays, {"format": FORMAT, "golden": json.dumps(told)})
+    told = {"format": FORMAT, "texts": list(PROBES), "facts": asdict(facts_of(encoder))}
+    # One key: safetensors writes several in an order that changes from call to call.
+    data = save(arrays, {"golden": json.dumps(told)})
     with atomic_file(folder / NAME, "wb") as stream:
         stream.write(data)
+
+
+@contextmanager
+def _resting(encoder: "Encoder") -> Iterator[None]:
+    """Put an encoder into evaluation, which a BatchNorm needs, and back."""
+    busy = [module for module in encoder.modules() if module.training]
+    encoder.eval()
+    try:
+        yield
+    finally:
+        for module in busy:
+            module.training = True
 
 
 def read_golden(folder: Path) -> Golden:
@@ -134,10 +154,9 @@ def read_golden(folder: Path) -> Golden:
         )
     try:
         with safe_open(path, framework="numpy") as stored:
-            said = stored.metadata() or {}
-            if said.get("format") != FORMAT:
+            told = json.loads((stored.metadata() or {})["golden"])
+            if told.pop("format") != FORMAT:
                 raise ModelError(f"{path}: is no file of golden vectors ({FORMAT})")
-            told = json.loads(said["golden"])
             arrays = {name: stored.get_tensor(name) for name in ("vectors", "ids", "offsets")}
         texts = tuple(str(text) for text in told["texts"])
         facts = Facts(**told["facts"])
