@@ -32,11 +32,12 @@ METADATA = [
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.milvus_build import build_milvus
 
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     folder = tmp_path_factory.mktemp("milvus") / "index"
     rows = zip(TEXTS, [f"id {n}" for n in range(ROWS)], METADATA, strict=True)
-    made = MilvusIndex.create(folder, encode, rows, model="m", source="here")
+    made = build_milvus(folder, encode, rows, model="m", source="here")
     assert made.recall > 0.95
     made.close()
     opened = MilvusIndex.open(folder)
@@ -96,31 +97,73 @@ def test_threshold_model_and_texts(both):
     assert none == []
 
 
-def test_changes(tmp_path):
-    from contrasent.search.milvus import MilvusIndex
+@pytest.mark.parametrize("kind", ["folder", "milvus"])
+def test_a_writer_does_what_the_other_does(tmp_path, kind):
+    """The same changes, asked of the writer of a folder and of Milvus."""
+    from contrasent.search.milvus_build import build_milvus
+    from contrasent.search.opening import open_index, open_writer, rows_at_hand
 
-    rows = [(f"t{n}", None, None) for n in range(20)]
-    index = MilvusIndex.create(tmp_path / "index", encode, rows, model="m")
-    index.update(["new", "t3 again"], encode, ids=["new", "3"], metadata=[{"a": 1}, None])
-    index.delete(["5"])
-    assert len(index) == 20
+    folder = tmp_path / "index"
+    rows = [(f"t{n}", None, {"n": n} if n % 2 else None) for n in range(20)]
+    if kind == "milvus":
+        build_milvus(folder, encode, rows, model="m").close()
+    else:
+        Index.create(folder, encode, rows, model="m")
+    with open_writer(folder) as writer:
+        new = [{"a": 1}, None]
+        assert writer.update(["new", "3 again"], encode, ids=["new", "3"], metadata=new) == (1, 1)
+        assert writer.add(["x"], encode, ids=["20"]) == 1
+        assert writer.add(["y", "z"], encode, model="m") == 2  # numbers that are free
+        assert writer.delete(["5", "nowhere"], missing="ignore") == 1
+        assert writer.delete_where({"n": {"$gte": 17}}) == 2
+        with pytest.raises(OptionError, match="'new': is in the index already"):
+            writer.add(["w"], encode, ids=["new"])
+        with pytest.raises(OptionError, match="'7': is there twice"):
+            writer.update(["w", "v"], encode, ids=["7", "7"])
+        with pytest.raises(OptionError, match="'5': is not in the index"):
+            writer.delete(["5"])
+        with pytest.raises(OptionError, match="not one id for each of 2 texts"):
+            writer.add(["w", "v"], encode, ids=["7"])
+        with pytest.raises(ModelError, match="cannot be compared"):
+            writer.add(["w"], encode, model="other")
+        writer.compact()
+    with rows_at_hand(folder) as at_hand:
+        there = {at_hand.named(row)["id"] for row in np.flatnonzero(at_hand.alive())}
+        assert len(at_hand) == len(there) == 21
+        every = at_hand.search("t4", encode=encode, k=1)[0][0]
+        assert (every.id, every.text) == ("4", "t4")
+    assert {"new", "3", "20"} < there
+    assert not {"5", "17", "19"} & there
+    index = open_index(folder)
+    assert len(index) == 21
     assert index.search("new", encode=encode, k=1)[0][0].metadata == {"a": 1}
-    assert index.search("t3 again", encode=encode, k=1)[0][0].id == "3"
-    assert "5" not in [hit.id for hit in index.search("t5", encode=encode, k=20)[0]]
-    index.close()
-    again = MilvusIndex.open(tmp_path / "index")
-    assert len(again) == 20
-    again.close()
+    assert index.search("3 again", encode=encode, k=1)[0][0].id == "3"
+    assert index.search("z", encode=encode, k=1)[0][0].text == "z"
+
+
+def test_rows_of_milvus_are_those_of_the_exact_index(both, tmp_path):
+    milvus, exact = both
+    copy = milvus.copied(tmp_path)
+    assert (copy.model, copy.metric, len(copy)) == ("m", "cosine", ROWS)
+    rows = {copy.named(row)["id"]: row for row in range(ROWS)}
+    for row in range(0, ROWS, 37):
+        here = rows[f"id {row}"]
+        assert copy.hit(here, 0.0) == exact.hit(row, 0.0)
+        assert copy.vectors_of(np.array([here])) == pytest.approx(
+            exact.vectors_of(np.array([row])), abs=1e-6
+        )
+    assert len(milvus.sample(50)) == 50
 
 
 def test_refused(tmp_path):
     from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.milvus_build import build_milvus
 
     with pytest.raises(InputError, match="not readable"):
         MilvusIndex.open(tmp_path)
     with pytest.raises(UserError, match="no texts"):
-        MilvusIndex.create(tmp_path / "a", encode, [])
+        build_milvus(tmp_path / "a", encode, [])
     with pytest.raises(UserError, match="65,535 bytes"):
-        MilvusIndex.create(tmp_path / "b", encode, [("x" * 70_000, None, None)])
+        build_milvus(tmp_path / "b", encode, [("x" * 70_000, None, None)])
     with pytest.raises(OptionError, match="twice"):
-        MilvusIndex.create(tmp_path / "c", encode, [("x", "1", None), ("y", "1", None)])
+        build_milvus(tmp_path / "c", encode, [("x", "1", None), ("y", "1", None)])

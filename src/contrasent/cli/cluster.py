@@ -1,13 +1,19 @@
 """``contrasent cluster INDEX``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, named, shortened, write_listing
+from contrasent.cli.listing import Output, check_listing, shortened, write_listing
 from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
 from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from contrasent.search.cluster import Clusters
+    from contrasent.search.rows import Rows
 
 SHOWN = 20
 
@@ -38,42 +44,54 @@ def cluster(
     if clusters is not None and clusters < 1:
         raise OptionError("--clusters", clusters, "must be at least 1")
     check_listing(output, overwrite)
-    from contrasent.search.cluster import kmeans, leaders
-    from contrasent.search.index import Index
+    from contrasent.search.opening import rows_at_hand
 
-    opened = Index.open(index)
+    with rows_at_hand(index) as opened:
+        found = grouped(opened, clusters, threshold, seed)
+        if output is not None:
+            write_listing(output, labelled(opened, found))
+        if as_json:
+            emit(described(index, opened, found))
+        else:
+            show(opened, found)
+
+
+def grouped(opened: "Rows", clusters: int | None, threshold: float | None, seed: int) -> "Clusters":
+    """Clusters by k-means, or around leaders."""
+    from contrasent.search.cluster import kmeans, leaders
+
     if threshold is not None:
-        found = leaders(opened, threshold)
-    else:
-        found = kmeans(opened, clusters or max(1, round((len(opened) / 2) ** 0.5)), seed=seed)
-    if output is not None:
-        rows = zip(found.rows, found.labels, found.scores, strict=True)
-        write_listing(
-            output,
-            (
-                {**named(opened, int(row)), "cluster": int(label), "score": float(score)}
-                for row, label, score in rows
-            ),
-        )
+        return leaders(opened, threshold)
+    return kmeans(opened, clusters or max(1, round((len(opened) / 2) ** 0.5)), seed=seed)
+
+
+def labelled(opened: "Rows", found: "Clusters") -> "Iterator[dict[str, Any]]":
+    """Each text with its cluster."""
+    for row, label, score in zip(found.rows, found.labels, found.scores, strict=True):
+        yield {**opened.named(int(row)), "cluster": int(label), "score": float(score)}
+
+
+def described(index: Path, opened: "Rows", found: "Clusters") -> dict[str, Any]:
+    """All clusters, for programs."""
     groups = []
     for label in range(len(found.centres)):
         members = found.members(label)
-        texts = [named(opened, int(found.rows[at])) for at in members[:3]]
+        texts = [opened.named(int(found.rows[at])) for at in members[:3]]
         mean = float(found.scores[members].mean())
         groups.append({"cluster": label, "texts": len(members), "cosine": mean, "middle": texts})
-    if as_json:
-        emit(
-            {
-                "index": str(index),
-                "texts": len(opened),
-                "cosine": float(found.scores.mean()),
-                "clusters": groups,
-            }
-        )
-        return
+    return {
+        "index": str(index),
+        "texts": len(opened),
+        "cosine": float(found.scores.mean()),
+        "clusters": groups,
+    }
+
+
+def show(opened: "Rows", found: "Clusters") -> None:
+    """The largest clusters, for people."""
     for label in range(min(SHOWN, len(found.centres))):
         members = found.members(label)
-        middle = named(opened, int(found.rows[members[0]]))["text"]
+        middle = opened.named(int(found.rows[members[0]]))["text"]
         mean = float(found.scores[members].mean())
         typer.echo(f"{label:>4}  {len(members):>7,} texts  {mean:.4f}  {shortened(middle, 70)}")
     if len(found.centres) > SHOWN:

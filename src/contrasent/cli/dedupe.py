@@ -1,13 +1,19 @@
 """``contrasent dedupe INDEX``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, named, shortened, write_listing
+from contrasent.cli.listing import Output, check_listing, shortened, write_listing
 from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
 from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from contrasent.search.pairs import Duplicates
+    from contrasent.search.rows import Rows
 
 SHOWN = 10
 
@@ -34,43 +40,24 @@ def dedupe(
     if not -1 <= threshold <= 1:
         raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     check_listing(output, overwrite)
-    from contrasent.search.index import Index
+    from contrasent.search.opening import open_writer, rows_at_hand
     from contrasent.search.pairs import near_duplicates
-    from contrasent.search.writer import Writer
 
-    opened = Index.open(index)
-    found = near_duplicates(opened, threshold)
-    if output is not None:
-        repeats = {pair.second: pair for pair in found.pairs}
-        order = sorted([*found.kept.tolist(), *repeats])
-        write_listing(
-            output,
-            (
-                {
-                    **named(opened, row),
-                    "repeats": named(opened, repeats[row].first)["id"] if row in repeats else None,
-                    "score": repeats[row].score if row in repeats else None,
-                }
-                for row in order
-            ),
-        )
-    if remove and found.pairs:
-        with Writer(index) as writer:
-            writer.delete([named(opened, pair.second)["id"] for pair in found.pairs])
-    pairs: list[dict[str, Any]] = [
-        {
-            "score": pair.score,
-            "kept": named(opened, pair.first),
-            "repeat": named(opened, pair.second),
-        }
-        for pair in sorted(found.pairs, key=lambda pair: -pair.score)
-    ]
+    with rows_at_hand(index) as opened:
+        found = near_duplicates(opened, threshold)
+        if output is not None:
+            write_listing(output, listed(opened, found))
+        pairs = paired(opened, found)
+        total = len(opened)
+    if remove and pairs:
+        with open_writer(index) as writer:
+            writer.delete([pair["repeat"]["id"] for pair in pairs])
     if as_json:
         emit(
             {
                 "index": str(index),
                 "threshold": threshold,
-                "texts": len(opened),
+                "texts": total,
                 "kept": len(found.kept),
                 "near_duplicates": len(found.pairs),
                 "removed": len(found.pairs) if remove else 0,
@@ -85,6 +72,30 @@ def dedupe(
         typer.echo(f"... and {len(pairs) - SHOWN:,} more: -o FILE.jsonl writes all")
     done = "removed" if remove else "found"
     typer.echo(
-        f"{len(found.pairs):,} near-duplicates {done} among {len(opened):,} texts "
+        f"{len(found.pairs):,} near-duplicates {done} among {total:,} texts "
         f"at {threshold:g} and more"
     )
+
+
+def listed(opened: "Rows", found: "Duplicates") -> "Iterator[dict[str, Any]]":
+    """Every text, near-duplicates with what they repeat."""
+    repeats = {pair.second: pair for pair in found.pairs}
+    for row in sorted([*found.kept.tolist(), *repeats]):
+        pair = repeats.get(row)
+        yield {
+            **opened.named(row),
+            "repeats": opened.named(pair.first)["id"] if pair else None,
+            "score": pair.score if pair else None,
+        }
+
+
+def paired(opened: "Rows", found: "Duplicates") -> list[dict[str, Any]]:
+    """The near-duplicates with the texts they repeat, closest first."""
+    return [
+        {
+            "score": pair.score,
+            "kept": opened.named(pair.first),
+            "repeat": opened.named(pair.second),
+        }
+        for pair in sorted(found.pairs, key=lambda pair: -pair.score)
+    ]

@@ -25,8 +25,8 @@ from contrasent.cli.options import (
 from contrasent.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
-    from contrasent.search.index import Index
     from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
 
 BACKENDS = ("exact", "faiss", "milvus")
@@ -82,7 +82,9 @@ def index(
     check_metric(metric)
     check_backend(backend, kind)
     if add or update:
-        check_change(output, add=add, update=update, overwrite=overwrite, id_column=id_column)
+        check_change(
+            output, backend, add=add, update=update, overwrite=overwrite, id_column=id_column
+        )
     else:
         check_target(output, overwrite)
     rows = Records(
@@ -96,7 +98,7 @@ def index(
     loading = {"pooler": pooler, "max_tokens": max_tokens}
     recall = None
     began = time.monotonic()
-    made: Index | MilvusIndex
+    made: AnyIndex
     if add or update:
         made = change(output, encode, rows, update=update)
     elif backend == "milvus":
@@ -130,7 +132,7 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
-        "backend": f"{backend} {kind}" if backend == "faiss" else backend,
+        "backend": f"{backend} {kind}" if backend == "faiss" else said(made),
         "recall@10": recall,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
@@ -174,10 +176,10 @@ def in_milvus(
     loading: dict[str, Any],
 ) -> "tuple[MilvusIndex, float | None]":
     """Build the index in Milvus; also its recall."""
-    from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.milvus_build import build_milvus
     from contrasent.search.opening import TOKEN
 
-    made = MilvusIndex.create(
+    made = build_milvus(
         output,
         encode,
         rows,
@@ -192,11 +194,22 @@ def in_milvus(
     return made, made.recall
 
 
+def said(index: "AnyIndex") -> str:
+    """The back end that holds an index."""
+    from contrasent.search.index import Index
+
+    if not isinstance(index, Index):
+        return "milvus"
+    part = index.manifest.backend
+    return "exact" if part is None else f"faiss {part.facts.get('kind')}"
+
+
 def check_change(
-    output: Path, *, add: bool, update: bool, overwrite: bool, id_column: str | None
+    output: Path, backend: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
 ) -> None:
     """Refuse, before any work, a change of an index that cannot be made."""
     from contrasent.search.manifest import read_manifest
+    from contrasent.search.opening import in_milvus
 
     if add and update:
         raise OptionError("--add", "--update", "choose one of the two")
@@ -204,17 +217,23 @@ def check_change(
         raise OptionError("--overwrite", True, "replaces an index; --add and --update change one")
     if update and id_column is None:
         raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
+    if in_milvus(output):
+        if backend == "faiss":
+            raise OptionError("--backend", backend, f"{output} is in Milvus, which has its own")
+        return
+    if backend == "milvus":
+        raise OptionError("--backend", backend, f"{output} is no index in Milvus; build one anew")
     read_manifest(output)
 
 
-def change(output: Path, encode: Counting, rows: "Records", *, update: bool) -> "Index":
-    """Add rows to an index, or replace those of the same ids, in one commit."""
+def change(output: Path, encode: Counting, rows: "Records", *, update: bool) -> "AnyIndex":
+    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
+    from contrasent.search.opening import open_writer
     from contrasent.search.stream import ROWS_AT_ONCE
-    from contrasent.search.writer import Writer
 
     stream = iter(rows)
     identity = encode.encoder.identity
-    with Writer(output) as writer, progress.task("index", unit="texts") as advance:
+    with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
         writer.index.check_model(identity, "the model")
         while block := list(islice(stream, ROWS_AT_ONCE)):
             texts = [text for text, _, _ in block]

@@ -9,7 +9,6 @@ import typer
 
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import atomic_file, check_writable
-from contrasent.search.index import Index
 
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write all of it to FILE.jsonl.")
@@ -32,12 +31,6 @@ def write_listing(output: Path, rows: Iterable[Any]) -> None:
     with atomic_file(output) as stream:
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def named(index: Index, row: int) -> dict[str, Any]:
-    """A row's id and text."""
-    segment, at = index.place(row)
-    return {"id": segment.ids[at], "text": segment.texts[at]}
 
 
 def shortened(text: str, width: int = 90) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, named, shortened, write_listing
+from contrasent.cli.listing import Output, check_listing, shortened, write_listing
 from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
 from contrasent.errors import OptionError
 
@@ -33,15 +33,12 @@ def mine(
     if not -1 <= threshold <= 1:
         raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     check_listing(output, overwrite)
-    from contrasent.search.index import Index
+    from contrasent.search.opening import rows_at_hand
     from contrasent.search.pairs import paraphrases
 
-    opened = Index.open(index)
-    found = paraphrases(opened, limit=limit, threshold=threshold, identical=identical)
-    rows = []
-    for pair in found:
-        first, second = named(opened, pair.first), named(opened, pair.second)
-        rows.append(
+    with rows_at_hand(index) as opened:
+        found = paraphrases(opened, limit=limit, threshold=threshold, identical=identical)
+        rows = [
             {
                 "first": first["text"],
                 "second": second["text"],
@@ -49,15 +46,18 @@ def mine(
                 "first_id": first["id"],
                 "second_id": second["id"],
             }
-        )
+            for pair in found
+            for first, second in [(opened.named(pair.first), opened.named(pair.second))]
+        ]
+        total = len(opened)
     if output is not None:
         write_listing(output, rows)
     if as_json:
-        emit({"index": str(index), "texts": len(opened), "pairs": rows})
+        emit({"index": str(index), "texts": total, "pairs": rows})
         return
     for row in rows[:SHOWN]:
         typer.echo(f"{row['score']:.4f}  {shortened(row['first'])}")
         typer.echo(f"        {shortened(row['second'])}")
     if len(rows) > SHOWN and output is None:
         typer.echo(f"... and {len(rows) - SHOWN:,} more: -o FILE.jsonl writes all")
-    typer.echo(f"{len(rows):,} pairs among {len(opened):,} texts")
+    typer.echo(f"{len(rows):,} pairs among {total:,} texts")

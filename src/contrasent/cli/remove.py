@@ -25,12 +25,12 @@ def remove(
     """Remove rows from an index, by id or by metadata."""
     quieten(quiet)
     from contrasent.search.filters import parse_where
-    from contrasent.search.writer import Writer
+    from contrasent.search.opening import open_writer
 
     condition = parse_where(where or [])
     if not ids and condition is None and not compact:
         raise OptionError("--id", "", "name rows by --id or --where, or use --compact")
-    with Writer(index) as writer:
+    with open_writer(index) as writer:
         count = writer.delete(ids) if ids else 0
         if condition is not None:
             count += writer.delete_where(condition)

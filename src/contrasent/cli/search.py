@@ -12,8 +12,8 @@ from contrasent.cli.options import Json, Quiet, emit, quieten, remark
 from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
-    from contrasent.search.index import Hit, Index
-    from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.opening import AnyIndex
+    from contrasent.search.query import Hit
 
 WIDTH = 100
 
@@ -87,7 +87,7 @@ def search(
         remark(line, quiet=quiet)
 
 
-def model_of(index: "Index | MilvusIndex", model: str | None, batch: int = 64) -> Counting:
+def model_of(index: "AnyIndex", model: str | None, batch: int = 64) -> Counting:
     """Load the model that an index was built with.
 
     Args:

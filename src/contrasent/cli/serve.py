@@ -48,6 +48,10 @@ def serve(
     queue_tokens: Annotated[
         int, typer.Option(min=1024, help="Tokens that may wait; then 429.")
     ] = 262_144,
+    client_share: Annotated[
+        float,
+        typer.Option(min=0.001, max=1.0, help="Share of queue and requests for one client."),
+    ] = 0.5,
     max_inputs: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = 2048,
     max_body: Annotated[int, typer.Option(min=1024, help="Bytes in one request.")] = 8 * 2**20,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request.")] = 60.0,
@@ -66,6 +70,7 @@ def serve(
     settings = Settings(
         batch_tokens=batch_tokens,
         queue_tokens=queue_tokens,
+        client_share=client_share,
         max_inputs=max_inputs,
         max_body=max_body,
         timeout=timeout,
@@ -73,9 +78,9 @@ def serve(
         hosts=allowed_hosts(host, allow_host or []),
     )
     folder = find_model(model)
-    from contrasent.search.index import Index
+    from contrasent.search.opening import open_index
 
-    library = None if index is None else Index.open(index)
+    library = None if index is None else open_index(index)
     listener = listen(host, port)
     stored = {} if library is None else library.manifest.settings
     encode = load_model(

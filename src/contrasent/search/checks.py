@@ -9,7 +9,7 @@ import numpy as np
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import check_writable
 from contrasent.search.exact import unit
-from contrasent.search.manifest import METRICS, NAME
+from contrasent.search.manifest import METRICS, MILVUS, NAME
 from contrasent.types import Vectors
 
 
@@ -38,6 +38,11 @@ def check_target(target: Path, overwrite: bool) -> None:
         OutputError: it exists and must not be lost, or cannot be written.
     """
     if target.exists() and not (overwrite and (target / NAME).is_file()):
+        if (target / MILVUS).is_file():
+            raise OutputError(
+                f"{target}: is an index in Milvus, which is not replaced unasked; drop its "
+                "collection and remove the folder, or choose another target"
+            )
         if overwrite and not (target.is_dir() and not any(target.iterdir())):
             raise OutputError(f"{target}: exists and is no index; choose another target")
         if not overwrite:
@@ -64,6 +69,15 @@ def refuse_repeats(ids: Sequence[str]) -> None:
         if name in seen:
             raise OptionError("ids", name, f"is there twice, the second time for text {row}")
         seen.add(name)
+
+
+def refuse_missing(ids: Sequence[str], there: Sequence[bool], missing: str) -> None:
+    """Refuse ids that no row has, unless ``missing`` is "ignore"."""
+    if missing not in ("refuse", "ignore"):
+        raise OptionError("missing", missing, "is unknown", choices=("refuse", "ignore"))
+    unknown = next((name for name, found in zip(ids, there, strict=True) if not found), None)
+    if missing == "refuse" and unknown is not None:
+        raise OptionError("ids", unknown, "is not in the index")
 
 
 def checked(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import OptionError
 from contrasent.search.exact import unit
-from contrasent.search.index import Index
 from contrasent.search.pairs import COLUMNS, check_cosine
+from contrasent.search.rows import Rows
 from contrasent.types import Vectors
 
 BLOCK = 8192
@@ -39,7 +39,7 @@ class Clusters:
         return inside[np.argsort(-self.scores[inside], kind="stable")]
 
 
-def kmeans(index: Index, count: int, *, seed: int = 0, rounds: int = 50) -> Clusters:
+def kmeans(index: Rows, count: int, *, seed: int = 0, rounds: int = 50) -> Clusters:
     """Spherical k-means: each row belongs to the middle it has the largest cosine with.
 
     Middles start by k-means++ (Arthur and Vassilvitskii 2007) on at most 50,000 rows, and are the
@@ -100,7 +100,7 @@ def _start(vectors: Vectors, count: int, random: np.random.Generator) -> Vectors
     return vectors[picked]
 
 
-def leaders(index: Index, threshold: float) -> Clusters:
+def leaders(index: Rows, threshold: float) -> Clusters:
     """Group without a number: a row joins the nearest leader at ``threshold`` or more, or leads.
 
     One pass over the rows in order (Hartigan's leader algorithm); each cluster's middle is its

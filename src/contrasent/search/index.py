@@ -4,28 +4,27 @@ The index knows no model. It takes vectors, or an ``EncodeFn`` that makes them, 
 identity of the model they came from, so that it can refuse vectors of another.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import InputError, ModelError, OptionError, UserError
+from contrasent.errors import InputError, OptionError, UserError
 from contrasent.files import atomic_folder
 from contrasent.search.checks import (
-    check_k,
     check_metric,
     check_target,
-    check_threshold,
     checked,
     numbered,
     refuse_repeats,
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
-from contrasent.search.filters import Columns, Where, check_where
+from contrasent.search.filters import Where
 from contrasent.search.manifest import Manifest, Part, read_manifest, write_manifest
+from contrasent.search.query import Hit
+from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, SegmentWriter, check_size, open_array, open_segment
 from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
 from contrasent.types import EncodeFn, Vectors
@@ -37,49 +36,14 @@ FEW = 10_000
 """Rows up to which an exact search is preferred to an approximate one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One row found.
-
-    Attributes:
-        id: of the row.
-        text: of the row.
-        score: cosine (or inner product, metric "dot") of its vector and the query's.
-        metadata: its JSON value, or None.
-    """
-
-    id: str
-    text: str
-    score: float
-    metadata: Any = None
-
-
-class Index:
+class Index(Rows):
     """A snapshot of an index; searching it is safe from many threads.
 
     Make one with :meth:`build` (in memory) or :meth:`create` (straight to a folder, for a corpus
     larger than memory), and read one with :meth:`open`.
-
-    Args:
-        manifest: what the index is.
-        segments: its rows.
-        deleted: row numbers, rising, that are gone.
-        folder: where it lies, or None for one in memory.
     """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        segments: Sequence[Segment],
-        deleted: NDArray[np.int64] | None = None,
-        folder: Path | None = None,
-    ) -> None:
-        self.manifest, self.folder = manifest, folder
-        self.segments = tuple(segments)
-        self.firsts = np.cumsum([0, *(len(segment) for segment in self.segments)])
-        self.deleted = deleted if deleted is not None else np.empty(0, dtype=np.int64)
-        self._backend: Approximate | None = None
-        self.columns = tuple(Columns(segment) for segment in self.segments)
+    _backend: "Approximate | None" = None
 
     # ------------------------------------------------------------------ making and reading
 
@@ -235,92 +199,6 @@ class Index:
                 writer.append(self.take(rows))
         return Part(place.name, writer.rows, writer.files)
 
-    # ------------------------------------------------------------------ what it is
-
-    def __len__(self) -> int:
-        return int(self.firsts[-1]) - len(self.deleted)
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.manifest.dimension
-
-    @property
-    def generation(self) -> int:
-        """Rises with each change of the folder."""
-        return self.manifest.generation
-
-    @property
-    def model(self) -> str:
-        """Identity of the model that made the vectors."""
-        return self.manifest.model
-
-    @property
-    def metric(self) -> str:
-        """What a score is: "cosine" or "dot"."""
-        return self.manifest.metric
-
-    def alive(self) -> NDArray[np.bool_]:
-        """(rows,) which rows are not deleted."""
-        mask = np.ones(int(self.firsts[-1]), dtype=bool)
-        mask[self.deleted] = False
-        return mask
-
-    def check_model(self, model: str, option: str = "model") -> None:
-        """Refuse another model than the one the vectors came from.
-
-        Raises:
-            ModelError: the identities differ.
-        """
-        if model != self.model:
-            where = self.folder if self.folder is not None else "the index"
-            raise ModelError(
-                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
-                "vectors cannot be compared; use the first, or build the index again"
-            )
-
-    # ------------------------------------------------------------------ rows
-
-    def place(self, row: int) -> tuple[Segment, int]:
-        """The segment of a row and its place there."""
-        at = int(np.searchsorted(self.firsts, row, side="right")) - 1
-        return self.segments[at], row - int(self.firsts[at])
-
-    def hit(self, row: int, score: float) -> Hit:
-        """A row as a hit."""
-        segment, at = self.place(row)
-        return Hit(segment.ids[at], segment.texts[at], score, segment.metadata_of(at))
-
-    def row_blocks(self, size: int = ROWS_AT_ONCE) -> Iterator[NDArray[np.int64]]:
-        """Numbers of the rows that are not deleted, in blocks that lie in one segment each."""
-        alive = self.alive()
-        for first, segment in zip(self.firsts, self.segments, strict=False):
-            for start in range(int(first), int(first) + len(segment), size):
-                stop = min(start + size, int(first) + len(segment))
-                rows = start + np.flatnonzero(alive[start:stop])
-                if len(rows):
-                    yield rows
-
-    def take(self, rows: NDArray[np.int64]) -> Segment:
-        """Copy rows that lie in one segment into memory."""
-        segment, at = self.place(int(rows[0]))
-        return segment.take(rows - (int(rows[0]) - at))
-
-    def vectors_of(self, rows: NDArray[np.int64]) -> Vectors:
-        """(n, d) copies of the vectors of rows, in the order named."""
-        out = np.empty((len(rows), self.dimension), dtype=np.float32)
-        homes = np.searchsorted(self.firsts, rows, side="right") - 1
-        for home in np.unique(homes):
-            chosen = homes == home
-            out[chosen] = self.segments[home].vectors[rows[chosen] - self.firsts[home]]
-        return out
-
-    def matching(self, where: Where) -> NDArray[np.bool_]:
-        """(rows,) which rows are there and have metadata that a filter matches."""
-        check_where(where)
-        masks = [columns.mask(where) for columns in self.columns]
-        return self.alive() & np.concatenate(masks) if masks else self.alive()
-
     # ------------------------------------------------------------------ searching
 
     def search(
@@ -352,11 +230,9 @@ class Index:
             OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
             ModelError: vectors of another model, dimension, or with NaN.
         """
-        check_k(k)
-        check_threshold(threshold)
-        if model is not None:
-            self.check_model(model)
-        vectors = self.query_vectors(queries, encode)
+        vectors = self.asked(
+            queries, encode=encode, k=k, threshold=threshold, where=where, model=model
+        )
         allowed = None if where is None else self.matching(where)
         k = min(k, len(self) if allowed is None else int(allowed.sum()))
         if k == 0:
@@ -383,7 +259,7 @@ class Index:
         """Scores and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
 
         Args:
-            queries: (q, d), checked and scaled by :meth:`query_vectors`.
+            queries: (q, d), checked and scaled by :meth:`About.query_vectors`.
             k: rows to find.
             threshold: smallest score that counts.
             allowed: (rows,) bool, which rows count; by default those not deleted.
@@ -422,21 +298,6 @@ class Index:
                 raise UserError("the index has no approximate index")
             self._backend = Approximate(folder, part)
         return self._backend
-
-    def query_vectors(
-        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
-    ) -> Vectors:
-        """Queries as (q, d) vectors fit for :meth:`nearest`."""
-        if isinstance(queries, np.ndarray):
-            given = np.atleast_2d(queries)
-        else:
-            if encode is None:
-                raise UserError("searching by text needs encode=; or give vectors as queries")
-            texts = [queries] if isinstance(queries, str) else list(queries)
-            if not texts:
-                return np.empty((0, self.dimension), dtype=np.float32)
-            given = encode(texts)
-        return checked(given, len(given), self.dimension, self.metric)
 
 
 def _open_deleted(folder: Path, manifest: Manifest) -> NDArray[np.int64] | None:

@@ -14,6 +14,8 @@ from contrasent.errors import InputError
 from contrasent.files import write_json
 
 NAME = "index.json"
+MILVUS = "milvus.json"
+"""What stands in the folder of an index in Milvus instead."""
 FORMAT = "contrasent-index"
 VERSION = 1
 METRICS = ("cosine", "dot")
@@ -109,12 +111,17 @@ def read_manifest(folder: Path) -> Manifest:
             path, f"has version {version!r} and this program reads {VERSION}; update contrasent"
         )
     try:
-        return _parse(data)
+        return parse_manifest(data)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(path, f"is damaged ({error}); build the index again") from error
 
 
-def _parse(data: dict[str, Any]) -> Manifest:
+def parse_manifest(data: dict[str, Any]) -> Manifest:
+    """A manifest of JSON that somebody may have changed.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
     data["segments"] = tuple(_part(part) for part in data["segments"])
     data["deleted"] = _part(data["deleted"]) if data.get("deleted") else None
     data["backend"] = _part(data["backend"]) if data.get("backend") else None

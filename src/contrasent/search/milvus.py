@@ -1,15 +1,14 @@
 """An index in Milvus: a local file through milvus-lite, or a server or cluster by its URI.
 
 The folder holds ``milvus.json``: where the collection is, and what an index's manifest says. The
-same code runs on a file and on a cluster; Milvus looks after writers, readers and disks.
+same code runs on a file and on a cluster; Milvus looks after writers, readers and disks. Built by
+:mod:`contrasent.search.milvus_build`, changed by :mod:`contrasent.search.milvus_writer`.
 """
 
 import json
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +16,23 @@ import numpy as np
 
 from contrasent import progress
 from contrasent.errors import InputError, MissingExtraError, OptionError, UserError
-from contrasent.files import write_json, writing
-from contrasent.search.checks import (
-    check_k,
-    check_metric,
-    check_threshold,
-    checked,
-    refuse_repeats,
-)
-from contrasent.search.exact import Best
-from contrasent.search.filters import Where, check_where, operators
-from contrasent.search.index import Hit, Index
-from contrasent.search.manifest import Manifest
-from contrasent.search.segment import encoded, json_text
-from contrasent.search.stream import Row
+from contrasent.files import writing
+from contrasent.search.filters import Where
+from contrasent.search.index import Index
+from contrasent.search.manifest import MILVUS, Manifest, Part, parse_manifest, write_manifest
+from contrasent.search.milvus_filters import expression
+from contrasent.search.query import About, Hit
+from contrasent.search.segment import Segment, SegmentWriter, encoded, json_text
 from contrasent.types import EncodeFn, Vectors
 
-NAME = "milvus.json"
 LONGEST = 65_535
 MOST = 16_384
 BATCH = 1024
-PROBES = 100
 EFFORT = 128
 LOCAL = "milvus.db"
 
 
-class MilvusIndex:
+class MilvusIndex(About):
     """A collection of Milvus with the texts, ids and metadata of an index.
 
     Args:
@@ -60,98 +50,11 @@ class MilvusIndex:
             from pymilvus import MilvusClient
         except ImportError as error:
             raise MissingExtraError("pymilvus", "milvus", f"the index {folder}") from error
-        self.folder, self.uri, self.collection, self.manifest = folder, uri, collection, manifest
-        with _talking(uri):
+        super().__init__(manifest, folder)
+        self.uri, self.collection = uri, collection
+        with talking(uri):
             self.client = MilvusClient(uri, token=token)
         self.recall: float | None = None
-        self.made = False
-
-    # ------------------------------------------------------------------ making and opening
-
-    @classmethod
-    def create(
-        cls,
-        folder: str | Path,
-        encode: EncodeFn,
-        rows: Iterable[Row],
-        *,
-        uri: str = "",
-        collection: str = "contrasent",
-        token: str = "",
-        model: str = "",
-        source: str = "",
-        metric: str = "cosine",
-        settings: dict[str, Any] | None = None,
-    ) -> "MilvusIndex":
-        """Encode a stream of rows into a new collection, and measure its recall.
-
-        Args:
-            folder: where ``milvus.json`` is put; it must not exist.
-            encode: sentences in, vectors out.
-            rows: (text, id or None for the row's number, metadata or None).
-            uri: of a Milvus server ("http://host:19530"); a file in the folder by default.
-            collection: a name that the server does not have yet.
-            token: for the server.
-            model: identity of the model.
-            source: name or path of the model.
-            metric: "cosine" or "dot".
-            settings: JSON to keep with the index.
-
-        Raises:
-            UserError: no rows, a text longer than 65,535 bytes, ids that repeat.
-            InputError: Milvus does not answer, or has such a collection.
-        """
-        check_metric(metric)
-        place = Path(folder)
-        with writing(place):
-            place.mkdir(parents=True, exist_ok=False)
-        made: MilvusIndex | None = None
-        try:
-            stream = _blocks(encode, rows, metric)
-            first = next(stream, None)
-            if first is None:
-                raise UserError("there are no texts to index")
-            manifest = Manifest(model, source, metric, first[1].shape[1], settings=settings or {})
-            made = cls(place, uri or str(place / LOCAL), collection, manifest, token=token)
-            made._make_collection()
-            made._fill(chain([first], stream), first[1][:PROBES])
-            data = {"uri": uri, "collection": collection, "recall": made.recall}
-            write_json(place / NAME, {**data, "manifest": asdict(manifest)})
-        except BaseException:
-            if made is not None:
-                made._abandon()
-            shutil.rmtree(place, ignore_errors=True)
-            raise
-        return made
-
-    def _fill(
-        self, blocks: Iterable[tuple[list[dict[str, Any]], Vectors]], probes: Vectors
-    ) -> None:
-        """Insert all blocks; recall is measured with some of the first vectors as queries."""
-        best = Best(len(probes), 11)
-        seen: set[str] = set()
-        count = 0
-        with progress.task("index", unit="texts") as advance:
-            for block, vectors in blocks:
-                names = [row["id"] for row in block]
-                refuse_repeats(names)
-                again = next((name for name in names if name in seen), None)
-                if again is not None:
-                    raise OptionError("ids", again, "is there twice")
-                seen.update(names)
-                with _talking(self.uri):
-                    self.client.insert(self.collection, block)
-                best.offer(probes @ vectors.T, np.arange(count, count + len(block)))
-                count += len(block)
-                advance(len(block))
-        self.recall = self._recall(probes, best)
-
-    def _abandon(self) -> None:
-        """Take back what a creation that failed has left in Milvus."""
-        with suppress(InputError), _talking(self.uri):
-            if self.made:
-                self.client.drop_collection(self.collection)
-            self.close()
 
     @classmethod
     def open(cls, folder: str | Path, *, token: str = "") -> "MilvusIndex":
@@ -162,15 +65,15 @@ class MilvusIndex:
                 not the one that was made.
         """
         place = Path(folder)
-        path = place / NAME
+        path = place / MILVUS
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            manifest = Manifest(**{**data["manifest"], "segments": ()})
+            manifest = parse_manifest({**data["manifest"], "segments": ()})
             uri, collection = str(data["uri"]), str(data["collection"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(path, f"is not readable ({error}); build the index again") from error
         opened = cls(place, uri or str(place / LOCAL), collection, manifest, token=token)
-        with _talking(opened.uri):
+        with talking(opened.uri):
             if not opened.client.has_collection(collection):
                 raise InputError(opened.uri, f"has no collection {collection!r}")
             opened.client.load_collection(collection)
@@ -184,35 +87,8 @@ class MilvusIndex:
         """End the connection; a local file is written out."""
         self.client.close()
 
-    def _make_collection(self) -> None:
-        from pymilvus import DataType, MilvusClient
-
-        schema = MilvusClient.create_schema(
-            auto_id=False, enable_dynamic_field=False, description=self.manifest.model
-        )
-        schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=LONGEST)
-        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.manifest.dimension)
-        schema.add_field("text", DataType.VARCHAR, max_length=LONGEST)
-        schema.add_field("metadata", DataType.JSON, nullable=True)
-        with _talking(self.uri):
-            if self.client.has_collection(self.collection):
-                raise InputError(
-                    self.uri, f"has a collection {self.collection!r} already; name another"
-                )
-            index = self.client.prepare_index_params()
-            index.add_index(
-                "vector",
-                index_type="HNSW",
-                metric_type="IP",
-                params={"M": 32, "efConstruction": 128},
-            )
-            self.client.create_collection(self.collection, schema=schema, index_params=index)
-            self.made = True
-
-    # ------------------------------------------------------------------ what it is
-
     def __len__(self) -> int:
-        with _talking(self.uri):
+        with talking(self.uri):
             rows = self.client.query(
                 self.collection,
                 filter="",
@@ -222,50 +98,62 @@ class MilvusIndex:
         return int(rows[0]["count(*)"])
 
     @property
-    def model(self) -> str:
-        """Identity of the model that made the vectors."""
-        return self.manifest.model
+    def generation(self) -> int:
+        """The number of rows: what a reader can see of a change."""
+        return len(self)
 
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.manifest.dimension
+    def refreshed(self) -> "MilvusIndex":
+        """This one: Milvus always answers from the newest rows."""
+        return self
 
-    @property
-    def metric(self) -> str:
-        """What a score is: "cosine" or "dot"."""
-        return self.manifest.metric
+    def blocks(self, limit: int | None = None) -> Iterator[Segment]:
+        """The rows, in Milvus's own order, with memory for one block of them.
 
-    def check_model(self, model: str, option: str = "model") -> None:
-        """Refuse another model than the one the vectors came from."""
-        Index(self.manifest, (), folder=self.folder).check_model(model, option)
+        Args:
+            limit: stop after so many.
+        """
+        with talking(self.uri):
+            walk = self.client.query_iterator(
+                self.collection,
+                batch_size=BATCH,
+                limit=-1 if limit is None else limit,
+                output_fields=["id", "text", "metadata", "vector"],
+            )
+            try:
+                while found := walk.next():
+                    yield Segment.pack(
+                        np.array([row["vector"] for row in found], dtype=np.float32),
+                        [row["text"] for row in found],
+                        [row["id"] for row in found],
+                        [row["metadata"] for row in found],
+                    )
+            finally:
+                walk.close()
 
-    # ------------------------------------------------------------------ changes
+    def sample(self, limit: int) -> Index:
+        """Some rows as an index in memory."""
+        parts = list(self.blocks(limit))
+        return Index(replace(self.manifest, generation=len(self)), parts)
 
-    def update(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str],
-        metadata: Sequence[Any] | None = None,
-    ) -> None:
-        """Replace the rows of these ids, and add those that are not there yet."""
-        given = vectors(texts) if callable(vectors) else vectors
-        array = checked(given, len(texts), self.dimension, self.metric)
-        refuse_repeats(ids)
-        values = metadata if metadata is not None else [None] * len(texts)
-        rows = zip(texts, ids, values, array, strict=True)
-        block = [_row(text, name, value, vector) for text, name, value, vector in rows]
-        with _talking(self.uri):
-            self.client.upsert(self.collection, block)
+    def copied(self, folder: Path) -> Index:
+        """All rows as an index in a folder that exists and is empty, for what looks at all pairs.
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete the rows of these ids, if they are there."""
-        with _talking(self.uri):
-            self.client.delete(self.collection, ids=list(ids))
-
-    # ------------------------------------------------------------------ searching
+        Raises:
+            OutputError: the folder is full or cannot be written.
+        """
+        place = folder / "segment-000001"
+        with writing(folder):
+            place.mkdir()
+            with (
+                SegmentWriter(place, self.dimension) as writer,
+                progress.task("copy", len(self), "texts") as advance,
+            ):
+                for block in self.blocks():
+                    writer.append(block)
+                    advance(len(block))
+        part = Part(place.name, writer.rows, writer.files)
+        write_manifest(folder, replace(self.manifest, segments=(part,) if part.rows else ()))
+        return Index.open(folder)
 
     def search(
         self,
@@ -281,17 +169,15 @@ class MilvusIndex:
         """The best k rows for each query, as :meth:`contrasent.search.index.Index.search`."""
         if exact:
             raise OptionError("exact", exact, "Milvus searches its own index, approximately")
-        check_k(k)
-        check_threshold(threshold)
+        vectors = self.asked(
+            queries, encode=encode, k=k, threshold=threshold, where=where, model=model
+        )
         if k > MOST:
             raise OptionError("k", k, f"Milvus gives at most {MOST:,}")
-        if model is not None:
-            self.check_model(model)
-        vectors = Index(self.manifest, ()).query_vectors(queries, encode)
-        condition = "" if where is None else expression(check_where(where))
+        condition = "" if where is None else expression(where)
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), 64):
-            with _talking(self.uri):
+            with talking(self.uri):
                 part = self.client.search(
                     self.collection,
                     [row.tolist() for row in vectors[start : start + 64]],
@@ -304,36 +190,13 @@ class MilvusIndex:
             found += [_hits(hits, threshold) for hits in part]
         return found
 
-    def _recall(self, probes: Vectors, best: Best) -> float:
-        """Recall@10 against exact search, each probe without itself; ties count as found."""
-        k = int(min(11, (best.rows[0] >= 0).sum()))
-        found = self.search(probes, k=k)
-        shares = []
-        for at, hits in enumerate(found):
-            least = best.scores[at][k - 1] - 1e-5
-            shares.append((sum(hit.score >= least for hit in hits) - 1) / max(1, k - 1))
-        return float(np.mean(shares))
 
+def row_of(text: str, name: str, value: Any, vector: Any) -> dict[str, Any]:
+    """A row as Milvus takes it.
 
-def _blocks(
-    encode: EncodeFn, rows: Iterable[Row], metric: str
-) -> Iterator[tuple[list[dict[str, Any]], Vectors]]:
-    stream, first, width = iter(rows), 0, None
-    while block := list(islice(stream, BATCH)):
-        vectors = checked(encode([text for text, _, _ in block]), len(block), width, metric)
-        width = int(vectors.shape[1])
-        numbered = enumerate(zip(block, vectors, strict=True))
-        yield (
-            [
-                _row(text, str(first + at) if name is None else name, value, vector)
-                for at, ((text, name, value), vector) in numbered
-            ],
-            vectors,
-        )
-        first += len(block)
-
-
-def _row(text: str, name: str, value: Any, vector: Any) -> dict[str, Any]:
+    Raises:
+        UserError: a text or id that is too long, or metadata that JSON cannot say.
+    """
     for what, said in (("text", text), ("id", name)):
         if len(encoded(said)) > LONGEST:
             raise UserError(
@@ -355,47 +218,13 @@ def _hits(rows: Any, threshold: float | None) -> list[Hit]:
     )
 
 
-def expression(where: Where) -> str:
-    """A filter in Milvus's language."""
-    parts = [_condition(key, value) for key, value in where.items()]
-    return " and ".join(f"({part})" for part in parts)
-
-
-def _condition(key: str, value: Any) -> str:
-    if key == "$not":
-        return f"not ({expression(value)})"
-    if key in ("$and", "$or"):
-        return f" {key[1:]} ".join(f"({expression(part)})" for part in value)
-    field = "metadata" + "".join(f"[{_literal(part)}]" for part in key.split("."))
-    return " and ".join(f"({_test(field, op, want)})" for op, want in operators(value).items())
-
-
-def _test(field: str, op: str, want: Any) -> str:
-    signs = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-    if op in signs:
-        return f"{field} {signs[op]} {_literal(want)}"
-    if op == "$ne":
-        return f"(not (exists {field})) or ({field} != {_literal(want)})"
-    if op == "$in":
-        return " or ".join(f"({field} == {_literal(one)})" for one in want) or "id == ''"
-    if op == "$nin":
-        return " and ".join(f"({_test(field, '$ne', one)})" for one in want) or "id != ''"
-    if op == "$exists":
-        return f"exists {field}" if want else f"not (exists {field})"
-    return f"json_contains({field}, {_literal(want)})"
-
-
-def _literal(value: Any) -> str:
-    if not isinstance(value, str | int | float | bool):
-        raise OptionError("where", value, "Milvus compares with texts, numbers and truth only")
-    if isinstance(value, str) and any(ord(letter) < 32 for letter in value):
-        raise OptionError("where", value, "holds a control character")
-    return json.dumps(value, ensure_ascii=False)
-
-
 @contextmanager
-def _talking(uri: str) -> Iterator[None]:
-    """Turn Milvus's complaints into one line."""
+def talking(uri: str) -> Iterator[None]:
+    """Turn Milvus's complaints into one line.
+
+    Raises:
+        InputError: Milvus refuses, or does not answer.
+    """
     from pymilvus.exceptions import MilvusException
 
     try:

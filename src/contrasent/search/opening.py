@@ -1,26 +1,69 @@
-"""Opening the index in a folder, wherever its vectors are."""
+"""Opening the index in a folder, wherever its vectors are, to read or to change it."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from contrasent.search.index import Index
+from contrasent.search.manifest import MILVUS
+from contrasent.search.writer import Writer
 
 if TYPE_CHECKING:
     from contrasent.search.milvus import MilvusIndex
+    from contrasent.search.milvus_writer import MilvusWriter
 
 TOKEN = "CONTRASENT_MILVUS_TOKEN"
 """Environment variable with the token of a Milvus server."""
 
+AnyIndex = Union[Index, "MilvusIndex"]
 
-def open_index(folder: str | Path) -> Union[Index, "MilvusIndex"]:
+
+def in_milvus(folder: str | Path) -> bool:
+    """Whether an index folder's vectors are in Milvus."""
+    return (Path(folder) / MILVUS).is_file()
+
+
+def open_index(folder: str | Path) -> AnyIndex:
     """Open an index folder, of vectors or of a Milvus collection.
 
     Raises:
         InputError: the folder is no index, or Milvus does not answer.
     """
-    if (Path(folder) / "milvus.json").is_file():
+    if in_milvus(folder):
         from contrasent.search.milvus import MilvusIndex
 
         return MilvusIndex.open(folder, token=os.environ.get(TOKEN, ""))
     return Index.open(folder)
+
+
+def open_writer(folder: str | Path) -> Union[Writer, "MilvusWriter"]:
+    """What changes an index folder, to use as a context manager.
+
+    Raises:
+        InputError: the folder is no index, or Milvus does not answer.
+        OutputError: another process is writing, or the folder cannot be written.
+    """
+    if in_milvus(folder):
+        from contrasent.search.milvus_writer import MilvusWriter
+
+        return MilvusWriter(folder, token=os.environ.get(TOKEN, ""))
+    return Writer(folder)
+
+
+@contextmanager
+def rows_at_hand(folder: str | Path) -> Iterator[Index]:
+    """An index whose rows can be compared with each other: those of Milvus are copied to disk.
+
+    Raises:
+        InputError: the folder is no index, or Milvus does not answer.
+        OutputError: there is no room for the copy.
+    """
+    opened = open_index(folder)
+    if isinstance(opened, Index):
+        yield opened
+        return
+    with tempfile.TemporaryDirectory(prefix="contrasent-") as place:
+        yield opened.copied(Path(place))

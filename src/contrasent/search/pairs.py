@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError
-from contrasent.search.index import Index
+from contrasent.search.rows import Rows
 from contrasent.search.segment import id_hash
 from contrasent.types import Vectors
 
@@ -49,7 +49,7 @@ class Duplicates:
     pairs: tuple[Pair, ...]
 
 
-def near_duplicates(index: Index, threshold: float) -> Duplicates:
+def near_duplicates(index: Rows, threshold: float) -> Duplicates:
     """Go through the rows in order and drop each that is close to one kept before it.
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
@@ -84,7 +84,7 @@ def near_duplicates(index: Index, threshold: float) -> Duplicates:
 
 
 def _best_of_kept(
-    index: Index, vectors: Vectors, kept: list[NDArray[np.int64]]
+    index: Rows, vectors: Vectors, kept: list[NDArray[np.int64]]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Best score of each vector with the rows kept before, and which row that is."""
     best = np.full(len(vectors), -np.inf, dtype=np.float32)
@@ -128,7 +128,7 @@ def _with_block(
 
 
 def paraphrases(
-    index: Index, *, limit: int = 1000, threshold: float = 0.0, identical: bool = False
+    index: Rows, *, limit: int = 1000, threshold: float = 0.0, identical: bool = False
 ) -> list[Pair]:
     """The pairs of rows with the highest scores, best first.
 
@@ -154,7 +154,7 @@ def _squares(count: int) -> int:
 
 
 def _pairs(
-    index: Index,
+    index: Rows,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
     """Squares of scores, each pair of rows once; the rest is ``-inf``."""
     rows = np.flatnonzero(index.alive())
@@ -183,7 +183,7 @@ class _Most:
 
     def offer(
         self,
-        index: Index,
+        index: Rows,
         rows: NDArray[np.int64],
         columns: NDArray[np.int64],
         scores: NDArray[np.float32],
@@ -202,10 +202,10 @@ class _Most:
         if len(self.scores) > 2 * self.limit:
             self._cut()
 
-    def _same(self, index: Index, first: int, second: int) -> bool:
+    def _same(self, index: Rows, first: int, second: int) -> bool:
         return self._hash(index, first) == self._hash(index, second)
 
-    def _hash(self, index: Index, row: int) -> int:
+    def _hash(self, index: Rows, row: int) -> int:
         if row not in self.hashes:
             segment, at = index.place(row)
             self.hashes[row] = id_hash(segment.texts[at])
@@ -225,7 +225,7 @@ class _Most:
         ]
 
 
-def check_cosine(index: Index, threshold: float) -> None:
+def check_cosine(index: Rows, threshold: float) -> None:
     """Refuse a threshold that cosines cannot reach."""
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

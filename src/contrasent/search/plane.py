@@ -1,4 +1,4 @@
-"""A flat picture of an index: principal components of its vectors."""
+"""A flat picture of an index: principal components of its vectors, or UMAP from there."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.errors import MissingExtraError, OptionError
+
 if TYPE_CHECKING:
-    from contrasent.search.index import Index
+    from contrasent.search.rows import Rows
+
+
+METHODS = ("pca", "umap")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,24 +22,54 @@ class Plane:
     Attributes:
         rows: (n,) which rows of the index.
         points: (n, 2) where they are, in [-1, 1].
-        explained: share of the variance that the plane shows.
+        explained: share of the variance that the plane shows; None for UMAP, which shows no share.
     """
 
     rows: NDArray[np.int64]
     points: NDArray[np.float64]
-    explained: float
+    explained: float | None
 
 
-def plane(index: "Index", *, limit: int = 2000) -> Plane:
-    """Project rows, evenly spread over the index, on the two axes along which they vary most.
-
-    The axes are those of all rows up to 100,000, then of as many evenly spread; the sign of each
-    is fixed, so that the same index always gives the same picture.
+def plane(index: "Rows", *, limit: int = 2000, method: str = "pca") -> Plane:
+    """Place rows, evenly spread over the index, on a plane; the same index, the same picture.
 
     Args:
         index: what to look at.
         limit: rows to place.
+        method: "pca": projected on the two axes along which all rows (up to 100,000, then as many
+            evenly spread) vary most. "umap": from there, neighbours are drawn together (McInnes
+            et al., 2018); distances between groups then mean little.
+
+    Raises:
+        OptionError: an unknown method.
+        MissingExtraError: umap-learn is not installed.
     """
+    if method not in METHODS:
+        raise OptionError("method", method, "is unknown", choices=METHODS)
+    flat = _principal(index, limit)
+    return _neighbourly(index, flat) if method == "umap" and len(flat.rows) > 3 else flat
+
+
+def _neighbourly(index: "Rows", flat: Plane) -> Plane:
+    """UMAP of the placed rows, started from their principal components."""
+    try:
+        from umap import UMAP
+    except ImportError as error:
+        raise MissingExtraError("umap-learn", "map", "a map by UMAP") from error
+    model = UMAP(
+        n_neighbors=min(15, len(flat.rows) - 1),
+        metric="cosine" if index.metric == "cosine" else "euclidean",
+        init=10 * flat.points.astype(np.float32),
+        random_state=0,
+        n_jobs=1,  # as a fixed random state asks
+    )
+    points = np.asarray(model.fit_transform(index.vectors_of(flat.rows)), dtype=np.float64)
+    points -= (points.max(axis=0) + points.min(axis=0)) / 2
+    return Plane(flat.rows, points / max(float(np.abs(points).max()), 1e-9), None)
+
+
+def _principal(index: "Rows", limit: int) -> Plane:
+    """The rows on the two axes; the sign of each axis is fixed."""
     alive = np.flatnonzero(index.alive())
     sample = spread(alive, 100_000)
     total = np.zeros(index.dimension)

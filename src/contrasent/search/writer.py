@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import recover_folder, writing
-from contrasent.search.checks import checked, numbered, refuse_repeats
+from contrasent.search.checks import checked, numbered, refuse_missing, refuse_repeats
 from contrasent.search.ids import IdTable
 from contrasent.search.index import Index
-from contrasent.search.manifest import NAME, Manifest, Part, write_manifest
+from contrasent.search.manifest import Manifest, Part, write_manifest
 from contrasent.search.segment import NpyWriter, Segment, SegmentWriter, describe
 from contrasent.types import EncodeFn, Vectors
 
@@ -161,12 +161,8 @@ class Writer:
         Raises:
             OptionError: an id is not there.
         """
-        if missing not in ("refuse", "ignore"):
-            raise OptionError("missing", missing, "is unknown", choices=("refuse", "ignore"))
         rows = self.ids.find(ids)
-        if missing == "refuse" and (rows < 0).any():
-            unknown = ids[int(np.flatnonzero(rows < 0)[0])]
-            raise OptionError("ids", unknown, "is not in the index")
+        refuse_missing(ids, (rows >= 0).tolist(), missing)
         rows = np.unique(rows[rows >= 0])
         self._delete_rows(rows)
         return len(rows)
@@ -309,8 +305,3 @@ class Writer:
                 # A reader on a system that forbids it may hold a file: the next writer removes it.
                 with suppress(OSError):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def is_index(folder: Path) -> bool:
-    """Whether a folder looks like an index."""
-    return (folder / NAME).is_file()

@@ -1,11 +1,13 @@
 """The server: OpenAI's embeddings interface, similarity, search, health, metrics and a page."""
 
 import asyncio
+import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import orjson
@@ -13,17 +15,19 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from contrasent.errors import UserError
+from contrasent.errors import InputError, UserError
 from contrasent.search.exact import unit
-from contrasent.search.index import Index
+from contrasent.search.opening import AnyIndex
 from contrasent.serve import schemas
 from contrasent.serve.batcher import Batcher
 from contrasent.serve.embedding import Embedder, encoded, refuse_many, shortened
-from contrasent.serve.guard import Guard, Refused, problem
+from contrasent.serve.guard import Guard, Refused, client_of, problem
 from contrasent.serve.library import Library
 from contrasent.serve.metrics import Metrics
 from contrasent.serve.openapi import describe
 from contrasent.serve.settings import Served, Settings
+
+log = logging.getLogger("contrasent.serve")
 
 PAGES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -46,13 +50,13 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         413: "The body is too large.",
         415: "The body is not application/json.",
         429: "The server is busy; Retry-After says when to try again.",
-        503: "Not done in time.",
+        503: "Not done in time, or the index cannot be read.",
     }.items()
 }
 
 
 def create_app(
-    model: Served, *, index: Index | None = None, settings: Settings | None = None
+    model: Served, *, index: AnyIndex | None = None, settings: Settings | None = None
 ) -> FastAPI:
     """The server as an ASGI application.
 
@@ -73,6 +77,7 @@ def create_app(
         model.dimension,
         batch_tokens=limits.batch_tokens,
         queue_tokens=limits.queue_tokens,
+        client_tokens=limits.client_tokens,
         observe=metrics.batch,
     )
     metrics.waiting.set_function(lambda: batcher.waiting)
@@ -125,10 +130,10 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
         if not isinstance(given[0], int):
             refuse_many(len(given), embedder.settings.max_inputs)
         if isinstance(given[0], str):
-            vectors, tokens, cut = await embedder.texts(given)
+            vectors, tokens, cut = await embedder.texts(given, client_of(request.scope))
         else:
             rows = [given] if isinstance(given[0], int) else given
-            vectors, tokens, cut = await embedder.ids(rows)
+            vectors, tokens, cut = await embedder.ids(rows, client_of(request.scope))
         vectors = shortened(vectors, body.dimensions, model.dimension)
         note(request, metrics, inputs=len(vectors), tokens=tokens, truncated=cut)
         data = [
@@ -152,7 +157,7 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
         second = first if body.b is None else [body.b] if isinstance(body.b, str) else body.b
         refuse_many(max(len(first), len(second)), embedder.settings.max_compared)
         both = first if body.b is None else [*first, *second]
-        vectors, tokens, cut = await embedder.texts(both)
+        vectors, tokens, cut = await embedder.texts(both, client_of(request.scope))
         scaled = unit(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
         note(request, metrics, inputs=len(both), tokens=tokens, truncated=cut)
@@ -187,7 +192,7 @@ def _add_search(
             raise Refused(400, f"k is {body.k}; at most {limits.max_k} are given", "k")
         queries = [body.query] if isinstance(body.query, str) else body.query
         refuse_many(len(queries), limits.max_inputs)
-        vectors, tokens, cut = await embedder.texts(queries)
+        vectors, tokens, cut = await embedder.texts(queries, client_of(request.scope))
         began = time.perf_counter()
         found, texts = await asyncio.to_thread(
             library.search, vectors, body.k, body.threshold, body.where
@@ -200,11 +205,14 @@ def _add_search(
         return reply({"results": results, "texts": texts, "seconds": seconds})
 
     @app.get("/map", response_model=schemas.MapResponse, responses=REFUSALS)
-    async def map_(limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
-        """Texts of the index on the plane in which their vectors vary most."""
+    async def map_(
+        limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
+        method: Literal["pca", "umap"] = "pca",
+    ) -> Response:
+        """Texts of the index on a plane: that in which their vectors vary most, or by UMAP."""
         if library is None:
             raise none
-        return reply(await asyncio.to_thread(library.map, limit))
+        return reply(await asyncio.to_thread(library.map, limit, method))
 
 
 def _add_status(
@@ -240,7 +248,7 @@ def _add_status(
                 "model": model.name,
                 "dimension": model.dimension,
                 "max_tokens": model.max_tokens,
-                "texts": None if library is None else len(library.index),
+                "texts": None if library is None else await asyncio.to_thread(library.texts),
                 "key_needed": bool(limits.api_key),
             }
         )
@@ -269,6 +277,13 @@ def _add_errors(app: FastAPI) -> None:
     async def refused(_: Request, error: Refused) -> Response:
         body = problem(error.status, error.message, error.code)
         return Response(body, error.status, error.headers, "application/json")
+
+    @app.exception_handler(InputError)
+    async def index_gone(_: Request, error: InputError) -> Response:
+        # A request names no file: what cannot be read is the server's own. Paths are for its log.
+        log.error("%s", json.dumps({"event": "index", "problem": str(error)}))
+        body = problem(503, "the index cannot be read now", "index_unavailable")
+        return Response(body, 503, {"Retry-After": "5"}, "application/json")
 
     @app.exception_handler(UserError)
     async def user_error(_: Request, error: UserError) -> Response:

@@ -1,13 +1,14 @@
 """Dynamic batching: requests that wait while a forward pass runs share the next one.
 
-A batch is filled up to a budget of tokens, a few rows of each waiting request in turn, so that a
-short request is not held up behind a long one. The queue is bounded in tokens; what does not fit
-is refused at once, and rows of a request that was given up are never computed.
+A batch is filled up to a budget of tokens, a few rows of each waiting client in turn and of each
+of its requests in turn, so that a short request is not held up behind a long one, nor one client
+behind another's hundred requests. The queue is bounded in tokens, in all and for each client; what
+does not fit is refused at once, and rows of a request that was given up are never computed.
 """
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +24,7 @@ Observe = Callable[[int, int, float], None]
 
 
 class QueueFull(Exception):
-    """The queue has no room; try again after ``seconds``."""
+    """The queue has no room, for this client or at all; try again after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("the queue is full")
@@ -36,10 +37,11 @@ class Job:
     Args:
         tokens: the rows.
         dimension: of the vectors.
+        client: whose they are.
     """
 
-    def __init__(self, tokens: Tokens, dimension: int) -> None:
-        self.tokens, self.lengths = tokens, tokens.lengths
+    def __init__(self, tokens: Tokens, dimension: int, client: str) -> None:
+        self.tokens, self.lengths, self.client = tokens, tokens.lengths, client
         self.out = np.empty((len(tokens), dimension), dtype=np.float32)
         self.next = self.done = 0
         self.result: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
@@ -53,6 +55,7 @@ class Batcher:
         dimension: of the vectors.
         batch_tokens: tokens in a batch; a longer row makes a batch of its own.
         queue_tokens: tokens that may wait. A request larger than it is taken when none waits.
+        client_tokens: the same for each client.
         observe: told of each batch.
     """
 
@@ -63,13 +66,15 @@ class Batcher:
         *,
         batch_tokens: int,
         queue_tokens: int,
+        client_tokens: int | None = None,
         observe: Observe = lambda rows, tokens, seconds: None,
     ) -> None:
         self.embed, self.dimension = embed, dimension
         self.batch_tokens, self.queue_tokens = batch_tokens, queue_tokens
+        self.client_tokens = queue_tokens if client_tokens is None else client_tokens
         self.observe = observe
-        self.jobs: deque[Job] = deque()
-        self.waiting = 0
+        self.queues: dict[str, deque[Job]] = {}  # the first client's turn is next
+        self.held: Counter[str] = Counter()  # tokens that wait, by client
         self.rate = 0.0  # tokens a second, a moving average
         self.wake = asyncio.Event()
         self.closing = False
@@ -88,8 +93,17 @@ class Batcher:
             await self.worker
         self.thread.shutdown()
 
-    async def submit(self, tokens: Tokens) -> Vectors:
+    @property
+    def waiting(self) -> int:
+        """Tokens that wait."""
+        return self.held.total()
+
+    async def submit(self, tokens: Tokens, client: str = "") -> Vectors:
         """Vectors of rows; when the caller is cancelled, rows not begun are dropped.
+
+        Args:
+            tokens: the rows.
+            client: whose they are, in any form.
 
         Raises:
             QueueFull: they do not fit into the queue.
@@ -97,11 +111,15 @@ class Batcher:
         if not len(tokens):
             return np.empty((0, self.dimension), dtype=np.float32)
         total = int(tokens.lengths.sum())
-        if self.waiting and self.waiting + total > self.queue_tokens:
-            raise QueueFull(self.waiting / self.rate if self.rate else 1.0)
-        job = Job(tokens, self.dimension)
-        self.jobs.append(job)
-        self.waiting += total
+        for held, room in (
+            (self.waiting, self.queue_tokens),
+            (self.held[client], self.client_tokens),
+        ):
+            if held and held + total > room:
+                raise QueueFull(held / self.rate if self.rate else 1.0)
+        job = Job(tokens, self.dimension, client)
+        self.queues.setdefault(client, deque()).append(job)
+        self._hold(client, total)
         self.wake.set()
         try:
             return await job.result
@@ -109,10 +127,21 @@ class Batcher:
             self._drop(job)
             raise
 
+    def _hold(self, client: str, tokens: int) -> None:
+        self.held[client] += tokens
+        if not self.held[client]:
+            del self.held[client]
+
+    def _remove(self, job: Job) -> None:
+        queue = self.queues[job.client]
+        queue.remove(job)
+        if not queue:
+            del self.queues[job.client]
+
     def _drop(self, job: Job) -> None:
-        if job in self.jobs:
-            self.jobs.remove(job)
-            self.waiting -= int(job.lengths[job.next :].sum())
+        if job in self.queues.get(job.client, ()):
+            self._remove(job)
+            self._hold(job.client, -int(job.lengths[job.next :].sum()))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -144,10 +173,12 @@ class Batcher:
         """The rows of the next batch, as (request, first row, last row + 1)."""
         room = self.batch_tokens
         taken: dict[int, tuple[Job, int, int]] = {}
-        while self.jobs and room > 0:
-            job = self.jobs[0]
+        while self.queues and room > 0:
+            client, queue = next(iter(self.queues.items()))
+            job = queue[0]
             first, used = job.next, 0
-            limit = min(len(job.tokens), first + (TURN if len(self.jobs) > 1 else len(job.tokens)))
+            alone = len(self.queues) == 1 and len(queue) == 1
+            limit = len(job.tokens) if alone else min(len(job.tokens), first + TURN)
             while job.next < limit and (used + int(job.lengths[job.next]) <= room or not used):
                 length = int(job.lengths[job.next])
                 if not used and taken and length > room:
@@ -155,12 +186,13 @@ class Batcher:
                 used += length
                 job.next += 1
             room -= used
-            self.waiting -= used
+            self._hold(client, -used)
             start = taken[id(job)][1] if id(job) in taken else first
             taken[id(job)] = (job, start, job.next)
-            self.jobs.rotate(-1)
+            queue.rotate(-1)
+            self.queues[client] = self.queues.pop(client)
             if job.next == len(job.tokens):
-                self.jobs.remove(job)
+                self._remove(job)
         return list(taken.values())
 
     def _deliver(self, taken: list[tuple[Job, int, int]], vectors: Vectors) -> None:

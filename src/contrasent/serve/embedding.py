@@ -28,11 +28,13 @@ class Embedder:
     def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
         self.model, self.batcher, self.settings = model, batcher, settings
 
-    async def texts(self, texts: Sequence[str]) -> tuple[Vectors, int, int]:
+    async def texts(self, texts: Sequence[str], client: str = "") -> tuple[Vectors, int, int]:
         """Vectors, number of tokens, and number of texts that were cut."""
-        return await self._embed(*await asyncio.to_thread(self.model.tokenise, texts))
+        return await self._embed(*await asyncio.to_thread(self.model.tokenise, texts), client)
 
-    async def ids(self, rows: Sequence[Sequence[int]]) -> tuple[Vectors, int, int]:
+    async def ids(
+        self, rows: Sequence[Sequence[int]], client: str = ""
+    ) -> tuple[Vectors, int, int]:
         """The same for token ids without special tokens."""
         refuse_many(len(rows), self.settings.max_inputs)
         for row in rows:
@@ -43,12 +45,14 @@ class Embedder:
                         f"token id {token} is not in 0 to {self.model.vocabulary - 1}",
                         "invalid_token",
                     )
-        return await self._embed(*await asyncio.to_thread(self.model.wrap, rows))
+        return await self._embed(*await asyncio.to_thread(self.model.wrap, rows), client)
 
-    async def _embed(self, tokens: Tokens, cut: NDArray[np.bool_]) -> tuple[Vectors, int, int]:
+    async def _embed(
+        self, tokens: Tokens, cut: NDArray[np.bool_], client: str
+    ) -> tuple[Vectors, int, int]:
         try:
             async with asyncio.timeout(self.settings.timeout):
-                vectors = await self.batcher.submit(tokens)
+                vectors = await self.batcher.submit(tokens, client)
         except QueueFull as full:
             seconds = str(max(1, math.ceil(min(full.seconds, 60.0))))
             raise Refused(

@@ -10,7 +10,9 @@ import json
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from contrasent.serve.metrics import Metrics
@@ -38,6 +40,19 @@ HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
+
+
+def client_of(scope: MutableMapping[str, Any]) -> str:
+    """Whose request it is: an IPv4 address, or the network of an IPv6 one (a /64 is one client's).
+
+    Used for its share of the server alone, and never logged.
+    """
+    address = str((scope.get("client") or ("",))[0])
+    try:
+        known = ip_address(address)
+    except ValueError:
+        return address
+    return address if known.version == 4 else str(ip_network(f"{known}/64", strict=False))
 
 
 class Refused(Exception):
@@ -78,6 +93,7 @@ class Guard:
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.active = 0
+        self.of_client: Counter[str] = Counter()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -98,8 +114,8 @@ class Guard:
             await send(message)
 
         counted = scope["path"] not in PROBES
-        self.active += counted
-        self.metrics.active.set(self.active)
+        client = client_of(scope)
+        self._count(client, counted)
         try:
             try:
                 self._check(scope, counted)
@@ -112,9 +128,15 @@ class Guard:
             status = status or 499
             raise
         finally:
-            self.active -= counted
-            self.metrics.active.set(self.active)
+            self._count(client, -counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
+
+    def _count(self, client: str, change: int) -> None:
+        self.active += change
+        self.of_client[client] += change
+        if not self.of_client[client]:
+            del self.of_client[client]
+        self.metrics.active.set(self.active)
 
     def _check(self, scope: MutableMapping[str, Any], counted: bool) -> None:
         headers = dict(scope["headers"])
@@ -136,10 +158,12 @@ class Guard:
                     "invalid_api_key",
                     {"WWW-Authenticate": "Bearer"},
                 )
-        if counted and self.active > self.settings.max_requests:
+        own = self.of_client[client_of(scope)]
+        busy = self.active > self.settings.max_requests
+        if counted and (busy or own > self.settings.client_requests):
             raise Refused(
                 429,
-                "too many requests at work; try again",
+                f"too many requests at work{'' if busy else ' for one client'}; try again",
                 "too_many_requests",
                 {"Retry-After": "1"},
             )

@@ -173,12 +173,14 @@ class Point(BaseModel):
 
 
 class MapResponse(BaseModel):
-    """A flat picture of the index: the plane in which its vectors vary most."""
+    """A flat picture of the index."""
 
     points: list[Point]
     texts: int
     method: str
-    explained: float = Field(description="Share of the variance that the plane shows, 0 to 1.")
+    explained: float | None = Field(
+        description="Share of the variance that the plane shows, 0 to 1; null for UMAP."
+    )
 
 
 class Problem(BaseModel):

@@ -42,6 +42,7 @@ class Settings:
         batch_tokens: tokens in one forward pass.
         queue_tokens: tokens that may wait; beyond it a request gets 429.
         max_requests: requests at work at once; beyond it a request gets 429.
+        client_share: share of the requests at work and of the queue that one client may have.
         max_inputs: texts in one request.
         max_compared: texts on each side of a comparison.
         max_body: bytes of one request's body.
@@ -54,6 +55,7 @@ class Settings:
     batch_tokens: int = 4096
     queue_tokens: int = 262_144
     max_requests: int = 512
+    client_share: float = 0.5
     max_inputs: int = 2048
     max_compared: int = 512
     max_body: int = 8 * 1024 * 1024
@@ -61,3 +63,13 @@ class Settings:
     timeout: float = 60.0
     api_key: str = ""
     hosts: tuple[str, ...] = ()
+
+    @property
+    def client_requests(self) -> int:
+        """Requests at work at once of one client."""
+        return max(1, int(self.client_share * self.max_requests))
+
+    @property
+    def client_tokens(self) -> int:
+        """Tokens of one client that may wait."""
+        return max(1, int(self.client_share * self.queue_tokens))

@@ -1,0 +1,115 @@
+"""What every index asks of a query, and what it gives back: one home for all back ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contrasent.errors import ModelError, UserError
+from contrasent.search.checks import check_k, check_threshold, checked
+from contrasent.search.filters import Where, check_where
+from contrasent.search.manifest import Manifest
+from contrasent.types import EncodeFn, Vectors
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One row found.
+
+    Attributes:
+        id: of the row.
+        text: of the row.
+        score: cosine (or inner product, metric "dot") of its vector and the query's.
+        metadata: its JSON value, or None.
+    """
+
+    id: str
+    text: str
+    score: float
+    metadata: Any = None
+
+
+class About:
+    """What an index is and what it takes as a query, whatever holds its rows.
+
+    Args:
+        manifest: model, metric, dimension and settings.
+        folder: where it lies, or None for one in memory.
+    """
+
+    def __init__(self, manifest: Manifest, folder: Path | None = None) -> None:
+        self.manifest, self.folder = manifest, folder
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.manifest.dimension
+
+    @property
+    def model(self) -> str:
+        """Identity of the model that made the vectors."""
+        return self.manifest.model
+
+    @property
+    def metric(self) -> str:
+        """What a score is: "cosine" or "dot"."""
+        return self.manifest.metric
+
+    def check_model(self, model: str, option: str = "model") -> None:
+        """Refuse another model than the one the vectors came from.
+
+        Raises:
+            ModelError: the identities differ.
+        """
+        if model != self.model:
+            where = self.folder if self.folder is not None else "the index"
+            raise ModelError(
+                f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
+                "vectors cannot be compared; use the first, or build the index again"
+            )
+
+    def query_vectors(
+        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
+    ) -> Vectors:
+        """Queries as (q, d) vectors, checked and scaled as those of the index.
+
+        Raises:
+            UserError: texts without ``encode``.
+            ModelError: vectors of another dimension, or with NaN.
+        """
+        if isinstance(queries, np.ndarray):
+            given = np.atleast_2d(queries)
+        else:
+            if encode is None:
+                raise UserError("searching by text needs encode=; or give vectors as queries")
+            texts = [queries] if isinstance(queries, str) else list(queries)
+            if not texts:
+                return np.empty((0, self.dimension), dtype=np.float32)
+            given = encode(texts)
+        return checked(given, len(given), self.dimension, self.metric)
+
+    def asked(
+        self,
+        queries: str | Sequence[str] | Vectors,
+        *,
+        encode: EncodeFn | None,
+        k: int,
+        threshold: float | None,
+        where: Where | None,
+        model: str | None,
+    ) -> Vectors:
+        """The vectors of a search all of whose arguments have been checked.
+
+        Raises:
+            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
+            ModelError: vectors of another model, dimension, or with NaN.
+        """
+        check_k(k)
+        check_threshold(threshold)
+        if where is not None:
+            check_where(where)
+        if model is not None:
+            self.check_model(model)
+        return self.query_vectors(queries, encode)
