@@ -8,6 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from contrasent.cli.compare import compare
+from contrasent.cli.dimension_wise import dimension_wise
 from contrasent.cli.evaluate import evaluate
 from contrasent.cli.flow import flow
 from contrasent.cli.whiten import whiten
@@ -20,8 +21,8 @@ WORDS = "river stone lantern market orchard violin winter copper meadow harbour 
 WORDS = WORDS.split()
 
 app = typer.Typer()
-for command in (evaluate, compare, whiten, flow):
-    app.command(command.__name__)(command)
+for command in (evaluate, compare, whiten, flow, dimension_wise):
+    app.command(command.__name__.replace("_", "-"))(command)
 
 
 def run(*arguments):
@@ -177,3 +178,61 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
     (target / "contrasent_flow.json").write_text("{}")
     with pytest.raises(ModelError, match="the flow cannot be read"):
         measure(target, *STS, "--data", data)
+
+
+def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
+    from contrasent.model.encoder import Encoder
+    from contrasent.model.noise import dropout_view
+
+    lines = list(dict.fromkeys(texts(700, 5)))
+    corpus = tmp_path / "many.txt"
+    corpus.write_text("\n".join(lines) + "\n")
+    target = tmp_path / "apart"
+    result = CliRunner().invoke(
+        app, ["dimension-wise", str(bert), str(corpus), "-o", str(target), "--pooler", "mean"]
+    )
+    assert result.exit_code == 0, result.output
+    assert "1 steps on" in result.output
+    model = Encoder.load(target, normalise=False)
+    views = np.concatenate([dropout_view(model, lines, seed=s) for s in (0, 1)])
+    np.testing.assert_allclose(views.mean(axis=0), 0, atol=1e-3)
+    np.testing.assert_allclose(views.std(axis=0), 1, atol=1e-3)
+    with pytest.raises(OutputError, match="is there already"):
+        run("dimension-wise", bert, corpus, "-o", target, "--pooler", "mean", "--quiet")
+
+
+def test_sentence_transformers_reads_a_whitened_model(bert, corpus, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    from contrasent.model.encoder import Encoder
+
+    target = tmp_path / "white"
+    run("whiten", bert, corpus, "-o", target, "--pooler", "mean", "--dimensions", 8, "--quiet")
+    theirs = sentence_transformers.SentenceTransformer(str(target), device="cpu")
+    lines = texts(20, 9)
+    np.testing.assert_allclose(theirs.encode(lines), Encoder.load(target).encode(lines), atol=1e-5)
+
+
+def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
+    from contrasent.cli.evaluate import _load
+    from contrasent.model.encoder import Encoder
+
+    opened = _load(str(bert), "mean", None, 8, False)
+    sentence = "the orchard and a copper lantern"
+    tokens, _ = Encoder.load(bert, pooler="mean").tokenise([sentence])
+    assert opened.tokens(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
+    out = json.loads(
+        (lambda f: (measure(bert, "--suite", "bias", "--json", f), f.read_text())[1])(
+            tmp_path / "bias.json"
+        )
+    )
+    units = {row["aggregate"] for row in out["rows"] if row["metric"] == "error_gap"}
+    assert units == {"words", "tokens"}
+
+
+def test_glove_keeps_stop_words_when_asked(data, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("".join(f"{w} {i} {i * i} 1\n" for i, w in enumerate([*WORDS, "the"])))
+    from contrasent.cli.evaluate import _load
+
+    with_them, without = (_load(str(path), None, None, 8, keep).encode for keep in (True, False))
+    assert not np.array_equal(with_them(["the river"]), without(["the river"]))

@@ -94,6 +94,27 @@ def test_an_interval_does_not_depend_on_the_other_tasks(data):
     assert sts(Bag(), tasks=("STSB",), resamples=0).rows[0].low is None
 
 
+def test_without_resamples_there_are_values_and_no_intervals(data):
+    aggregates = ("all", "mean", "wmean")
+    report = sts(Bag(), aggregate=aggregates, resamples=0, subsets=True)
+    assert all(row.low is None and row.high is None for row in report)
+    drawn = sts(Bag(), aggregate=aggregates, resamples=30, subsets=True)
+    assert [row.value for row in report] == [row.value for row in drawn]
+
+
+def test_tasks_are_resampled_independently(data, monkeypatch):
+    """Equal pairs under two names: the same value, resamples of their own, so other bounds.
+
+    If all tasks shared one stream, the interval of their mean would be too wide or too narrow.
+    """
+    pairs = (made("same", 40, 5),)
+    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: pairs)
+    report = sts(Bag(), tasks=("STS13", "STS14"))
+    one, two = (report.one(task=t, metric="spearman") for t in ("STS13", "STS14"))
+    assert one.value == two.value
+    assert (one.low, one.high) != (two.low, two.high)
+
+
 def test_zero_vectors_are_counted_and_nan_refused(data):
     def zero_first(vectors):
         vectors[0] = 0

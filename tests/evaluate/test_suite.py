@@ -1,11 +1,13 @@
 """Suites: every sentence once, notes by suite, names that do not exist."""
 
+import shutil
+
 import numpy as np
 import pytest
 
-from contrasent.errors import OptionError
+from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import suite
-from contrasent.evaluate.suite import SUITES, Options, evaluate, suite_names
+from contrasent.evaluate.suite import SUITES, Options, check_data, evaluate, suite_names
 from contrasent.report import Report, Row
 
 
@@ -41,3 +43,21 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
     assert report.notes["geometry"] == {"asked": 3}
     assert report.notes["distinct_sentences"] == 3
     assert set(report.notes["seconds"]) == {"encoding", "measuring"}
+
+
+@pytest.mark.data
+def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
+    check_data(SUITES, Options(folder=data_folder))
+    for link in data_folder.iterdir():
+        if link.name not in ("flickr30k", "SentEval"):
+            (tmp_path / link.name).symlink_to(link)
+    shutil.copytree(data_folder / "SentEval", tmp_path / "SentEval")
+    (tmp_path / "SentEval" / "downstream").chmod(0o755)
+    (tmp_path / "SentEval" / "downstream" / "CR").chmod(0o755)
+    check_data(("sts", "protocols", "transfer", "geometry"), Options(folder=tmp_path))
+    with pytest.raises(DataError, match="flickr30k"):
+        check_data(("retrieval",), Options(folder=tmp_path))
+    (tmp_path / "SentEval" / "downstream" / "CR" / "custrev.neg").unlink()
+    check_data(("sts",), Options(folder=tmp_path))
+    with pytest.raises(DataError, match=r"CR: not found.*custrev|CR: not found"):
+        check_data(("transfer",), Options(folder=tmp_path))

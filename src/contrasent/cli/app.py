@@ -7,8 +7,10 @@ import typer
 from contrasent import __version__, progress
 from contrasent.cli.cluster import cluster
 from contrasent.cli.compare import compare
+from contrasent.cli.data import data
 from contrasent.cli.dedupe import dedupe
 from contrasent.cli.demo import demo
+from contrasent.cli.dimension_wise import dimension_wise
 from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
 from contrasent.cli.evaluate import evaluate
@@ -17,7 +19,9 @@ from contrasent.cli.index import index
 from contrasent.cli.mine import mine
 from contrasent.cli.pull import pull
 from contrasent.cli.push import push
+from contrasent.cli.recipes import recipes
 from contrasent.cli.remove import remove
+from contrasent.cli.reproduce import reproduce
 from contrasent.cli.search import search
 from contrasent.cli.serve import serve
 from contrasent.cli.similarity import similarity
@@ -62,10 +66,14 @@ for command in (
     dedupe,
     mine,
     serve,
+    reproduce,
+    recipes,
     whiten,
     flow,
+    dimension_wise,
     doctor,
     push,
     pull,
 ):
-    app.command(command.__name__)(command)
+    app.command(command.__name__.replace("_", "-"))(command)
+app.add_typer(data)

@@ -1,16 +1,18 @@
 """``contrasent evaluate MODEL...``."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contrasent.cli.data import check_folder
 from contrasent.cli.options import BatchSize, MaxTokens, Pooler, Quiet, quieten, remark
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
+    from contrasent.cli.loading import Counting
     from contrasent.evaluate.suite import Options
     from contrasent.report import Report
     from contrasent.types import EncodeFn
@@ -23,7 +25,9 @@ def evaluate(
     ],
     suite: Annotated[
         list[str] | None,
-        typer.Option(help="sts, transfer, geometry, retrieval, bias or all; can be repeated."),
+        typer.Option(
+            help="sts, protocols, transfer, geometry, retrieval, bias or all; can be repeated."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
@@ -37,6 +41,10 @@ def evaluate(
     split: Annotated[str, typer.Option(help="STS split: test, dev or train.")] = "test",
     aggregate: Annotated[
         list[str] | None, typer.Option(help="all, mean or wmean; can be repeated.")
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="For --suite protocols: one by name, such as senteval; can be repeated."),
     ] = None,
     subsets: Annotated[bool, typer.Option("--subsets", help="A row for each STS subset.")] = False,
     solver: Annotated[
@@ -53,6 +61,9 @@ def evaluate(
     collection: Annotated[
         Path | None, typer.Option(help="Your own retrieval set: a folder in BEIR's layout.")
     ] = None,
+    stop_words: Annotated[
+        bool, typer.Option("--stop-words", help="Average GloVe's vectors of stop words too.")
+    ] = False,
     resamples: Annotated[
         int, typer.Option(min=0, help="Bootstrap resamples of the 95 % intervals; 0 for none.")
     ] = 1000,
@@ -62,6 +73,10 @@ def evaluate(
     report_file: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page with pictures.")
     ] = None,
+    arrows: Annotated[
+        bool,
+        typer.Option("--arrows", help="In the page, join models by arrows in the order given."),
+    ] = False,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
@@ -69,31 +84,35 @@ def evaluate(
 ) -> None:
     """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals."""
     quieten(quiet)
+    from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.text.official import STS_TASKS
 
     own = pairs is not None or collection is not None
     suites = suite_names(suite or ["sts"]) if suite or not own else ()
-    folder = _folder(data)
+    check_folder(data)
     options = Options(
         form=form,
         tasks=tuple(task) if task else STS_TASKS,
         aggregate=tuple(aggregate or ["all"]),
         split=split,
+        protocols=tuple(protocol or PROTOCOLS),
         subsets=subsets,
         solver=solver,
         seeds=tuple(range(1111, 1111 + seeds)),
         captions=captions,
         resamples=resamples,
-        folder=folder,
+        folder=data,
     )
     _check_before(models, suites, options, report_file, json_file)
     found: dict[str, Report] = {}
     for model in models:
-        encode, line = _load(model, pooler, max_tokens, batch)
-        found[model] = _measure(encode, suites, options, pairs, collection)
+        opened = _load(model, pooler, max_tokens, batch, stop_words)
+        encode = opened.encode
+        its_options = replace(options, tokens=opened.tokens)
+        found[model] = _measure(encode, suites, its_options, pairs, collection)
         typer.echo(f"{model}\n{found[model].table()}\n")
-        cut = line()
+        cut = opened.remark()
         if cut:
             remark(cut, quiet=quiet)
         if report_file is not None and "retrieval" in suites:
@@ -107,14 +126,8 @@ def evaluate(
     if report_file is not None:
         from contrasent.evaluate.page import write_page
 
-        write_page(report_file, found)
+        write_page(report_file, found, arrows=arrows)
         remark(f"wrote {report_file}", quiet=quiet)
-
-
-def _folder(data: Path | None) -> Path | None:
-    if data is not None and not data.is_dir():
-        raise OptionError("--data", str(data), "no such folder")
-    return data
 
 
 def _check_before(
@@ -127,16 +140,19 @@ def _check_before(
     """Everything cheap that can go wrong, before a model is loaded."""
     from contrasent.cli.loading import find_model
     from contrasent.evaluate.probing import SOLVERS
+    from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
+    from contrasent.evaluate.suite import check_data
     from contrasent.files import check_writable
     from contrasent.postprocess.folder import is_flow
-    from contrasent.text.datasets import FORMS, sts_pairs
+    from contrasent.text.datasets import FORMS
 
     if len(set(models)) < len(models):
         raise OptionError("MODEL", " ".join(models), "a model is named twice")
     _check_choice("--form", (options.form,), FORMS)
     _check_choice("--solver", (options.solver,), SOLVERS)
     _check_choice("--aggregate", options.aggregate, AGGREGATES)
+    _check_choice("--protocol", options.protocols, PROTOCOLS)
     for target in (report_file, json_file):
         if target is not None:
             check_writable(target.parent)
@@ -144,12 +160,10 @@ def _check_before(
         from contrasent.evaluate.page import check_matplotlib
 
         check_matplotlib()
-    if "sts" in suites:
-        for name in options.tasks:
-            sts_pairs(name, split=options.split, form=options.form, folder=options.folder)
     for model in models:
         if not Path(model).is_file() and not is_flow(Path(model)):
             find_model(model)
+    check_data(suites, options)
 
 
 def _check_choice(option: str, values: Iterable[str], choices: Iterable[str]) -> None:
@@ -158,13 +172,22 @@ def _check_choice(option: str, values: Iterable[str], choices: Iterable[str]) ->
             raise OptionError(option, value, "unknown", choices=choices)
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A model of any kind: what it computes, how it counts tokens, what it says in the end."""
+
+    encode: "EncodeFn"
+    tokens: Callable[[str], int] | None
+    remark: Callable[[], str | None]
+
+
 def _load(
-    model: str, pooler: str | None, max_tokens: int | None, batch: int
-) -> tuple["EncodeFn", Any]:
+    model: str, pooler: str | None, max_tokens: int | None, batch: int, stop_words: bool
+) -> _Opened:
     if Path(model).is_file():
         from contrasent.postprocess.glove import Glove
 
-        return Glove.load(Path(model)), lambda: None
+        return _Opened(Glove.load(Path(model), stop_words=stop_words), None, lambda: None)
     from contrasent.cli.loading import find_model, load_model
     from contrasent.postprocess.folder import is_flow, read_flow
 
@@ -173,9 +196,23 @@ def _load(
 
         folder, flow = read_flow(Path(model))
         below = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-        return whitened(below, flow.transform), below.remark
+        return _Opened(whitened(below, flow.transform), _token_count(below), below.remark)
     counting = load_model(find_model(model), batch=batch, pooler=pooler, max_tokens=max_tokens)
-    return counting, counting.remark
+    return _Opened(counting, _token_count(counting), counting.remark)
+
+
+def _token_count(model: "Counting") -> Callable[[str], int]:
+    """Tokens of a sentence in a model's own vocabulary, the marks at both ends not counted."""
+    from functools import cache
+
+    before, after = model.encoder.tokenizer.frame
+    marks = len(before) + len(after)
+
+    @cache
+    def count(sentence: str) -> int:
+        return int(model.encoder.tokenise([sentence])[0].lengths[0]) - marks
+
+    return count
 
 
 def _measure(

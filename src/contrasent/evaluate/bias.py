@@ -63,7 +63,7 @@ def length_bias(
         For each task, in hundredths as in the paper: "error_near" and "error_far" (mean of cosine
         - score / 5, for length differences up to 3 and above), "absolute_near" and "absolute_far"
         (of its absolute value), "error_gap" and "absolute_gap" (near less far). With all seven
-        sets, task "STS7" holds the means.
+        sets, task "STS7" holds the means. The rows' aggregate is the unit.
 
     Raises:
         DataError: data that are missing or not official, or vectors that are not finite.
@@ -78,13 +78,13 @@ def length_bias(
         gold = np.concatenate([p.scores for p in parts]) / 5
         error = 100 * (metrics.cosine(encoded(first), encoded(second)) - gold)
         gap = np.array([abs(length(a) - length(b)) for a, b in zip(first, second, strict=True)])
-        rows += _errors(task, error, gap <= NEAR, resamples, seed)
+        rows += _errors(task, unit, error, gap <= NEAR, resamples, seed)
     if set(STS_TASKS) <= set(data):
         report = Report(tuple(rows))
         for name in dict.fromkeys(row.metric for row in rows):
             value = report.average(STS_TASKS, metric=name)
             count = sum(report.one(task=t, metric=name).count for t in STS_TASKS)
-            rows.append(Row("STS7", "test", name, "", value, count))
+            rows.append(Row("STS7", "test", name, unit, value, count))
     notes = {"length": f"difference up to {NEAR} {unit} or above", "bias_form": form}
     return Report(tuple(rows), {**notes, **encoded.notes})
 
@@ -158,7 +158,9 @@ def repeated_overlaps(
     )
 
 
-def _errors(task: str, error: np.ndarray, near: np.ndarray, resamples: int, seed: int) -> list[Row]:
+def _errors(
+    task: str, unit: str, error: np.ndarray, near: np.ndarray, resamples: int, seed: int
+) -> list[Row]:
     rows = []
     for name, values in (("error", error), ("absolute", np.abs(error))):
         groups = {"near": values[near], "far": values[~near]}
@@ -166,8 +168,8 @@ def _errors(task: str, error: np.ndarray, near: np.ndarray, resamples: int, seed
             if not len(members):
                 raise DataError(f"{task}: no pairs of {group} lengths")
             bounds = mean_interval(members, resamples, seed)
-            metric = f"{name}_{group}"
-            rows.append(Row(task, "test", metric, "", float(members.mean()), len(members), *bounds))
+            value = float(members.mean())
+            rows.append(Row(task, "test", f"{name}_{group}", unit, value, len(members), *bounds))
         gap = float(groups["near"].mean() - groups["far"].mean())
-        rows.append(Row(task, "test", f"{name}_gap", "", gap, len(values)))
+        rows.append(Row(task, "test", f"{name}_gap", unit, gap, len(values)))
     return rows

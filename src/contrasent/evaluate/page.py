@@ -92,14 +92,20 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
         "Semantic textual similarity",
         "Spearman's correlation of cosine and gold score, <em>all</em> aggregation.",
         _drawn(
-            _table(reports, lambda r: r.metric == "spearman" and r.aggregate == "all"),
+            _table(reports, _is_sts),
             pictures.scores(reports, (*STS_TASKS, STS_AVERAGE), sts, "Spearman x 100, STS"),
         ),
     )
     yield (
         "Other aggregations, Pearson, subsets",
-        "<em>mean</em> and <em>wmean</em> average the correlations of a year's subsets.",
+        "<em>mean</em> and <em>wmean</em> average the correlations of a year's subsets; "
+        "<em>regressor</em> trains one on the vectors, as SentEval does.",
         _folded(_table(reports, _is_other_sts)),
+    )
+    yield (
+        "One model, many protocols",
+        "The mean of the same seven sets, as each paper scored them (SimCSE, Table B.1).",
+        _drawn(_table(reports, _is_protocol), _protocols(reports)),
     )
     yield (
         "Transfer",
@@ -151,9 +157,18 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
     yield "How it was measured", "The protocol of every number.", _notes(reports)
 
 
+def _is_sts(row: Row) -> bool:
+    wanted = (row.metric, row.aggregate) == ("spearman", "all")
+    return wanted and not _is_protocol(row)
+
+
 def _is_other_sts(row: Row) -> bool:
-    known = row.metric in ("spearman", "pearson")
+    known = row.metric in ("spearman", "pearson") and not _is_protocol(row)
     return known and (row.metric, row.aggregate) != ("spearman", "all")
+
+
+def _is_protocol(row: Row) -> bool:
+    return row.task.startswith("protocol ")
 
 
 def _is_geometry(row: Row) -> bool:
@@ -225,6 +240,18 @@ def _listings(reports: Reports) -> str:
             columns += f"<td>{found}</td>"
         lines.append(f"<tr><td>{escape(query)}</td>{columns}</tr>")
     return f"<div class='wide listing'><table>{''.join(lines)}</tbody></table></div>"
+
+
+def _protocols(reports: Reports) -> str:
+    """Who each protocol belongs to."""
+    for report in reports.values():
+        known = report.notes.get("protocols", {}).get("protocols", {})
+        if known:
+            lines = "".join(
+                f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in known.items()
+            )
+            return f"<dl>{lines}</dl>"
+    return ""
 
 
 def _notes(reports: Reports) -> str:

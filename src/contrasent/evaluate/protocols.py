@@ -1,13 +1,15 @@
 """The STS protocols of published tables, by name (SimCSE, Table B.1)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from contrasent.errors import OptionError
 from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.relatedness import relatedness
-from contrasent.evaluate.sts import sts
-from contrasent.report import Report
+from contrasent.evaluate.sts import AGGREGATES, sts
+from contrasent.report import Report, Row
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
@@ -28,6 +30,8 @@ class Protocol:
     metrics: tuple[str, ...]
     aggregate: str
 
+
+OTHER_LANGUAGES = ("STSB-de", "STSB-es")
 
 PROTOCOLS: dict[str, Protocol] = {
     "hill2016": Protocol("Hill et al. (2016)", False, ("spearman", "pearson"), "all"),
@@ -86,3 +90,75 @@ def sts_by_protocol(
         rows += [r for r in trained if r.metric in protocol.metrics and r.split == "test"]
     notes = {**found.notes, "protocol": f"{name}: {protocol.paper}"}
     return Report(tuple(rows), notes)
+
+
+def every_protocol(
+    encode: EncodeFn,
+    names: Sequence[str] = tuple(PROTOCOLS),
+    *,
+    form: str = "senteval",
+    resamples: int = RESAMPLES,
+    folder: Path | None = None,
+) -> Report:
+    """What one model scores under each protocol, and the sets that only some papers use.
+
+    Args:
+        encode: the model.
+        names: keys of :data:`PROTOCOLS`.
+        form: "senteval" or "raw", but for the German and Spanish sets, which are raw.
+        resamples: bootstrap resamples of the intervals; 0 for none.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        The rows of STS under the aggregations "mean" and "wmean"; STSB and SICKR by a regressor;
+        their dev splits (the columns of the reproducibility study), "SICKR-all", "STSB-de" and
+        "STSB-es", by cosine; and for each protocol a row of the task "protocol NAME": the mean of
+        the seven sets, scored as that paper scored them.
+
+    Raises:
+        OptionError: an unknown name.
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    for name in names:
+        if name not in PROTOCOLS:
+            raise OptionError("--protocol", name, "unknown", choices=PROTOCOLS)
+    score = partial(sts, encode, resamples=resamples, folder=folder)
+    whole = score(aggregate=AGGREGATES, form=form)
+    trained = relatedness(encode, form=form, resamples=resamples, folder=folder)
+    others = [
+        score(tasks=("STSB", "SICKR"), split="dev", form=form),
+        score(tasks=("SICKR-all",), form=form),
+        score(tasks=OTHER_LANGUAGES, form="raw"),
+    ]
+    rows = [row for row in whole if row.aggregate != "all"]
+    rows += [*trained, *(row for report in others for row in report)]
+    for name in names:
+        protocol = PROTOCOLS[name]
+        for metric in protocol.metrics:
+            rows.append(_mean_of_seven(name, protocol, metric, whole, trained))
+    notes = {
+        "protocols": {n: f"{PROTOCOLS[n].paper}: {describe(PROTOCOLS[n])}" for n in names},
+        "form": f"{form}; STSB-de and STSB-es raw",
+        "regressor": trained.notes["relatedness"],
+    }
+    return Report(tuple(rows), notes)
+
+
+def describe(protocol: Protocol) -> str:
+    """A protocol in a few words, as in Table B.1."""
+    how = "regressor for STS-B and SICK-R, " if protocol.regressor else ""
+    return f"{how}{' and '.join(protocol.metrics)}, {protocol.aggregate}"
+
+
+def _mean_of_seven(
+    name: str, protocol: Protocol, metric: str, whole: Report, trained: Report
+) -> Row:
+    found = [
+        trained.one(task=task, split="test", metric=metric)
+        if protocol.regressor and task in ("STSB", "SICKR")
+        else whole.one(task=task, metric=metric, aggregate=protocol.aggregate)
+        for task in STS_TASKS
+    ]
+    value = sum(row.value for row in found) / len(found)
+    count = sum(row.count for row in found)
+    return Row(f"protocol {name}", "test", metric, protocol.aggregate, value, count)

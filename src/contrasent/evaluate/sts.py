@@ -175,7 +175,7 @@ class _Task:
         return float(np.average(self.part_values[metric], weights=weights))
 
     def draw(self, metric: str, aggregate: str) -> Floats:
-        if aggregate == "all":
+        if aggregate == "all" or not len(self.draws[metric]):
             return self.draws[metric]
         weights = self.sizes if aggregate == "wmean" else None
         drawn: Floats = np.average(self.part_draws[metric], axis=1, weights=weights)

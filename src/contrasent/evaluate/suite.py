@@ -10,16 +10,19 @@ from contrasent.errors import OptionError
 from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
 from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.collections import caption_retrieval, stsb_retrieval
-from contrasent.evaluate.geometry import geometry
+from contrasent.evaluate.geometry import WHOLE, geometry
+from contrasent.evaluate.protocols import OTHER_LANGUAGES, PROTOCOLS, every_protocol
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import SEED, transfer
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report
 from contrasent.text.captions import flickr30k
-from contrasent.text.official import STS_TASKS
+from contrasent.text.datasets import sts_pairs
+from contrasent.text.official import STS_TASKS, TRANSFER_FILES
+from contrasent.text.transfer import transfer_set
 from contrasent.types import EncodeFn
 
-SUITES = ("sts", "transfer", "geometry", "retrieval", "bias")
+SUITES = ("sts", "protocols", "transfer", "geometry", "retrieval", "bias")
 CAPTIONS = 5000
 
 
@@ -37,8 +40,9 @@ class Options:
         seeds: of the transfer tasks.
         geometry_split: of STS-B, for geometry.
         captions: how many of Flickr30k's captions to search, from the end; 0 for all.
-        length: of a sentence, for the bias of length.
-        unit: what ``length`` counts.
+        protocols: keys of :data:`contrasent.evaluate.protocols.PROTOCOLS`.
+        tokens: counts the model's tokens in a sentence, for the bias of length in tokens; in words
+            alone if None.
         resamples: bootstrap resamples.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
     """
@@ -52,8 +56,8 @@ class Options:
     seeds: tuple[int, ...] = (SEED,)
     geometry_split: str = "all"
     captions: int = CAPTIONS
-    length: Length = words
-    unit: str = "words"
+    protocols: tuple[str, ...] = tuple(PROTOCOLS)
+    tokens: Length | None = None
     resamples: int = RESAMPLES
     folder: Path | None = None
 
@@ -73,6 +77,35 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
+def check_data(suites: Sequence[str], options: Options) -> None:
+    """Read, and forget, all data that suites need: what is missing is said before any encoding.
+
+    Raises:
+        OptionError: an unknown task, split or form.
+        DataError: data that are missing or not official.
+    """
+    folder, form = options.folder, options.form
+    named = {
+        "sts": [(task, options.split, form) for task in options.tasks],
+        "protocols": [
+            *((task, "test", form) for task in (*STS_TASKS, "SICKR-all")),
+            *((task, split, form) for task in ("STSB", "SICKR") for split in ("train", "dev")),
+            *((task, "test", "raw") for task in OTHER_LANGUAGES),
+        ],
+        "geometry": [("STSB", split, form) for split in WHOLE],
+        "retrieval": [("STSB", "test", form)],
+        "bias": [(task, "test", form) for task in STS_TASKS],
+    }
+    wanted = dict.fromkeys(pairs for suite in suites for pairs in named.get(suite, ()))
+    for task, split, its_form in wanted:
+        sts_pairs(task, split=split, form=its_form, folder=folder)
+    if "transfer" in suites:
+        for task in TRANSFER_FILES:
+            transfer_set(task, folder=folder)
+    if "retrieval" in suites or "bias" in suites:
+        flickr30k(folder=folder)
+
+
 def evaluate(
     encode: EncodeFn, suites: Sequence[str] = ("sts",), options: Options | None = None
 ) -> Report:
@@ -80,7 +113,7 @@ def evaluate(
 
     Args:
         encode: the model. Sentences that several suites need are encoded once.
-        suites: some of "sts", "transfer", "geometry", "retrieval" and "bias", or "all".
+        suites: some of :data:`SUITES`, or "all".
         options: what the suites are told.
 
     Returns:
@@ -131,6 +164,10 @@ def _sts(encode: EncodeFn, o: Options) -> Report:
     )
 
 
+def _protocols(encode: EncodeFn, o: Options) -> Report:
+    return every_protocol(encode, o.protocols, form=o.form, resamples=o.resamples, folder=o.folder)
+
+
 def _transfer(encode: EncodeFn, o: Options) -> Report:
     return transfer(encode, solver=o.solver, seeds=o.seeds, resamples=o.resamples, folder=o.folder)
 
@@ -150,22 +187,25 @@ def _retrieval(encode: EncodeFn, o: Options) -> Report:
 
 
 def _bias(encode: EncodeFn, o: Options) -> Report:
-    length = length_bias(
-        encode,
-        form=o.form,
-        length=o.length,
-        unit=o.unit,
-        resamples=o.resamples,
-        folder=o.folder,
-    )
+    units = {"words": words, **({"tokens": o.tokens} if o.tokens else {})}
+    length = [
+        length_bias(
+            encode, form=o.form, length=count, unit=u, resamples=o.resamples, folder=o.folder
+        )
+        for u, count in units.items()
+    ]
     captions = flickr30k(folder=o.folder).last(CAPTIONS)
     repeated = repetition_bias(encode, captions.texts, resamples=o.resamples)
-    notes = {"length": length.notes, "repetition": {**repeated.notes, "text": "Flickr30k"}}
-    return Report((*length.rows, *repeated.rows), notes)
+    notes = {
+        **{f"length in {r.rows[0].aggregate}": r.notes for r in length},
+        "repetition": {**repeated.notes, "text": "Flickr30k"},
+    }
+    return Report((*(row for report in length for row in report), *repeated.rows), notes)
 
 
 _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
     "sts": _sts,
+    "protocols": _protocols,
     "transfer": _transfer,
     "geometry": _geometry,
     "retrieval": _retrieval,

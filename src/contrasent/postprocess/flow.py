@@ -236,16 +236,15 @@ def fit(
             order = torch.randperm(len(x), generator=generator)
             for i in range(per_epoch):
                 loss = flow.loss(x[order[i * s.batch : (i + 1) * s.batch]])
-                if not torch.isfinite(loss):
-                    raise DataError(
-                        f"the flow's loss is {float(loss)} at step {step}; lower its lr"
-                    )
+                value = float(loss.detach())
+                if not math.isfinite(value):
+                    raise DataError(f"the flow's loss is {value} at step {step}; lower its lr")
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(flow.parameters(), s.clip)
                 optimiser.step()
-                report(step, float(loss.detach()))
-                advance(1, loss=float(loss.detach()))
+                report(step, value)
+                advance(1, loss=value)
                 step += 1
     return flow.eval()
 

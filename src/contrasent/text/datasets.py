@@ -90,9 +90,9 @@ def sts_pairs(
     table = STS_TABLES[task].get(split)
     if table is None:
         raise OptionError("split", split, f"{task} has not got it", choices=STS_TABLES[task])
-    path = find(_sts_places(task, form, table.path), folder)
+    path = find(sts_places(task, form, table.path), folder)
     if path is None:
-        return _from_hub(task, split, form, _sts_places(task, form, table.path)[0])
+        return _from_hub(task, split, form, sts_places(task, form, table.path)[0])
     return (_read_table(task, path, table),)
 
 
@@ -101,7 +101,8 @@ def score_digest(scores: Sequence[float]) -> str:
     return hashlib.sha256(",".join(f"{s:.3f}" for s in scores).encode()).hexdigest()[:16]
 
 
-def _sts_places(task: str, form: str, path: str) -> list[str]:
+def sts_places(task: str, form: str, path: str) -> list[str]:
+    """Where a file of a similarity task may lie below the data folder, the usual place first."""
     if task.startswith("STSB-"):
         return [f"STSB-multi-mt/{path}"]
     if form == "raw":
@@ -112,7 +113,7 @@ def _sts_places(task: str, form: str, path: str) -> list[str]:
 def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     found: list[ScoredPairs] = []
     for subset in STS_YEARS[task]:
-        places = _sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
+        places = sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
         path = find(places, folder)
         if path is None and not found:
             return _from_hub(task, "test", form, places[0])
@@ -127,7 +128,7 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
 def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     if split != "test":
         raise OptionError("split", split, "SICKR-all joins all splits; name it 'test'")
-    place = _sts_places("SICKR", form, STS_TABLES["SICKR"]["test"].path)
+    place = sts_places("SICKR", form, STS_TABLES["SICKR"]["test"].path)
     if find(place, folder) is None:
         return _from_hub("SICKR-all", split, form, place[0])
     parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]

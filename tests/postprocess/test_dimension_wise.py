@@ -1,0 +1,103 @@
+"""A layer learnt by dimension-wise contrast: what it gives, what it learns, what it refuses."""
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent import metrics
+from contrasent.errors import DataError
+from contrasent.postprocess.dimension_wise import Settings, fit
+
+
+def views(n=1200, d=6, noise=0.3, seed=0):
+    """Correlated dimensions on a cone, and two noisy looks at each row."""
+    random = np.random.default_rng(seed)
+    base = random.normal(size=(n, d)) @ (np.eye(d) + 0.8) + 20
+    return [(base + noise * random.normal(size=(n, d))).astype(np.float32) for _ in range(2)]
+
+
+def plain_loss(first, second, tau):
+    """Equation 5 in loops: columns standardised, the inner product over the number of rows."""
+
+    def standard(x):
+        return [(c - c.mean()) / np.sqrt(c.var() + 1e-5) for c in np.asarray(x, float).T]
+
+    one, two = standard(first), standard(second)
+    total = 0.0
+    for c, own in enumerate(one):
+        scores = [float(own @ other) / len(own) / tau for other in two]
+        peak = max(scores)
+        total -= scores[c] - peak - np.log(sum(np.exp(s - peak) for s in scores))
+    return total / len(one)
+
+
+def test_without_learning_it_is_standardisation():
+    """The weight begins as the identity, so that lr 0 leaves each dimension scaled and moved."""
+    first, second = views()
+    layer = fit(first, second, Settings(lr=0.0, batch=64))
+    both = np.concatenate([first, second]).astype(float)
+    wanted = (first - both.mean(0)) / both.std(0)
+    np.testing.assert_allclose(layer(first), wanted, atol=1e-4)
+
+
+def test_the_fitted_vectors_come_out_standard():
+    first, second = views(seed=1)
+    layer = fit(first, second, Settings(batch=64, epochs=3))
+    out = np.concatenate([layer(first), layer(second)])
+    np.testing.assert_allclose(out.mean(0), 0, atol=1e-3)
+    np.testing.assert_allclose(out.std(0), 1, atol=1e-3)
+
+
+def test_it_lowers_the_papers_loss_on_rows_it_has_not_seen():
+    first, second = views(n=2400, seed=2)
+    told = []
+    layer = fit(
+        first[:1200],
+        second[:1200],
+        Settings(batch=100, epochs=20, lr=1e-2),
+        report=lambda step, loss: told.append((step, loss)),
+    )
+    assert [step for step, _ in told] == list(range(240))
+    unseen = [first[1200:], second[1200:]]
+    before = plain_loss(*unseen, 0.05)
+    assert plain_loss(layer(unseen[0]), layer(unseen[1]), 0.05) < 0.2 * before
+    # The first step's loss is that of the plain vectors of its batch.
+    assert told[0][1] == pytest.approx(before, rel=0.25)
+    off = np.abs(np.corrcoef(layer(unseen[0]).T) - np.eye(6)).max()
+    assert off < 0.5 < np.abs(np.corrcoef(unseen[0].T) - np.eye(6)).max()
+
+
+def test_uniformity_improves_on_a_cone():
+    first, second = views(seed=3)
+    layer = fit(first, second, Settings(batch=64))
+    assert metrics.uniformity(layer(first)) < metrics.uniformity(first) - 0.5
+
+
+def test_a_dimension_that_does_not_vary_is_left_as_nothing():
+    first, second = views(seed=4)
+    first[:, 2] = second[:, 2] = 7
+    layer = fit(first, second, Settings(batch=64, lr=0.0))
+    assert np.abs(layer(first)[:, 2]).max() < 1e-4
+    assert np.isfinite(fit(first, second, Settings(batch=64))(first)).all()
+
+
+def test_equal_seeds_give_equal_layers_and_the_callers_random_state_stands():
+    first, second = views(seed=5)
+    state = torch.get_rng_state()
+    one, two = (fit(first, second, Settings(batch=64, seed=s)) for s in (1, 1))
+    other = fit(first, second, Settings(batch=64, seed=2))
+    assert torch.equal(state, torch.get_rng_state())
+    assert np.array_equal(one.matrix, two.matrix)
+    assert not np.array_equal(one.matrix, other.matrix)
+
+
+def test_what_cannot_be_fitted_is_refused():
+    first, second = views(n=100)
+    with pytest.raises(DataError, match="100 rows are fewer than a batch of 512"):
+        fit(first, second)
+    with pytest.raises(DataError, match="two views of shapes"):
+        fit(first, second[:50], Settings(batch=10))
+    with pytest.raises(DataError, match="NaN"):
+        fit(first * np.nan, second, Settings(batch=10))
+    with pytest.raises(DataError, match=r"the loss is .* lower the lr"):
+        fit(first, second, Settings(batch=10, lr=float("inf")))
