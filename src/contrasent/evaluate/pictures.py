@@ -61,7 +61,7 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
     }
     if not points:
         return None
-    with _figure(4.2) as (figure, axes):
+    with canvas(4.2) as (figure, axes):
         for i, (name, (x, y)) in enumerate(points.items()):
             axes.plot(x, y, MARKS[i % 8], color=COLOURS[i % 8], markersize=9, label=name)
         places = list(points.values())
@@ -70,8 +70,8 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
         axes.margins(0.25)
         axes.set_xlabel("uniformity (smaller is better)")
         axes.set_ylabel("alignment (smaller is better)")
-        _legend(figure, axes)
-        return _svg(figure, "plane")
+        add_legend(figure, axes)
+        return as_svg(figure, "plane")
 
 
 def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | None:
@@ -84,7 +84,7 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
     found = {name: path for name, path in paths.items() if path}
     if not found:
         return None
-    with _figure(4.4) as (figure, axes):
+    with canvas(4.4) as (figure, axes):
         for i, (name, path) in enumerate(found.items()):
             x = [point["uniformity"] for point in path]
             y = [point["alignment"] for point in path]
@@ -102,8 +102,8 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
         axes.margins(0.2)
         axes.set_xlabel("uniformity (smaller is better)")
         axes.set_ylabel("alignment (smaller is better)")
-        _legend(figure, axes)
-        return _svg(figure, "trajectories")
+        add_legend(figure, axes)
+        return as_svg(figure, "trajectories")
 
 
 def spectrum(reports: Reports) -> str | None:
@@ -111,15 +111,15 @@ def spectrum(reports: Reports) -> str | None:
     found = {n: v for n, r in reports.items() if (v := _note(r, "singular_values"))}
     if not found:
         return None
-    with _figure(3.4) as (figure, axes):
+    with canvas(3.4) as (figure, axes):
         for i, (name, values) in enumerate(found.items()):
             axes.plot(np.arange(1, len(values) + 1), values, color=COLOURS[i % 8], label=name)
         axes.set_yscale("log")
         axes.set_ylim(bottom=max(1e-4, min(min(v) for v in found.values())))
         axes.set_xlabel("rank")
         axes.set_ylabel("singular value / largest")
-        _legend(figure, axes)
-        return _svg(figure, "spectrum")
+        add_legend(figure, axes)
+        return as_svg(figure, "spectrum")
 
 
 def densities(reports: Reports) -> str | None:
@@ -129,14 +129,14 @@ def densities(reports: Reports) -> str | None:
         return None
     columns = min(2, len(found))
     rows = -(-len(found) // columns)
-    with _figure(2.6 * rows + 0.3, rows, columns) as (figure, grid):
+    with canvas(2.6 * rows + 0.3, rows, columns) as (figure, grid):
         panels = np.atleast_1d(grid).ravel()
         for panel, (name, bands) in zip(panels, found.items(), strict=False):
             _ridges(panel, bands)
             panel.set_title(_short(name, 44), fontsize=9)
         for panel in panels[len(found) :]:
             panel.set_visible(False)
-        return _svg(figure, "densities")
+        return as_svg(figure, "densities")
 
 
 def scores(
@@ -147,7 +147,7 @@ def scores(
     known = [t for t in tasks if any(r.select(task=t).rows for r in rows.values())]
     if not known:
         return None
-    with _figure(0.7 + (0.2 + 0.13 * len(rows)) * len(known)) as (figure, axes):
+    with canvas(0.7 + (0.2 + 0.13 * len(rows)) * len(known)) as (figure, axes):
         for i, (name, report) in enumerate(rows.items()):
             shift = (i - (len(rows) - 1) / 2) * 0.7 / len(rows)
             for j, row in enumerate(r for t in known for r in report.select(task=t).rows[:1]):
@@ -166,8 +166,8 @@ def scores(
         axes.set_yticks(range(len(known)), known)
         axes.invert_yaxis()
         axes.set_xlabel(title)
-        _legend(figure, axes)
-        return _svg(figure, "scores" + title)
+        add_legend(figure, axes)
+        return as_svg(figure, "scores" + title)
 
 
 def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
@@ -185,7 +185,8 @@ def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
 
 
 @contextmanager
-def _figure(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Figure, Any]]":
+def canvas(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Figure, Any]]":
+    """A figure of the page's width, inches high, and its panels, in the style of all pictures."""
     check_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -204,7 +205,8 @@ def _figure(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[F
         yield figure, figure.subplots(rows, columns)
 
 
-def _legend(figure: "Figure", axes: "Axes") -> None:
+def add_legend(figure: "Figure", axes: "Axes") -> None:
+    """A legend below a figure."""
     handles, labels = axes.get_legend_handles_labels()
     columns = 2 if len(labels) > 1 else 1
     figure.legend(
@@ -217,7 +219,8 @@ def _legend(figure: "Figure", axes: "Axes") -> None:
     )
 
 
-def _svg(figure: "Figure", salt: str) -> str:
+def as_svg(figure: "Figure", salt: str) -> str:
+    """A figure as SVG that takes the page's text colour; the salt is the picture's own name."""
     import matplotlib as mpl
 
     stream = io.StringIO()

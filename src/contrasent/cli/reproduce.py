@@ -1,0 +1,195 @@
+"""``contrasent reproduce ITEM...``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contrasent.cli.options import Quiet, quieten, remark
+from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from contrasent.reproduce.plan import Place
+    from contrasent.reproduce.recipe import Recipe
+
+RESULTS = Path("reproduction")
+
+
+def reproduce(
+    items: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ITEM...", help="simcse:table1, a paper's name, or all."),
+    ] = None,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List every table and figure, and stop.")
+    ] = False,
+    scale: Annotated[
+        str | None,
+        typer.Option(help="lab or paper. [default: paper with a GPU, lab without]"),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Runs of each row. [default: each recipe's own]")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    budget: Annotated[
+        str | None, typer.Option(help="Begin nothing after this time, such as 30m or 2h.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Encoder to begin from. [default: the scale's own]")
+    ] = None,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FOLDER of a checkpoint that a recipe names; can be repeated."),
+    ] = None,
+    results: Annotated[
+        Path, typer.Option(help="Folder of results, made and gone on with.")
+    ] = RESULTS,
+    stored: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RESULTS", help="Compute nothing, report what is there."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page with tables and figures.")
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers as JSON.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the trained models.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run tables and figures of the papers, and say what agrees with them.
+
+    May be stopped at any time; the same command goes on. At scale lab only directions and orders
+    are judged, not values.
+    """
+    quieten(quiet)
+    from contrasent.reproduce.reading import all_recipes, find_recipes
+
+    if listing:
+        typer.echo(_listed(all_recipes()))
+        return
+    if not items:
+        raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
+    recipes = find_recipes(items)
+    from contrasent.files import check_writable
+    from contrasent.reproduce.plan import Place
+    from contrasent.reproduce.recipe import SCALES
+    from contrasent.reproduce.run import seconds_of
+
+    if scale is not None and scale not in SCALES:
+        raise OptionError("--scale", scale, "unknown", choices=SCALES)
+    most = seconds_of(budget) if budget is not None else None
+    for target in (report, json_file):
+        if target is not None:
+            check_writable(target.parent)
+    if report is not None:
+        from contrasent.evaluate.pictures import check_matplotlib
+
+        check_matplotlib()
+    if stored is not None and not stored.is_dir():
+        raise OptionError("--from", str(stored), "no such folder of results")
+    home = stored or results
+    chosen = scale
+    if stored is None:
+        chosen = scale or _default_scale()
+        from contrasent.text.datafiles import data_folder
+
+        place = Place(home, data_folder(), base or "", _checkpoints(checkpoint or []))
+        _compute(recipes, place, chosen, seeds, jobs, most, keep, quiet)
+    _tell(recipes, home, chosen, report, json_file, quiet)
+
+
+def _listed(recipes: "list[Recipe]") -> str:
+    from contrasent.reproduce.recipe import COSTS, PAPERS
+
+    lines = []
+    paper = ""
+    for recipe in recipes:
+        if recipe.paper != paper:
+            paper = recipe.paper
+            lines += ["", PAPERS[paper]]
+        runs = sum(row.kind == "train" for row in recipe.rows)
+        lines.append(
+            f"  {recipe.name:<26} {recipe.cost:<7} {len(recipe.rows):>3} rows {runs:>3} trained  "
+            f"{recipe.title}"
+        )
+    costs = "; ".join(f"{name}: {said}" for name, said in COSTS.items())
+    return "\n".join([*lines[1:], "", f"{len(recipes)} items. Cost {costs}."])
+
+
+def _checkpoints(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, folder = text.partition("=")
+        if not equals or not name or not folder:
+            raise OptionError("--checkpoint", text, "write NAME=FOLDER")
+        found[name] = folder
+    return found
+
+
+def _default_scale() -> str:
+    import torch
+
+    return "paper" if torch.cuda.is_available() else "lab"
+
+
+def _compute(
+    recipes: "list[Recipe]",
+    place: "Place",
+    scale: str,
+    seeds: int | None,
+    jobs: int,
+    budget: float | None,
+    keep: bool,
+    quiet: bool,
+) -> None:
+    from contrasent.files import check_writable
+    from contrasent.reproduce.plan import Planner, scale_named
+    from contrasent.reproduce.run import duration, missing, run
+    from contrasent.reproduce.store import Store
+
+    check_writable(place.results)
+    store = Store(place.results)
+    plan = Planner(place, scale_named(scale)).plan(recipes, seeds)
+    todo = missing(plan.jobs, store)
+    remark(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
+    try:
+        outcome = run(
+            plan,
+            store,
+            place.data,
+            jobs=jobs,
+            budget=budget,
+            keep=keep,
+            say=lambda line: remark(line, quiet=quiet),
+        )
+    except KeyboardInterrupt:
+        remark("contrasent: stopped; the same command goes on", quiet=quiet)
+        raise
+    left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
+    made = f"{outcome.made} measurements in {duration(outcome.seconds)}{left}"
+    remark(made, quiet=quiet)
+
+
+def _tell(
+    recipes: "list[Recipe]",
+    home: Path,
+    scale: str | None,
+    report: Path | None,
+    json_file: Path | None,
+    quiet: bool,
+) -> None:
+    from contrasent.reproduce.report import book, text
+
+    found = book(recipes, home, scale)
+    typer.echo(text(found))
+    if json_file is not None:
+        from contrasent.files import write_json
+
+        write_json(json_file, found)
+        remark(f"wrote {json_file}", quiet=quiet)
+    if report is not None:
+        from contrasent.reproduce.page import write_page
+
+        write_page(report, found)
+        remark(f"wrote {report}", quiet=quiet)

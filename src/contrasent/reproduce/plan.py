@@ -1,0 +1,352 @@
+"""From recipes to work: which models are made, what is measured on each, and what is shared.
+
+A model and a measurement are known by a digest of everything that decides their numbers: resolved
+settings, the base's files, the rows of the corpus, the texts that are measured on, and the version
+of the code. Two tables that ask for the same therefore share it, and what is stored is not made
+again.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from contrasent import __version__
+from contrasent.errors import DataError, UserError
+from contrasent.model.pretrained import resolve
+from contrasent.reproduce import corpora, data, kinds
+from contrasent.reproduce.corpora import Built
+from contrasent.reproduce.reading import TARGET, scales
+from contrasent.reproduce.recipe import BASE, GLOVE, Evaluation, Recipe, Row
+from contrasent.reproduce.scale import Resolved, Scale, chosen, models_of
+
+NUMBERS = {"train": 1, "measure": 1}
+"""Raised whenever the same work gives other numbers than before: results of older code are then
+not taken for those of today's."""
+
+HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Something that encodes sentences.
+
+    Attributes:
+        key: digest of ``told``.
+        kind: "train", "encoder" or "glove".
+        told: everything that decides its numbers.
+        base: folder or file that it begins from.
+        corpus: what it is trained on.
+        resolved: objective, parameters and settings.
+        trace: options of the measurement that follows the training, if one does.
+        pooler: of an encoder.
+    """
+
+    key: str
+    kind: str
+    told: dict[str, Any]
+    base: str
+    corpus: Built | None = None
+    resolved: Resolved | None = None
+    trace: dict[str, Any] | None = None
+    pooler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One measurement of one model.
+
+    Attributes:
+        key: digest of everything that decides its numbers.
+        kind: of ``kinds.MEASURES``.
+        options: all of them.
+        fit: transform of the vectors: kind, options, and the corpus that it is fitted to.
+    """
+
+    key: str
+    kind: str
+    options: dict[str, Any]
+    fit: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Job:
+    """A model and all that is measured on it; what one process does at a time.
+
+    Attributes:
+        model: what to make.
+        units: what to measure, by key.
+        label: for people.
+        rank: the most informative come first.
+    """
+
+    model: Model
+    units: dict[str, Unit]
+    label: str
+    rank: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """The work for some recipes.
+
+    Attributes:
+        jobs: in the order to do them in.
+        manifests: for each item, what its rows consist of.
+    """
+
+    jobs: list[Job]
+    manifests: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where things are.
+
+    Attributes:
+        results: the folder of results.
+        data: the folder of data sets, or None.
+        base: what "@base" stands for, or "" for the scale's own.
+        checkpoints: folders for other names.
+    """
+
+    results: Path
+    data: Path | None
+    base: str = ""
+    checkpoints: dict[str, str] = field(default_factory=dict)
+
+
+class Planner:
+    """Makes plans; remembers digests of folders, corpora and texts.
+
+    Args:
+        place: where things are.
+        scale: of the runs.
+    """
+
+    def __init__(self, place: Place, scale: Scale) -> None:
+        self.place, self.scale = place, scale
+        self._digests: dict[str, str] = {}
+        self._built: dict[tuple[str, int | None], Built] = {}
+        self._texts: dict[str, str] = {}
+
+    def plan(self, recipes: Sequence[Recipe], seeds: int | None) -> Plan:
+        """The work for recipes.
+
+        Args:
+            recipes: in order.
+            seeds: how many; each recipe's own number if None.
+        """
+        jobs: dict[str, Job] = {}
+        manifests = {}
+        for number, recipe in enumerate(recipes):
+            manifests[recipe.name] = self._recipe(recipe, number, seeds or recipe.seeds, jobs)
+        return Plan(sorted(jobs.values(), key=lambda job: job.rank), manifests)
+
+    def _recipe(
+        self, recipe: Recipe, number: int, seeds: int, jobs: dict[str, Job]
+    ) -> dict[str, Any]:
+        judged = {recipe.reference}
+        judged |= {n for c in recipe.claims for n in (c.better, c.row, *c.than)}
+        rows = []
+        for i, row in enumerate(recipe.rows):
+            rank = (0 if row.name in judged else 1, number, i)
+            rows.append(self._row(recipe, row, seeds, rank, jobs))
+        return {
+            "item": recipe.name,
+            "recipe": digest_of(Path(recipe.file).read_text("utf-8")),
+            "scale": self.scale.name,
+            "base": Path(self._name(BASE)).name,
+            "seeds": seeds,
+            "rows": rows,
+        }
+
+    def _row(
+        self,
+        recipe: Recipe,
+        row: Row,
+        seeds: int,
+        rank: tuple[int, ...],
+        jobs: dict[str, Job],
+    ) -> dict[str, Any]:
+        told: dict[str, Any] = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
+        if row.kind not in ("train", "encoder"):
+            return told
+        if self.scale.name not in row.scales:
+            told["skipped"] = f"belongs to --scale {' or '.join(row.scales)}"
+            return told
+        try:
+            for seed in range(seeds if row.seeded else 1):
+                self._seed(recipe, row, seed, rank, jobs, told)
+        except UserError as error:
+            told["skipped"] = str(error)
+        return told
+
+    def _seed(
+        self,
+        recipe: Recipe,
+        row: Row,
+        seed: int,
+        rank: tuple[int, ...],
+        jobs: dict[str, Job],
+        told: dict[str, Any],
+    ) -> None:
+        for name in row.evaluations:
+            evaluation = recipe.evaluations[name]
+            options = {**kinds.DEFAULTS[evaluation.kind], **evaluation.options}
+            model = self._model(recipe, row, seed, evaluation, options)
+            about = told["measured"].setdefault(name, {"units": {}})
+            try:
+                unit = self._unit(model, row, evaluation.kind, options, seed)
+            except DataError as error:
+                about["skipped"] = str(error)
+                continue
+            about["units"][str(seed)] = unit.key
+            told["models"].setdefault(name, {})[str(seed)] = model.key
+            place = (seed, *rank)
+            label = f"{recipe.name} {row.name!r} seed {seed}"
+            job = jobs.setdefault(model.key, Job(model, {}, label, place))
+            job.units[unit.key] = unit
+            if place < job.rank:
+                job.rank, job.label = place, label
+
+    def _model(
+        self, recipe: Recipe, row: Row, seed: int, evaluation: Evaluation, options: dict[str, Any]
+    ) -> Model:
+        if row.kind == "encoder":
+            return self._encoder(row)
+        found = chosen(recipe, row, self.scale, seed=seed)
+        base = self._folder(row.base)
+        models = {k: self._folder(v, row.base) for k, v in models_of(found.given).items()}
+        settings = dict(found.settings)
+        if settings["pooler"] is None and not (base / "modules.json").is_file():
+            settings["pooler"] = "cls"
+        resolved = replace(
+            found,
+            settings=settings,
+            given={**found.given, **{k: str(v) for k, v in models.items()}},
+        )
+        built = self._corpus(row.corpus, found.sentences)
+        trace = options if evaluation.kind == "trace" else None
+        select = "none" if trace else found.select
+        judged = trace or ({"split": "dev"} if select == "stsb" else None)
+        told = {
+            "version": [__version__, NUMBERS["train"]],
+            "base": self._digest(base),
+            "objective": found.objective,
+            "parameters": {
+                **found.parameters,
+                **{k: self._digest(v) for k, v in models.items()},
+            },
+            "settings": settings,
+            "corpus": [built.digest, built.documents],
+            "select": select,
+            "trace": trace,
+            "judged on": self._text_digest("trace" if trace else "sts", judged) if judged else "",
+        }
+        resolved = replace(resolved, select=select)
+        return Model(digest_of(told), "train", told, str(base), built, resolved, trace)
+
+    def _encoder(self, row: Row) -> Model:
+        if row.encoder == GLOVE:
+            path = data.glove(self.place.data)
+            stamp = path.stat()
+            told: dict[str, Any] = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
+            return Model(digest_of(told), "glove", told, str(path))
+        folder = self._folder(row.encoder)
+        told = {"encoder": self._digest(folder), "pooler": row.pooler}
+        return Model(digest_of(told), "encoder", told, str(folder), pooler=row.pooler)
+
+    def _unit(self, model: Model, row: Row, kind: str, options: dict[str, Any], seed: int) -> Unit:
+        fit = self._fit(row, seed) if kind not in kinds.OF_TRAINING else None
+        told = {
+            "version": [__version__, NUMBERS["measure"]],
+            "model": model.key,
+            "kind": kind,
+            "options": options,
+            "texts": self._text_digest(kind, options),
+            "fit": {k: v for k, v in fit.items() if k != "path"} if fit else None,
+        }
+        return Unit(digest_of(told), kind, options, fit)
+
+    def _fit(self, row: Row, seed: int) -> dict[str, Any] | None:
+        if row.fit is None:
+            return None
+        fit: dict[str, Any] = {"kind": row.fit.kind, "options": row.fit.options, "path": ""}
+        if row.fit.kind == "flow":
+            fit["seed"] = seed
+        if row.fit.corpus == TARGET:
+            return {**fit, "corpus": TARGET}
+        count = row.fit.options.get("sentences", self.scale.sentences)
+        built = self._corpus(row.fit.corpus, count)
+        return {**fit, "corpus": built.digest, "path": built.path}
+
+    def _name(self, name: str, own: str = BASE) -> str:
+        """What a name in a recipe stands for; "@base" of a row is its own base."""
+        if name == BASE and own != BASE:
+            name = own
+        if name == BASE:
+            return self.place.base or self.scale.base
+        return self.place.checkpoints.get(name, name)
+
+    def _folder(self, name: str, own: str = BASE) -> Path:
+        wanted = self._name(name, own)
+        if name != BASE and wanted == name and self.scale.name == "lab" and own == BASE:
+            where = f"--checkpoint {name}=FOLDER gives one, --scale paper looks for it"
+            raise DataError(f"needs the checkpoint {name}; {where}")
+        return resolve(wanted)
+
+    def _corpus(self, name: str, sentences: int | None) -> Built:
+        wanted = (name, sentences or None)
+        if wanted not in self._built:
+            home = self.place.results / "corpora"
+            self._built[wanted] = corpora.build(name, wanted[1], self.place.data, home)
+        return self._built[wanted]
+
+    def _digest(self, folder: Path) -> str:
+        name = str(folder)
+        if name not in self._digests:
+            self._digests[name] = folder_digest(folder)
+        return self._digests[name]
+
+    def _text_digest(self, kind: str, options: dict[str, Any]) -> str:
+        key = json.dumps([kind, options], sort_keys=True)
+        if key not in self._texts:
+            self._texts[key] = data.texts_digest(kind, options, self.place.data)
+        return self._texts[key]
+
+
+def folder_digest(folder: Path) -> str:
+    """Sha256 of what a model folder consists of; other files of it do not matter."""
+    total = hashlib.sha256()
+    for path in sorted({p for pattern in HASHED for p in folder.rglob(pattern)}):
+        if "run" in path.relative_to(folder).parts:
+            continue
+        with path.open("rb") as stream:
+            total.update(f"{path.relative_to(folder)}\n".encode())
+            total.update(hashlib.file_digest(stream, "sha256").digest())
+    return total.hexdigest()
+
+
+def digest_of(told: Any) -> str:
+    """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
+    text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def scale_named(name: str) -> Scale:
+    """A scale by name."""
+    return scales()[name]
+
+
+def describe(job: Job) -> dict[str, Any]:
+    """A job in plain data, to be stored with its results."""
+    model = job.model
+    told: dict[str, Any] = {"label": job.label, "told": model.told, "base": Path(model.base).name}
+    if model.resolved is not None:
+        told |= {"objective": model.resolved.objective}
+    if model.corpus is not None:
+        told["corpus"] = {k: v for k, v in asdict(model.corpus).items() if k != "path"}
+    return told

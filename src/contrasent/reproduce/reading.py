@@ -1,0 +1,488 @@
+"""From TOML files to recipes, strictly: what is misspelt or impossible is refused with its line."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import OptionError, UserError, suggestion
+from contrasent.report import HUNDREDTHS
+from contrasent.reproduce import kinds
+from contrasent.reproduce.corpora import CORPORA
+from contrasent.reproduce.recipe import (
+    BASE,
+    COSTS,
+    FIGURES,
+    FITTED,
+    KINDS,
+    PAPERS,
+    SCALES,
+    Claim,
+    Column,
+    Evaluation,
+    Expected,
+    Fit,
+    Recipe,
+    Row,
+    ScaleChanges,
+)
+from contrasent.reproduce.scale import SELECTIONS, Scale, chosen
+from contrasent.reproduce.source import Table, read
+
+HERE = Path(__file__).parent / "recipes"
+TARGET = "target"
+
+
+def recipe_files(folder: Path = HERE) -> dict[str, Path]:
+    """Files of recipes by name ("simcse:table1"), in the order of the book."""
+    found = {}
+    for paper in PAPERS:
+        for path in sorted((folder / paper).glob("*.toml"), key=_order):
+            found[f"{paper}:{path.stem}"] = path
+    return found
+
+
+def _order(path: Path) -> tuple[int, int, str]:
+    """Tables before appendices before figures, by number."""
+    digits = "".join(letter for letter in path.stem if letter.isdigit())
+    group = 0 if path.stem.startswith("table") else 2 if path.stem.startswith("figure") else 1
+    return group, int(digits or 0), path.stem
+
+
+def all_recipes(folder: Path = HERE) -> list[Recipe]:
+    """Every recipe, checked; also that claims rest on claims that exist.
+
+    Raises:
+        InputError: one cannot be read.
+    """
+    recipes = [read_recipe(path) for path in recipe_files(folder).values()]
+    known = {f"{r.name}#{claim.name}": r for r in recipes for claim in r.claims}
+    for recipe in recipes:
+        for i, claim in enumerate(recipe.claims):
+            for other in claim.rests_on:
+                if other not in known:
+                    source = read(Path(recipe.file)).source
+                    problem = f"rests_on {other!r}: no such claim{suggestion(other, known)}"
+                    source.refuse(("claims", i, "rests_on"), problem)
+    return recipes
+
+
+def find_recipes(names: list[str], folder: Path = HERE) -> list[Recipe]:
+    """Recipes by name; "all", a paper's name, or "paper:item".
+
+    Raises:
+        OptionError: no such item; the nearest is named.
+        InputError: a recipe cannot be read.
+    """
+    files = recipe_files(folder)
+    wanted: dict[str, None] = {}
+    for name in names:
+        some = [n for n in files if name in ("all", n, n.split(":")[0])]
+        if not some:
+            choices = [*files, *PAPERS, "all"]
+            near = suggestion(name, choices).split(" (one of")[0]
+            raise OptionError("ITEM", name, f"no such table or figure{near} (--list shows all)")
+        wanted.update(dict.fromkeys(some))
+    return [read_recipe(files[name]) for name in files if name in wanted]
+
+
+@cache
+def scales(folder: Path = HERE) -> dict[str, Scale]:
+    """The scales of ``scales.toml``.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    top = read(folder / "scales.toml")
+    found = {}
+    for name in SCALES:
+        table = top.table(name)
+        found[name] = Scale(
+            name,
+            table.take("title", "text"),
+            table.take("base", "text"),
+            table.values("set"),
+            table.take("sentences", "count", None),
+            table.choice("select", SELECTIONS),
+        )
+        table.done()
+    top.done()
+    return found
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Read and check one recipe; its paper and name are those of its folder and file.
+
+    Raises:
+        InputError: a key is misspelt or missing, a value of another type or impossible; file, line
+            and the nearest name are given.
+    """
+    top = read(path)
+    kind = top.choice("kind", KINDS)
+    tolerance = float(top.take("tolerance", "number", 1.0))
+    source = top.take("source", "text")
+    evaluations = {name: _evaluation(name, t) for name, t in top.named("evaluations").items()}
+    columns = {n: _column(n, t, evaluations, kind) for n, t in top.named("columns").items()}
+    templates = {name: table for name, table in top.named("templates").items()}
+    changes = {name: _changes(top.table("scale"), name) for name in SCALES}
+    told = _Told(columns, evaluations, tolerance, source)
+    rows: list[Row] = []
+    merged = {name: _Template(name, table) for name, table in templates.items()}
+    for i, table in enumerate(top.several("rows")):
+        rows += _rows(i, table, merged, told)
+    for template in merged.values():
+        if not template.used:
+            template.table.source.refuse(template.table.at, f"no row uses {template.name!r}")
+    recipe = Recipe(
+        paper=path.parent.name,
+        item=path.stem,
+        title=top.take("title", "text"),
+        source=source,
+        kind=kind,
+        about=top.take("about", "text"),
+        cost=top.choice("cost", COSTS),
+        needs=top.texts("needs"),
+        seeds=top.take("seeds", "count", 3),
+        reference=top.take("reference", "text", ""),
+        figure=top.choice("figure", FIGURES, ""),
+        sweep=top.take("sweep", "text", ""),
+        evaluations=evaluations,
+        columns=columns,
+        rows=tuple(rows),
+        claims=tuple(_claim(t, columns, rows) for t in top.several("claims")),
+        scale=changes,
+        also_source=top.take("also_source", "text", ""),
+        file=str(path),
+    )
+    _check_whole(recipe, top)
+    top.done()
+    for scale in SCALES:
+        _check_settings(recipe, scale, top)
+    return recipe
+
+
+def _check_whole(recipe: Recipe, top: Table) -> None:
+    names = [row.name for row in recipe.rows]
+    for row in recipe.rows:
+        if names.count(row.name) > 1:
+            top.source.refuse(("rows", row.place), f"two rows are named {row.name!r}")
+        if row.also and not recipe.also_source:
+            top.source.refuse(("rows", row.place, "also"), "also_source must say where from")
+    if recipe.reference and recipe.reference not in names:
+        near = suggestion(recipe.reference, names)
+        top.refuse("reference", f"reference {recipe.reference!r}: no such row{near}")
+    if recipe.seeds < 1:
+        top.refuse("seeds", "seeds must be at least 1")
+    if not recipe.rows and recipe.kind != "claims":
+        top.source.refuse((), "there are no [[rows]]")
+    if recipe.figure == "sweep" and not recipe.sweep:
+        top.refuse("figure", 'a sweep needs sweep = "SETTING", the axis of the figure')
+
+
+class _Template:
+    """Keys that several rows share."""
+
+    def __init__(self, name: str, table: Table) -> None:
+        self.name, self.table, self.used = name, table, False
+        self.shared = _shared(table)
+        table.done()
+
+
+class _Told:
+    """What the rows refer to."""
+
+    def __init__(
+        self,
+        columns: dict[str, Column],
+        evaluations: dict[str, Evaluation],
+        tolerance: float,
+        source: str,
+    ) -> None:
+        self.columns, self.evaluations = columns, evaluations
+        self.tolerance, self.source = tolerance, source
+
+
+def _evaluation(name: str, table: Table) -> Evaluation:
+    kind = table.choice("kind", kinds.MEASURES)
+    options: dict[str, Any] = {}
+    for option, (type_, allowed) in kinds.MEASURES[kind].items():
+        if option not in table:
+            table.take(option, "list", None)
+            continue
+        value: Any = table.texts(option) if type_ == "texts" else table.take(option, type_)
+        for item in value if type_ == "texts" else (value,):
+            if allowed and item not in allowed:
+                table.refuse(option, f"{option} {item!r}: unknown{suggestion(item, allowed)}")
+        if type_ == "count" and value < 0:
+            table.refuse(option, f"{option} must be 0 or more, it is {value}")
+        options[option] = value
+    table.done()
+    return Evaluation(name, kind, options)
+
+
+def _column(name: str, table: Table, evaluations: dict[str, Evaluation], kind: str) -> Column:
+    measured = kind not in ("facts", "claims")
+    evaluation = table.take("evaluation", "text", "")
+    if measured and evaluation not in evaluations:
+        known = suggestion(evaluation, evaluations)
+        table.refuse("evaluation", f"evaluation {evaluation!r}: none of that name{known}")
+    select = {f: table.take(f, "text", None) for f in kinds.FIELDS}
+    metric = select["metric"] or ""
+    if measured and not metric:
+        table.refuse("metric", "metric is missing")
+    lower = metric.startswith(kinds.LOWER)
+    hundred = metric.split("@")[0].split("_")[0] in HUNDREDTHS
+    column = Column(
+        name,
+        table.take("title", "text", name),
+        evaluation,
+        {f: v for f, v in select.items() if v is not None},
+        table.choice("better", ("higher", "lower"), "lower" if lower else "higher"),
+        float(table.take("factor", "number", 100.0 if hundred else 1.0)),
+    )
+    table.done()
+    return column
+
+
+def _changes(table: Table, name: str) -> ScaleChanges:
+    for key in list(table._left):
+        if key not in SCALES:
+            table.refuse(key, f"no such key {key!r}{suggestion(key, SCALES)}")
+    own = table.table(name)
+    found = ScaleChanges(
+        own.values("set"),
+        own.take("sentences", "count", None),
+        own.choice("select", SELECTIONS, ""),
+        own.take("note", "text", ""),
+    )
+    own.done()
+    return found
+
+
+def _shared(table: Table) -> dict[str, Any]:
+    """The keys that a template may have as well as a row; those that are there."""
+    found: dict[str, Any] = {}
+    for key in ("objective", "base", "corpus", "encoder", "pooler", "group", "note"):
+        if key in table:
+            found[key] = table.take(key, "text")
+        else:
+            table.take(key, "text", "")
+    sets = {"both": table.values("set")}
+    for scale in SCALES:
+        own = table.table(scale)
+        sets[scale] = own.values("set")
+        own.done()
+    found["sets"] = sets
+    if "postprocess" in table:
+        found["fit"] = _fit(table.table("postprocess"))
+    else:
+        table.take("postprocess", "table", {})
+    for key, known in (("scales", SCALES), ("evaluations", ())):
+        if key in table:
+            found[key] = table.texts(key)
+            for name in found[key]:
+                if known and name not in known:
+                    table.refuse(key, f"{key} {name!r}: unknown{suggestion(name, known)}")
+        else:
+            table.texts(key)
+    if "corpus" in found and found["corpus"] not in CORPORA:
+        name = found["corpus"]
+        table.refuse("corpus", f"corpus {name!r}: unknown{suggestion(name, CORPORA)}")
+    return found
+
+
+def _fit(table: Table) -> Fit:
+    kind = table.choice("kind", FITTED)
+    corpus = table.choice("corpus", (*CORPORA, TARGET))
+    options: dict[str, Any] = {"sentences": table.take("sentences", "count", None)}
+    if kind == "whitening":
+        options["dimensions"] = table.take("dimensions", "count", None)
+    else:
+        options["epochs"] = table.take("epochs", "count", None)
+    table.done()
+    return Fit(kind, corpus, {k: v for k, v in options.items() if v is not None})
+
+
+def _rows(place: int, table: Table, templates: dict[str, _Template], told: _Told) -> Iterator[Row]:
+    """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
+    name = table.take("name", "text")
+    shared: dict[str, Any] = {"sets": {}}
+    use = table.take("use", "text", "")
+    if use:
+        if use not in templates:
+            table.refuse("use", f"use {use!r}: no such template{suggestion(use, templates)}")
+        templates[use].used = True
+        shared = templates[use].shared
+    own = _shared(table)
+    sets = {k: {**shared["sets"].get(k, {}), **own["sets"][k]} for k in own["sets"]}
+    both = {**shared, **own}
+    quote = table.take("quote", "flag", False)
+    blocked = table.take("blocked", "text", "")
+    facts = table.values("facts")
+    source = table.take("source", "text", told.source)
+    axes = table.take("axes", "table", {})
+    for key, values in axes.items():
+        if not isinstance(values, list) or not values:
+            table.refuse("axes", f"axes.{key} must be a list of values, it is {values!r}", key)
+    points = [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
+    expected = _expected(table, "expected", told, source, len(points))
+    also = _expected(table, "also", told, source, len(points))
+    made = [k for k in ("objective", "encoder") if both.get(k)]
+    kind = _kind(table, made, quote=quote, blocked=blocked, facts=bool(facts))
+    if kind == "train" and not both.get("corpus"):
+        table.refuse("corpus", "corpus is missing: what is trained on?")
+    for key in facts:
+        _known(table, "facts", key, told.columns)
+    for key in both.get("evaluations", ()):
+        _known(table, "evaluations", key, told.evaluations)
+    table.done()
+    for i, point in enumerate(points):
+        scaled = {s: {**sets["both"], **sets[s], **point} for s in SCALES}
+        yield Row(
+            name=_named(table, name, point),
+            group=both.get("group", ""),
+            place=place,
+            kind=kind,
+            objective=both.get("objective", ""),
+            base=both.get("base", BASE),
+            corpus=both.get("corpus", ""),
+            settings=scaled if kind == "train" else {},
+            encoder=both.get("encoder", ""),
+            pooler=both.get("pooler", ""),
+            fit=both.get("fit"),
+            evaluations=tuple(both.get("evaluations", told.evaluations)),
+            expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
+            also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
+            facts={k: str(v) for k, v in facts.items()},
+            source=source,
+            blocked=blocked,
+            scales=tuple(both.get("scales", SCALES)),
+            note=both.get("note", ""),
+            point=point,
+        )
+
+
+def _kind(table: Table, made: list[str], *, quote: bool, blocked: str, facts: bool) -> str:
+    if blocked:
+        return "blocked"
+    if quote or facts:
+        if made:
+            table.refuse(made[0], f"{made[0]} does not belong to a row of quotations or facts")
+        return "quote" if quote else "facts"
+    if len(made) != 1:
+        problem = "a row has an objective (it is trained), an encoder (it is measured), "
+        table.source.refuse(table.at, problem + "quote = true, blocked, or facts; exactly one")
+    return "train" if made == ["objective"] else "encoder"
+
+
+def _named(table: Table, name: str, point: dict[str, Any]) -> str:
+    try:
+        return name.format(**point)
+    except (KeyError, IndexError, ValueError) as error:
+        table.refuse("name", f"name {name!r}: {{...}} must be one of the axes ({error})")
+
+
+def _known(table: Table, key: str, name: str, known: dict[str, Any]) -> None:
+    if name not in known:
+        table.refuse(key, f"{key} {name!r}: unknown{suggestion(name, known)}", name)
+
+
+def _expected(
+    table: Table, key: str, told: _Told, source: str, count: int
+) -> dict[str, list[Expected | None]]:
+    found: dict[str, list[Expected | None]] = {}
+    for column, value in table.take(key, "table", {}).items():
+        _known(table, key, column, told.columns)
+        values = value if isinstance(value, list) else [value]
+        if len(values) != count:
+            problem = f"{key}.{column} has {len(values)} values for {count} rows"
+            table.refuse(key, problem, column)
+        found[column] = [_one(table, key, column, v, told.tolerance, source) for v in values]
+    return found
+
+
+def _one(
+    table: Table, key: str, column: str, value: Any, tolerance: float, source: str
+) -> Expected | None:
+    if isinstance(value, str) and not value:
+        return None
+    if isinstance(value, dict):
+        inner = Table(table.source, value, (*table.at, key, column))
+        expected = Expected(
+            float(inner.take("value", "number")),
+            float(inner.take("tolerance", "number", tolerance)),
+            inner.take("source", "text", source),
+        )
+        inner.done()
+        return expected
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        problem = f'{key}.{column} must be a number, or "" where none is published; it is {value!r}'
+        table.refuse(key, problem, column)
+    return Expected(float(value), tolerance, source)
+
+
+def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
+    names = [row.name for row in rows]
+    name, text = table.take("name", "text"), table.take("text", "text")
+    rests_on = table.texts("rests_on")
+    column = table.take("column", "text", "")
+    better, than = table.take("better", "text", ""), table.texts("than")
+    row, sign = table.take("row", "text", ""), table.take("sign", "text", "")
+    table.done()
+    if rests_on:
+        return Claim(name, text, rests_on=rests_on)
+    if column not in columns:
+        table.refuse("column", f"column {column!r}: unknown{suggestion(column, columns)}")
+    if sign and sign not in ("positive", "negative"):
+        table.refuse("sign", f'sign must be "positive" or "negative", it is {sign!r}')
+    if bool(sign) == bool(better) or bool(sign) != bool(row) or bool(better) != bool(than):
+        problem = "a claim has better and than, or row and sign, or rests_on"
+        table.source.refuse(table.at, problem)
+    if than == ("*",):
+        than = tuple(n for n in names if n != better)
+    for key, wanted in (("better", (better,)), ("than", than), ("row", (row,))):
+        for other in filter(None, wanted):
+            if other not in names:
+                table.refuse(key, f"{key} {other!r}: no such row{suggestion(other, names)}")
+    return Claim(name, text, column, better, than, row, sign)
+
+
+def _check_settings(recipe: Recipe, scale: str, top: Table) -> None:
+    """Choose the settings of every row as a run would, so that a wrong one is found now."""
+    for row in recipe.rows:
+        if row.kind != "train" or scale not in row.scales:
+            continue
+        try:
+            chosen(recipe, row, scales()[scale])
+        except OptionError as error:
+            unknown = str(error.value) if error.option == "set" else error.option
+            top.source.refuse(_place(top, recipe, row, unknown, scale), f"{row.name}: {error}")
+        except UserError as error:
+            top.source.refuse(("rows", row.place), f"{row.name}: {error}")
+
+
+def _place(top: Table, recipe: Recipe, row: Row, name: str, scale: str) -> tuple[str | int, ...]:
+    """Where a setting of a row was written: in the row, its template, or the recipe's scale."""
+    import tomllib
+
+    data = tomllib.loads(top.source.text)
+    written = data["rows"][row.place]
+    use = written.get("use", "")
+    template = data.get("templates", {}).get(use, {})
+    places = [(("rows", row.place), written), (("templates", use), template)]
+    for at, table in places:
+        for keys in (("axes",), (scale, "set"), ("set",)):
+            inner: Any = table
+            for key in keys:
+                inner = inner.get(key, {})
+            if name in inner:
+                return (*at, *keys, name)
+        if name in table:
+            return (*at, name)
+    if name in recipe.scale[scale].settings:
+        return ("scale", scale, "set", name)
+    if name == "--objective":
+        at = places[0][0] if "objective" in written else places[1][0]
+        return (*at, "objective")
+    return ("rows", row.place)

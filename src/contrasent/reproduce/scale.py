@@ -1,0 +1,124 @@
+"""What a row becomes at a scale: its settings and parameters, chosen and checked without torch."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from contrasent.objectives import _checks
+from contrasent.objectives._find import agree, methods, parameters
+from contrasent.reproduce.recipe import BASE, Recipe, Row
+from contrasent.train.settings import Settings, choose
+
+SELECTIONS = ("none", "stsb")
+"""Which model of a run is measured: the last one, or the best on STS-B's dev set."""
+
+MODELS = ("generator", "filler", "copy_filler", "language_head")
+"""Parameters that name a model: "@base" is the base, other names are checkpoints."""
+
+AUTO = "auto"
+"""A precision: bf16 where the machine computes in it, else fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large the runs are.
+
+    Attributes:
+        name: "lab" or "paper".
+        title: for readers.
+        base: the encoder that "@base" stands for.
+        settings: of a run, for all recipes.
+        sentences: rows sampled from a corpus; None for all.
+        select: which model of a run is measured.
+    """
+
+    name: str
+    title: str
+    base: str
+    settings: dict[str, Any]
+    sentences: int | None
+    select: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a row trains.
+
+    Attributes:
+        objective: its name.
+        parameters: all of them, defaults included.
+        given: those of them that the recipe says.
+        settings: all of the run's.
+        select: which model is measured.
+        sentences: rows sampled from the corpus; None for all.
+    """
+
+    objective: str
+    parameters: dict[str, Any]
+    given: dict[str, Any]
+    settings: dict[str, Any]
+    select: str
+    sentences: int | None
+
+
+def chosen(recipe: Recipe, row: Row, scale: Scale, *, seed: int = 0) -> Resolved:
+    """The settings of a row at a scale: the scale's, then the recipe's, then the row's own.
+
+    Raises:
+        OptionError: a name or a value that cannot be.
+    """
+    changes = recipe.scale[scale.name]
+    given = {**scale.settings, **changes.settings, **row.settings[scale.name], "seed": seed}
+    if given.get("precision") == AUTO:
+        given["precision"] = precision()
+    found = choose(given, row.objective, option="set")
+    settings = Settings(**found.run)
+    check_parameters(row.objective, found.objective)
+    defaults = {name: p.default for name, p in parameters(row.objective).items()}
+    return Resolved(
+        row.objective,
+        defaults | found.objective,
+        found.objective,
+        asdict(settings),
+        changes.select or scale.select,
+        scale.sentences if changes.sentences is None else changes.sentences,
+    )
+
+
+def check_parameters(objective: str, given: Mapping[str, Any]) -> None:
+    """Refuse parameters that cannot be; models that they name are looked for later.
+
+    Raises:
+        OptionError: a value out of range, or one that does not belong with the others.
+    """
+    values = {name: p.default for name, p in parameters(objective).items()} | dict(given)
+    _checks.check_values(values)
+    agree(objective, given)
+    for method in methods(objective):
+        own = {name: values[name] for name in parameters(method)}
+        if "view" in own:
+            _checks.check_view(own)
+        if own.get("masks") == "fixed":
+            _checks.check_fixed(own)
+        if "generator" in own and _checks.check_difference(own) and not own["generator"]:
+            _checks.check_generator(None, None, option="generator")
+
+
+def models_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters that name a model, and the names."""
+    return {k: v for k, v in values.items() if k in MODELS and v and v != "new"}
+
+
+def is_base(name: str) -> bool:
+    """Whether a name stands for the scale's own encoder."""
+    return name == BASE
+
+
+def precision() -> str:
+    """The precision that this machine computes fast in: "bf16" or "fp32"."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return "fp32"
+    return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "fp32"

@@ -1,0 +1,258 @@
+"""Doing a job: make the model, measure it, store the numbers; here torch is needed."""
+
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import TrainingError
+from contrasent.report import Report, Row
+from contrasent.reproduce import data, kinds
+from contrasent.reproduce.measure import clocked, following, measure, traced
+from contrasent.reproduce.plan import Job, Model, Unit, describe
+from contrasent.reproduce.reading import TARGET
+from contrasent.reproduce.store import Store
+from contrasent.types import EncodeFn
+
+
+def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
+    """Make a job's model, unless it is there, and its measurements that are missing.
+
+    Args:
+        job: what to do.
+        store: where numbers go.
+        folder: the data folder.
+        keep: keep the model when it has been measured.
+
+    Returns:
+        The new measurements by unit.
+
+    Raises:
+        UserError: a model, data or package that the job needs is missing.
+        KeyboardInterrupt: Ctrl-C; a training run has written its checkpoint.
+    """
+    told = describe(job)
+    wanted = [unit for unit in job.units.values() if not store.has(unit.key)]
+    try:
+        loaded = _Loaded(job.model, store, folder, told)
+        found = {}
+        for unit in wanted:
+            began = time.monotonic()
+            report = loaded.measure(unit)
+            seconds = round(time.monotonic() - began, 1)
+            store.write_unit(unit.key, report, {"model": job.model.key, "seconds": seconds, **told})
+            found[unit.key] = report
+    except TrainingError as error:
+        store.write_record(job.model.key, {**told, "failed": str(error)})
+        raise
+    if job.model.kind == "train" and not keep:
+        store.drop_model(job.model.key)
+    return found
+
+
+class _Loaded:
+    """A model that is made when a measurement first asks for it."""
+
+    def __init__(
+        self, model: Model, store: Store, folder: Path | None, told: dict[str, Any]
+    ) -> None:
+        self.model, self.store, self.folder, self.told = model, store, folder, told
+        self._plain: EncodeFn | None = None
+        self._record: dict[str, Any] | None = None
+
+    def measure(self, unit: Unit) -> Report:
+        if unit.kind in kinds.OF_TRAINING:
+            record = self._trained()
+            if unit.kind == "speed":
+                return clocked(record)
+            return traced([(step, Report.from_json(r)) for step, r in record["trace"]])
+        if unit.fit is None:
+            return measure(self._encode(), unit.kind, unit.options, self.folder)
+        if unit.fit["corpus"] != TARGET:
+            texts = Path(unit.fit["path"]).read_text("utf-8").splitlines()
+            encode = self._fitted(unit.fit, texts)
+            return measure(encode, unit.kind, unit.options, self.folder)
+        return self._on_targets(unit)
+
+    def _on_targets(self, unit: Unit) -> Report:
+        """A transform for each task, fitted to all of its own sentences."""
+        assert unit.fit is not None
+        rows: list[Row] = []
+        for task in unit.options["tasks"]:
+            options = {**unit.options, "tasks": (task,)}
+            parts = data.scored_pairs({**options, "split": "all"}, self.folder)
+            texts = [s for p in parts for side in (p.first, p.second) for s in side]
+            encode = self._fitted(unit.fit, list(dict.fromkeys(texts)))
+            rows += measure(encode, unit.kind, options, self.folder).rows
+        return Report((*rows, *_averages(rows, unit.options)), {"fitted": "to each task"})
+
+    def _encode(self) -> EncodeFn:
+        """The model; each sentence is encoded once for all measurements."""
+        if self._plain is None:
+            from contrasent.evaluate.vectors import Cached
+
+            self._plain = Cached(self._load(normalise=None))
+        return self._plain
+
+    def _load(self, *, normalise: bool | None) -> EncodeFn:
+        if self.model.kind == "glove":
+            from contrasent.postprocess.glove import Glove
+
+            return Glove.load(Path(self.model.base))
+        from contrasent.model.encoder import Encoder
+
+        if self.model.kind == "train":
+            self._trained(again=True)
+            return Encoder.load(self.store.model(self.model.key), normalise=normalise).encode
+        pooler = self.model.pooler or None
+        return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
+
+    def _fitted(self, fit: dict[str, Any], texts: list[str]) -> EncodeFn:
+        from contrasent.postprocess import flow, whitening
+
+        encode = self._load(normalise=False)
+        vectors = encode(texts)
+        transform: Any
+        if fit["kind"] == "whitening":
+            transform = whitening.fit(vectors, dimensions=fit["options"].get("dimensions"))
+        else:
+            epochs = fit["options"].get("epochs", 1)
+            transform = flow.fit(vectors, flow.Settings(epochs=epochs, seed=fit["seed"])).transform
+        return whitening.whitened(encode, transform)
+
+    def _trained(self, *, again: bool = False) -> dict[str, Any]:
+        """The record of the training, after doing it if it is not done.
+
+        Args:
+            again: whether the model itself is needed, which may have been deleted.
+        """
+        key = self.model.key
+        record = self._record or self.store.record(key)
+        there = (self.store.model(key) / "modules.json").is_file()
+        if record is not None and "failed" in record:
+            raise TrainingError(record["failed"])
+        if record is None or (again and not there):
+            record = train(self.model, self.store.model(key), self.folder)
+            self.store.write_record(key, {**self.told, **record})
+            shutil.rmtree(self.store.model(key) / "run", ignore_errors=True)
+        self._record = record
+        return record
+
+
+def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
+    """Train a model into a folder, going on with a run that was stopped.
+
+    Returns:
+        Facts of the run: steps, seconds, speed, scores, and its trace.
+    """
+    from contrasent.model.card import Facts
+    from contrasent.text.corpus import open_corpus
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+    from contrasent.train.run import RunFolder
+    from contrasent.train.settings import Settings
+
+    resolved, built = model.resolved, model.corpus
+    assert resolved is not None
+    assert built is not None
+    settings = dict(resolved.settings)
+    if model.trace is not None:
+        settings["evaluate_every"] = model.trace["every"]
+    chosen = Settings(**settings)
+    learner = prepare(Path(model.base), resolved.objective, resolved.given, chosen)
+    corpus = open_corpus(built.path, documents=built.documents)
+    began = time.monotonic()
+    run = fit(
+        learner,
+        corpus,
+        chosen,
+        folder=target,
+        evaluate=_judge(model, folder),
+        resume=True,
+        facts=Facts(base=Path(model.base).name),
+    )
+    trace = _trace(RunFolder(target).log) if model.trace is not None else []
+    return {
+        "steps": run.steps,
+        "batch": chosen.batch,
+        "precision": chosen.precision,
+        "seconds": round(time.monotonic() - began, 1),
+        "sentences_per_second": run.sentences_per_second,
+        "best_step": run.best_step,
+        "history": run.history,
+        "trace": trace,
+        **environment(),
+    }
+
+
+def _judge(model: Model, folder: Path | None) -> Any:
+    """What a run is asked every so often: its trace, the score that selects, or nothing."""
+    if model.trace is not None:
+        return following(model.trace, folder)
+    if model.resolved is not None and model.resolved.select == "stsb":
+        options = {**kinds.DEFAULTS["sts"], "tasks": ("STSB",), "split": "dev"}
+        return lambda encode: measure(encode, "sts", options, folder)
+    return None
+
+
+def _trace(log: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The reports in a run's log, by step."""
+    found = {}
+    for line in log.read_text("utf-8").splitlines():
+        said = json.loads(line)
+        if "evaluation" in said:
+            found[int(said["step"])] = {"rows": said["evaluation"], "notes": {}}
+    return sorted(found.items())
+
+
+def environment() -> dict[str, Any]:
+    """Machine and versions, for the record."""
+    import os
+    import platform
+
+    import torch
+
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
+    from contrasent import __version__
+
+    return {
+        "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": {
+            "contrasent": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+    }
+
+
+def _processor() -> str:
+    import platform
+
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _averages(rows: Sequence[Row], options: dict[str, Any]) -> list[Row]:
+    """The plain mean over the seven sets, as ``sts`` gives it for a single model."""
+    from contrasent.evaluate.sts import AVERAGE
+
+    if not set(kinds.STS) <= set(options["tasks"]):
+        return []
+    report = Report(tuple(rows))
+    return [
+        Row(
+            AVERAGE,
+            options["split"],
+            "spearman",
+            aggregate,
+            report.average(kinds.STS, metric="spearman", aggregate=aggregate),
+            sum(r.count for r in report.select(metric="spearman", aggregate=aggregate)),
+        )
+        for aggregate in options["aggregate"]
+    ]
