@@ -532,3 +532,28 @@ def test_no_path_leads_to_a_file(http, path):
 def test_wrong_method(http):
     assert http.get("/v1/embeddings").status_code == 405
     assert "error" in http.get("/v1/embeddings").json()
+
+
+def test_an_index_that_cannot_be_read_is_the_servers_fault(model, encoder, tmp_path, caplog):
+    """503 without a path in it; the path is in the log, for the operator."""
+    Index.create(
+        tmp_path / "index",
+        encoder.encode,
+        [(line, None, {"n": 1}) for line in LINES],
+        model=encoder.identity,
+    )
+    with running(create_app(model, index=Index.open(tmp_path / "index"))) as url:
+        flat = tmp_path / "index" / "segment-000001" / "metadata.bin"
+        flat.write_bytes(b"\xff" * flat.stat().st_size)
+        with caplog.at_level(logging.ERROR, logger="contrasent.serve"):
+            answer = httpx.post(f"{url}/search", json={"query": "x", "where": {"n": 1}})
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "index_unavailable"
+        assert str(tmp_path) not in answer.text
+        assert "metadata.bin" in caplog.text
+        assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_maps(http):
+    assert http.get("/map").json()["method"] == "pca"
+    assert http.get("/map?method=tsne").status_code == 400
