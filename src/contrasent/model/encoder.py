@@ -108,7 +108,8 @@ class Encoder(nn.Module):
         if pooling is None:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
-                "name a pooler (cls, mean, max, first_last, embeddings_last, last_two)"
+                "name a pooler (cls, mean, max, first_last, embeddings_last, last_two), or, for a "
+                "checkpoint of SimCSE or its kin, see 'contrasent import'"
             )
         check_pooler(pooling)
         check_head(head)
