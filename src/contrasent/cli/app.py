@@ -15,6 +15,7 @@ from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
 from contrasent.cli.evaluate import evaluate
 from contrasent.cli.flow import flow
+from contrasent.cli.import_ import import_
 from contrasent.cli.index import index
 from contrasent.cli.mine import mine
 from contrasent.cli.pull import pull
@@ -72,8 +73,9 @@ for command in (
     flow,
     dimension_wise,
     doctor,
+    import_,
     push,
     pull,
 ):
-    app.command(command.__name__.replace("_", "-"))(command)
+    app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
 app.add_typer(data)

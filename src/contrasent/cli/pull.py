@@ -63,7 +63,11 @@ def pull(
         if not (target / "config.json").is_file() and not (target / "modules.json").is_file():
             raise ModelError(f"{name}: is no model (no config.json and no modules.json)")
         if not list(target.rglob("*.safetensors")):
-            raise ModelError(f"{name}: has no weights as safetensors, and others are not read")
+            raise ModelError(
+                f"{name}: has no weights as safetensors, and pickled ones are never read; the "
+                "hub's converter may offer them as a pull request on the model's page: pull that "
+                "commit"
+            )
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
     if as_json:
         emit({"name": repository, "commit": commit, "output": str(output), "bytes": size})

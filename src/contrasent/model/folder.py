@@ -82,6 +82,12 @@ def describe(folder: Path) -> Description:
             raise ModelError(
                 f"{folder}: not a model folder (neither modules.json nor config.json in it)"
             )
+        named = _object(folder / "config.json").get("architectures")
+        if isinstance(named, list) and any(str(name).endswith("ForCL") for name in named):
+            raise ModelError(
+                f"{folder}: a checkpoint as the code of SimCSE and its kin writes it, with a head "
+                f"that nothing else finds: contrasent import {folder} -o MODEL"
+            )
         return Description(folder, None, (), False, _length(folder, {}), False)
     _refuse_unknown(folder / "config_sentence_transformers.json")
     transformer, pooler, normalise, head = folder, None, False, []
@@ -91,7 +97,7 @@ def describe(folder: Path) -> Description:
         if kind == "Transformer":
             transformer = path
         elif kind == "WeightedLayerPooling":
-            weights = _load(path / "model.safetensors")["layer_weights"].tolist()
+            weights = read_tensors(path / "model.safetensors")["layer_weights"].tolist()
         elif kind == "Pooling":
             pooler = _pooler(path, weights)
         elif kind == "Dense":
@@ -177,7 +183,7 @@ def read_dense(path: Path) -> Dense:
         raise ModelError(
             f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
         )
-    weights = _load(path / "model.safetensors")
+    weights = read_tensors(path / "model.safetensors")
     try:
         sizes = (int(config["in_features"]), int(config["out_features"]))
         layer = Dense(*sizes, ACTIVATIONS[name](), bias=bool(config.get("bias", True)))
@@ -285,7 +291,12 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
         raise OSError(str(error)) from error
 
 
-def _load(path: Path) -> dict[str, torch.Tensor]:
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        ModelError: it is missing or none.
+    """
     try:
         return dict(load_file(path))
     except (OSError, SafetensorError) as error:

@@ -1,0 +1,150 @@
+"""Importing checkpoints that the code of SimCSE, ESimCSE, DiffCSE and SimCSE++ wrote.
+
+All four are edits of one code base: an encoder (``bert.*`` or ``roberta.*``; without the prefix
+after its ``simcse_to_huggingface.py``) and a head on the [CLS] vector (``mlp.*``, renamed
+``pooler.*`` by that script), beside what only training needed. They differ in whether the head is
+part of the model:
+
+================================  ==============================================================
+supervised SimCSE                 [CLS] through Linear and tanh (section 6.1; its evaluation: cls)
+unsupervised SimCSE, SimCSE++     [CLS] before the head (``--mlp_only_train``)
+ESimCSE                           the same; training checkpoints also hold ``momentum_model.*``
+DiffCSE                           [CLS] before the head, which is a BatchNorm projector
+                                  (``net.*``); discriminator (``aux_bert.*``, ``electra_head.*``)
+                                  and generator are training's own
+================================  ==============================================================
+
+Supervised and unsupervised SimCSE have the same files, so they are told apart by an option and
+not by a name. Loaded by transformers alone, an unconverted checkpoint gets a random pooler.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.model.folder import read_json, read_tensors, save_tensors
+from contrasent.model.heads import Dense
+
+METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
+WEIGHTS = "model.safetensors"
+BODIES = ("bert.", "roberta.", "")
+HEADS = ("mlp.", "pooler.")
+TOKENIZER = ("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json")
+CONVERT = (
+    'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
+    "torch.load('pytorch_model.bin', weights_only=True).items()}, 'model.safetensors')\""
+)
+
+
+def import_checkpoint(
+    folder: Path, *, method: str | None = None, max_tokens: int | None = None
+) -> tuple[Encoder, str]:
+    """Read a released or trained checkpoint of the four papers.
+
+    Args:
+        folder: with config.json, model.safetensors and a tokenizer.
+        method: whose it is, one of ``METHODS``; needed where the files do not tell.
+        max_tokens: cut sentences at this many tokens; what the tokenizer says if None.
+
+    Returns:
+        The encoder, with the pooling and head that the paper evaluates, and the method.
+
+    Raises:
+        OptionError: the method is unknown, not told, or contradicted by the files.
+        ModelError: pickled weights, or no such checkpoint.
+    """
+    import torch
+
+    if method is not None and method not in METHODS:
+        raise OptionError("--method", method, "is unknown", choices=METHODS)
+    config = _config(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise ModelError(_no_weights(folder))
+    weights = read_tensors(folder / WEIGHTS)
+    body = _body(weights, folder)
+    found = _whose(weights, folder, method)
+    head = _dense(weights, folder, found) if found == "sup-simcse" else None
+    with tempfile.TemporaryDirectory() as place:
+        bare = Path(place)
+        (bare / "config.json").write_text(json.dumps(config), "utf-8")
+        save_tensors(bare / WEIGHTS, body)
+        for path in (path for pattern in TOKENIZER for path in folder.glob(pattern)):
+            (bare / path.name).write_bytes(path.read_bytes())
+        try:
+            encoder = Encoder.load(bare, pooler="cls", max_tokens=max_tokens)
+        except ModelError as error:
+            raise ModelError(str(error).replace(str(bare), str(folder))) from error
+    encoder.source = None
+    if head is not None:
+        encoder.head = Dense(*head[0].shape[::-1], torch.nn.Tanh())
+        encoder.head.linear.load_state_dict({"weight": head[0], "bias": head[1]})
+        encoder.head.to(encoder.device).eval()
+    return encoder, found
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    config = read_json(folder / "config.json")
+    if not isinstance(config, dict) or config.get("model_type") not in ("bert", "roberta"):
+        raise ModelError(
+            f"{folder / 'config.json'}: is not of a BERT or RoBERTa, as theirs all are"
+        )
+    if (folder / "modules.json").is_file():
+        raise ModelError(f"{folder}: is a whole model already and needs no import")
+    return {key: value for key, value in config.items() if key != "architectures"}
+
+
+def _no_weights(folder: Path) -> str:
+    if (folder / "pytorch_model.bin").is_file():
+        return (
+            f"{folder / 'pytorch_model.bin'}: is pickled, and pickles are never read; if you trust "
+            f"it, convert it there with: {CONVERT}"
+        )
+    return (
+        f"{folder}: no {WEIGHTS} in it; the hub's converter offers one as a pull request on the "
+        "model's page: name that commit"
+    )
+
+
+def _body(weights: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The encoder's weights, without prefix."""
+    for prefix in BODIES:
+        inside = {k.removeprefix(prefix): v for k, v in weights.items() if k.startswith(prefix)}
+        body = {k: v for k, v in inside.items() if k.startswith(("embeddings.", "encoder."))}
+        if body:
+            return {k: v for k, v in body.items() if not k.endswith("position_ids")}
+    raise ModelError(f"{folder / WEIGHTS}: holds no encoder (bert.*, roberta.* or embeddings.*)")
+
+
+def _whose(weights: Iterable[str], folder: Path, method: str | None) -> str:
+    """Whose checkpoint it is: what its keys tell, or else what the user says."""
+    keys = tuple(weights)
+    told = None
+    if any(key.startswith(("electra_head.", *(f"{head}net." for head in HEADS))) for key in keys):
+        told = "diffcse"
+    elif any(key.startswith("momentum_model.") for key in keys):
+        told = "esimcse"
+    if told is not None and method not in (None, told):
+        raise OptionError("--method", method, f"{folder / WEIGHTS} is of {told}, by its keys")
+    if told is None and method is None:
+        raise OptionError(
+            "--method",
+            "",
+            f"the files of {folder} do not tell whether its vector is [CLS] before the head "
+            "(unsup-simcse, esimcse, simcse++, diffcse) or after it (sup-simcse); say which it is",
+        )
+    return str(told or method)
+
+
+def _dense(weights: dict[str, Any], folder: Path, method: str) -> tuple[Any, Any]:
+    """Weight and bias of the tanh head."""
+    for head in HEADS:
+        names = (f"{head}dense.weight", f"{head}dense.bias")
+        if all(name in weights for name in names):
+            return weights[names[0]].float(), weights[names[1]].float()
+    raise OptionError(
+        "--method", method, f"{folder / WEIGHTS} has no mlp.dense or pooler.dense, its head"
+    )
