@@ -1,5 +1,6 @@
 """``contrasent reproduce ITEM...``."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -63,6 +64,7 @@ def reproduce(
     are judged, not values.
     """
     quieten(quiet)
+    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import all_recipes, find_recipes
 
     if listing:

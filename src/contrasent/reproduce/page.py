@@ -61,6 +61,7 @@ def _front(found: dict[str, Any]) -> Iterator[str]:
         "machine": "; ".join(run["machines"]),
         "precision": ", ".join(run["precisions"]),
         "versions": "; ".join(run["versions"]),
+        "source of training": ", ".join(run["codes"]),
         "computing time": duration(run["seconds"]),
         "base": ", ".join(sorted({item["base"] for item in items if item["base"]})),
     }

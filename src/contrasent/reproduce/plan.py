@@ -13,18 +13,26 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from contrasent import __version__
-from contrasent.errors import DataError, UserError
+from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, kinds
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.reading import TARGET, scales
 from contrasent.reproduce.recipe import BASE, GLOVE, Evaluation, Recipe, Row
 from contrasent.reproduce.scale import Resolved, Scale, chosen, models_of
+from contrasent.reproduce.store import Store
+from contrasent.train.settings import Settings
 
 NUMBERS = {"train": 1, "measure": 1}
-"""Raised whenever the same work gives other numbers than before: results of older code are then
-not taken for those of today's."""
+"""The version of the code, as far as numbers depend on it: raised whenever the same work gives
+other numbers than before, defaults included, so that older results are not taken for today's. (A
+digest of the source would throw away hours of work for every comment; it is recorded instead.)"""
+
+INDIFFERENT = ("checkpoint_every", "heldout")
+"""Settings that no number depends on."""
+
+JUDGED = ("evaluate_every", "patience")
+"""Settings that matter where a run is evaluated."""
 
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
 
@@ -128,6 +136,7 @@ class Planner:
 
     def __init__(self, place: Place, scale: Scale) -> None:
         self.place, self.scale = place, scale
+        self.store = Store(place.results)
         self._digests: dict[str, str] = {}
         self._built: dict[tuple[str, int | None], Built] = {}
         self._texts: dict[str, str] = {}
@@ -148,18 +157,25 @@ class Planner:
     def _recipe(
         self, recipe: Recipe, number: int, seeds: int, jobs: dict[str, Job]
     ) -> dict[str, Any]:
+        base = Path(self._name(BASE)).name
+        before = self.store.manifest(recipe.name, self.scale.name)
+        if before is not None and before["base"] != base:
+            problem = f"holds {recipe.name} from the base {before['base']!r}, not {base!r}"
+            raise OptionError("--results", str(self.place.results), f"{problem}; choose another")
+        # Seeds that were run before stay in the report.
+        known = max(seeds, before["seeds"] if before is not None else 0)
         judged = {recipe.reference}
         judged |= {n for c in recipe.claims for n in (c.better, c.row, *c.than)}
         rows = []
         for i, row in enumerate(recipe.rows):
             rank = (0 if row.name in judged else 1, number, i)
-            rows.append(self._row(recipe, row, seeds, rank, jobs))
+            rows.append(self._row(recipe, row, (seeds, known), rank, jobs))
         return {
             "item": recipe.name,
             "recipe": digest_of(Path(recipe.file).read_text("utf-8")),
             "scale": self.scale.name,
-            "base": Path(self._name(BASE)).name,
-            "seeds": seeds,
+            "base": base,
+            "seeds": known,
             "rows": rows,
         }
 
@@ -167,10 +183,12 @@ class Planner:
         self,
         recipe: Recipe,
         row: Row,
-        seeds: int,
+        seeds: tuple[int, int],
         rank: tuple[int, ...],
         jobs: dict[str, Job],
     ) -> dict[str, Any]:
+        """What a row consists of, with all seeds; jobs are made of those that are asked for."""
+        asked, known = seeds
         told: dict[str, Any] = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
             return told
@@ -178,8 +196,8 @@ class Planner:
             told["skipped"] = f"belongs to --scale {' or '.join(row.scales)}"
             return told
         try:
-            for seed in range(seeds if row.seeded else 1):
-                self._seed(recipe, row, seed, rank, jobs, told)
+            for seed in range(known if row.seeded else 1):
+                self._seed(recipe, row, seed, rank, jobs if seed < asked else {}, told)
         except UserError as error:
             told["skipped"] = str(error)
         return told
@@ -233,17 +251,21 @@ class Planner:
         select = "none" if trace else found.select
         judged = trace or ({"split": "dev"} if select == "stsb" else None)
         told = {
-            "version": [__version__, NUMBERS["train"]],
+            "version": NUMBERS["train"],
             "base": self._digest(base),
             "objective": found.objective,
             "parameters": {
-                **found.parameters,
+                **_departing(found.given, found.defaults),
                 **{k: self._digest(v) for k, v in models.items()},
             },
-            "settings": settings,
+            "settings": {
+                k: v
+                for k, v in _departing(settings, asdict(Settings())).items()
+                if k not in INDIFFERENT and (judged or k not in JUDGED)
+            },
             "corpus": [built.digest, built.documents],
             "select": select,
-            "trace": trace,
+            "trace": _departing(trace, kinds.DEFAULTS["trace"]) if trace is not None else None,
             "judged on": self._text_digest("trace" if trace else "sts", judged) if judged else "",
         }
         resolved = replace(resolved, select=select)
@@ -262,10 +284,10 @@ class Planner:
     def _unit(self, model: Model, row: Row, kind: str, options: dict[str, Any], seed: int) -> Unit:
         fit = self._fit(row, seed) if kind not in kinds.OF_TRAINING else None
         told = {
-            "version": [__version__, NUMBERS["measure"]],
+            "version": NUMBERS["measure"],
             "model": model.key,
             "kind": kind,
-            "options": options,
+            "options": _departing(options, kinds.DEFAULTS[kind]),
             "texts": self._text_digest(kind, options),
             "fit": {k: v for k, v in fit.items() if k != "path"} if fit else None,
         }
@@ -328,6 +350,11 @@ def folder_digest(folder: Path) -> str:
             total.update(f"{path.relative_to(folder)}\n".encode())
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
+
+
+def _departing(given: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
+    """The values that are not the default: a key does not change when code learns a new option."""
+    return {k: v for k, v in given.items() if k not in default or v != default[k]}
 
 
 def digest_of(told: Any) -> str:

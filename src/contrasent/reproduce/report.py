@@ -183,7 +183,7 @@ class _Item:
             cell["seeds"] = len(arm.values) if arm.seeded else 0
             if bounds is not None:
                 cell["low"], cell["high"] = (round(v, 4) for v in bounds)
-            if expected is not None:
+            if expected is not None and self.scale == "paper":
                 cell["difference"] = round(arm.mean - expected.value, 4)
         found = self._verdict(row, column, arm)
         if found is not None and row.kind not in ("quote", "facts"):
@@ -278,6 +278,7 @@ class _Item:
             "trained": sum("steps" in r for r in records),
             "machines": sorted({r["machine"] for r in records if "machine" in r}),
             "precisions": sorted({r["precision"] for r in records if "precision" in r}),
+            "codes": sorted({r["code"] for r in records if "code" in r}),
             "versions": sorted(
                 {
                     ", ".join(f"{k} {v}" for k, v in r["versions"].items())
@@ -295,6 +296,7 @@ def _run(items: list[dict[str, Any]]) -> dict[str, Any]:
         "machines": sorted({m for r in every for m in r["machines"]}),
         "precisions": sorted({p for r in every for p in r["precisions"]}),
         "versions": sorted({v for r in every for v in r["versions"]}),
+        "codes": sorted({c for r in every for c in r["codes"]}),
     }
 
 

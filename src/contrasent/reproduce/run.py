@@ -6,6 +6,7 @@ training run that was under way goes on from its checkpoint. Several processes, 
 started by hand, share the work by locks.
 """
 
+import logging
 import multiprocessing
 import os
 import re
@@ -121,8 +122,8 @@ class _Queue:
         with progress.task("reproduce", total, "jobs") as advance:
             while waiting:
                 busy: list[Job] = []
-                for i, job in enumerate(waiting):
-                    left = len(waiting) - i + len(busy) - 1
+                for job in waiting:
+                    left = len(missing(waiting, self.store)) - 1
                     gone = time.monotonic() - began
                     if not self._needed(job, outcome):
                         advance(1)
@@ -244,6 +245,7 @@ def _share(jobs: list[Job], work: _Queue, say: Say, count: int) -> Outcome:
 
 
 def _worker(jobs: list[Job], work: _Queue, channel: "SimpleQueue[Any]") -> None:
+    logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     try:
         outcome = work.work(jobs, lambda line: channel.put(("said", line)))
     except KeyboardInterrupt:

@@ -47,16 +47,16 @@ class Resolved:
 
     Attributes:
         objective: its name.
-        parameters: all of them, defaults included.
-        given: those of them that the recipe says.
+        given: its parameters that the recipe says.
+        defaults: all of its parameters' defaults.
         settings: all of the run's.
         select: which model is measured.
         sentences: rows sampled from the corpus; None for all.
     """
 
     objective: str
-    parameters: dict[str, Any]
     given: dict[str, Any]
+    defaults: dict[str, Any]
     settings: dict[str, Any]
     select: str
     sentences: int | None
@@ -78,8 +78,8 @@ def chosen(recipe: Recipe, row: Row, scale: Scale, *, seed: int = 0) -> Resolved
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
     return Resolved(
         row.objective,
-        defaults | found.objective,
         found.objective,
+        defaults,
         asdict(settings),
         changes.select or scale.select,
         scale.sentences if changes.sentences is None else changes.sentences,

@@ -1,11 +1,12 @@
 """Doing a job: make the model, measure it, store the numbers; here torch is needed."""
 
+import hashlib
 import json
 import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contrasent.errors import TrainingError
 from contrasent.report import Report, Row
@@ -15,6 +16,13 @@ from contrasent.reproduce.plan import Job, Model, Unit, describe
 from contrasent.reproduce.reading import TARGET
 from contrasent.reproduce.store import Store
 from contrasent.types import EncodeFn
+
+if TYPE_CHECKING:
+    from contrasent.train.run import RunFolder
+    from contrasent.train.settings import Settings
+
+CODE = ("losses", "objectives", "model", "train", "text")
+"""Folders of the package that the numbers of a training run depend on."""
 
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
@@ -163,6 +171,7 @@ def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
     chosen = Settings(**settings)
     learner = prepare(Path(model.base), resolved.objective, resolved.given, chosen)
     corpus = open_corpus(built.path, documents=built.documents)
+    same = _same_settings(RunFolder(target), chosen)
     began = time.monotonic()
     run = fit(
         learner,
@@ -170,7 +179,8 @@ def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
         chosen,
         folder=target,
         evaluate=_judge(model, folder),
-        resume=True,
+        resume=same,
+        overwrite=not same,
         facts=Facts(base=Path(model.base).name),
     )
     trace = _trace(RunFolder(target).log) if model.trace is not None else []
@@ -185,6 +195,17 @@ def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
         "trace": trace,
         **environment(),
     }
+
+
+def _same_settings(place: "RunFolder", settings: "Settings") -> bool:
+    """Whether a run that was begun in a folder, if any, can be gone on with."""
+    from dataclasses import asdict
+
+    try:
+        before = json.loads(place.settings.read_text("utf-8"))["settings"]
+    except (OSError, ValueError, KeyError):
+        return True
+    return bool(before == json.loads(json.dumps(asdict(settings))))
 
 
 def _judge(model: Model, folder: Path | None) -> Any:
@@ -224,7 +245,20 @@ def environment() -> dict[str, Any]:
             "python": platform.python_version(),
             "torch": torch.__version__,
         },
+        "code": _code_digest(),
     }
+
+
+def _code_digest() -> str:
+    """12 digits that stand for the source text that a training run's numbers depend on."""
+    import contrasent
+
+    home = Path(contrasent.__file__).parent
+    total = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((home / folder).rglob("*.py")):
+            total.update(path.read_bytes())
+    return total.hexdigest()[:12]
 
 
 def _processor() -> str:
