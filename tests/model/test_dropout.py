@@ -1,6 +1,7 @@
 """Dropout: statistics, seeds, probabilities that reach every module, and off where it must be."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -106,9 +107,12 @@ def test_dropout_alone_makes_views_differ_and_off_stops_it(tiny, kind, options):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_probabilities_reach_the_modules(tiny, kind):
-    """Counted by what is really dropped: every call of ``drop`` and its probability."""
-    for hidden, attention in ((0.25, 0.125), (0.5, 0.0), (0.0, 0.5)):
+    """Counted by what is really dropped: every mask drawn and its probability."""
+    plain = (False, True) if kind in ("bert", "roberta") else (False,)
+    for hidden, attention, packed in product((0.25, 0.5, 0.0), (0.125, 0.0, 0.5), plain):
         encoder, tokens = train_mode(tiny[kind], dropout=hidden, attention_dropout=attention)
+        assert encoder.packed == (len(plain) == 2)
+        encoder.packed = packed
         told = {m.p for m in encoder.modules() if isinstance(m, nn.Dropout)}
         assert told <= {hidden, attention}
         used = probabilities_used(encoder, tokens)
@@ -118,14 +122,14 @@ def test_probabilities_reach_the_modules(tiny, kind):
 def probabilities_used(encoder, tokens):
     from contrasent.model import dropout
 
-    used, before = set(), dropout.drop
+    used, before = set(), dropout.keep
 
     def spy(x, p):
         used.add(p)
         return before(x, p)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dropout, "drop", spy)
+        patch.setattr(dropout, "keep", spy)
         with torch.no_grad():
             encoder(tokens)
     return {p for p in used if p}
@@ -160,11 +164,15 @@ def test_attention_with_dropout_is_attention(tiny, kind, monkeypatch):
 
     encoder, tokens = train_mode(tiny[kind], dropout=0.0, attention_dropout=0.3)
     calls = []
-    monkeypatch.setattr(dropout, "drop", lambda x, p: (calls.append(p), x)[1])
-    with torch.no_grad():
-        vectors = encoder(tokens).numpy()
-    assert calls
-    assert vectors == pytest.approx(encoder.encode(TEXTS), abs=3e-6)
+    monkeypatch.setattr(dropout, "keep", lambda x, p: (calls.append(p), dropout.Keep(None, 1.0))[1])
+    for packed in {encoder.packed, False}:
+        encoder.packed = packed
+        with torch.no_grad():
+            vectors = encoder(tokens).numpy()
+        assert 0.3 in calls
+        calls.clear()
+        assert vectors == pytest.approx(encoder.encode(TEXTS), abs=3e-6)
+        assert 0.3 not in calls
 
 
 def test_off_restores_every_flag_even_after_an_error():

@@ -18,10 +18,12 @@ from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
 from contrasent.model import dropout as dropout_
 from contrasent.model import folder as folder_
+from contrasent.model import packed as packed_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
 from contrasent.model.golden import write_golden
 from contrasent.model.groups import by_length
 from contrasent.model.heads import as_dense, check_head, make_head
+from contrasent.model.packing import Packing
 from contrasent.model.poolers import check_pooler, layer_weights, pooler
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
@@ -45,6 +47,8 @@ class Encoder(nn.Module):
         lower_case: whether texts are lower-cased before the tokenizer.
         source: the transformers folder that the weights came from, or None.
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
+        packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
+            false for the backbone's own forward pass, in padded groups of similar length.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Encoder(nn.Module):
         self._pool = pooler(pooling)
         self._all_layers = layer_weights(pooling, self.layers) is not None
         dropout_.take_over(backbone)
+        self.packed = packed_.fits(backbone)
 
     @classmethod
     def load(
@@ -186,24 +191,44 @@ class Encoder(nn.Module):
     def forward(self, tokens: Tokens) -> Tensor:
         """Vectors of tokenised sentences, (n, d), not normalised.
 
-        Rows are grouped by length, each group padded to its own longest; the result does not
-        depend on it. They are float32, whatever the precision inside; float64 of a model in
-        float64.
+        Rows are packed or grouped by length, so that little or no padding is computed; the result
+        does not depend on it. They are float32, whatever the precision inside; float64 of a model
+        in float64.
         """
         pooled = self.pool(tokens)
         return pooled if self.head is None else _full(self.head(pooled))
 
     def pool(self, tokens: Tokens) -> Tensor:
         """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
-        parts, order = [], []
-        for rows in by_length(tokens.lengths):
-            hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
-            parts.append(_full(self._pool(hidden, mask)))
-            order.append(rows)
-        if not parts:
+        if len(tokens) == 0:
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
+        if self.packed and packed_.able(self.backbone, tokens):
+            parts, order = self._pool_packed(tokens)
+        else:
+            parts, order = self._pool_groups(tokens)
         place = torch.from_numpy(np.argsort(np.concatenate(order), kind="stable"))
         return torch.cat(parts)[place.to(self.device)]
+
+    def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
+        """Pooled vectors of padded groups, and which rows they are."""
+        parts, order = [], by_length(tokens.lengths)
+        for rows in order:
+            hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
+            parts.append(_full(self._pool(hidden, mask)))
+        return parts, order
+
+    def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
+        """The same without padding."""
+        packing = Packing.of(tokens)
+        firsts = self.pooling == "cls"
+        states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
+        if firsts:
+            return [_full(states[-1])], [packing.order]
+        parts = []
+        for hidden in zip(*[packing.split(state) for state in states], strict=True):
+            mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
+            parts.append(_full(self._pool(hidden, mask)))
+        return parts, [packing.order]
 
     def hidden(
         self, tokens: Tokens, *, all_layers: bool = False

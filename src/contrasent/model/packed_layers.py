@@ -1,0 +1,257 @@
+"""Transformer layers on packed rows: forward and backward written out, on torch's CPU kernels.
+
+The mathematics is that of BERT's layers (Devlin et al., 2019; post-layer-norm, exact GELU). What is
+gained over autograd of the plain layers: one product for queries, keys and values; factors of the
+softmax and of dropout folded into products; residual gradients added by the products themselves;
+masks drawn for a whole layer at once; every weight has one gradient, so none is added up.
+
+Shapes: T tokens in all, d the hidden size, f that of the feed-forward part, h heads. A group is the
+(count, length) of neighbouring rows of equal length, see :mod:`contrasent.model.packing`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from contrasent.model import dropout
+from contrasent.model.packing import Group
+
+Groups = tuple[Group, ...]
+
+
+def attend(qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
+    """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head.
+
+    Args:
+        qkv: (T, 3 d) queries, keys and values of all heads.
+        groups: the rows.
+        heads: h.
+        p: probability of dropout on the softmax.
+
+    Returns:
+        (T, d).
+    """
+    result: Tensor = _Attend.apply(qkv, groups, heads, p)  # type: ignore[no-untyped-call]
+    return result
+
+
+def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: float) -> Tensor:
+    """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part.
+
+    Args:
+        y: (T, a).
+        x: (T, d), which is added.
+        dense: with W (d, a) and b.
+        norm: the layer norm.
+        p: probability of dropout.
+
+    Returns:
+        (T, d).
+    """
+    weights = dense.weight, dense.bias, norm.weight, norm.bias
+    result: Tensor = _AddNorm.apply(y, x, *weights, norm.eps, p)  # type: ignore[no-untyped-call]
+    return result
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Give x W' + b, and x once more for what is added to it later.
+
+    The second output's gradient enters the product that gives the gradient of x.
+    """
+    y, same = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return y, same
+
+
+def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
+    """GELU(x W' + b), exact, and x once more, as in ``linear``."""
+    y, same = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
+    return y, same
+
+
+def drop(x: Tensor, p: float) -> Tensor:
+    """Dropout alone, any shape."""
+    kept = dropout.keep(x, p)
+    if kept.mask is None:
+        return x
+    result: Tensor = _Drop.apply(x, *kept)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
+        width = qkv.shape[1] // 3
+        own = _by_heads(qkv, groups, heads, 3)
+        split = _heads(own, groups, heads, 3)
+        scores = qkv.new_empty(heads * sum(g.count * g.length**2 for g in groups))
+        for square, (q, k, _) in zip(_squares(scores, groups, heads), split, strict=True):
+            torch.baddbmm(square, q, k.mT, beta=0, alpha=(width // heads) ** -0.5, out=square)
+        weights = torch.empty_like(scores)
+        pairs = zip(_squares(scores, groups, heads), _squares(weights, groups, heads), strict=True)
+        for square, share in pairs:
+            torch.softmax(square, -1, out=share)
+        kept = dropout.keep(weights, p)
+        dropped = weights if kept.mask is None else torch.mul(weights, kept.mask, out=scores)
+        mixed = qkv.new_empty(qkv.shape[0], width)
+        blocks = _blocks(mixed, groups)
+        for square, (_, _, v), block, group in zip(
+            _squares(dropped, groups, heads), split, blocks, groups, strict=True
+        ):
+            out = torch.baddbmm(v, square, v, beta=0, alpha=kept.scale)
+            shape = (group.count, heads, group.length, -1)
+            block.view(group.count, group.length, heads, -1).copy_(out.view(shape).transpose(1, 2))
+        ctx.told = groups, heads, kept.scale
+        ctx.save_for_backward(own, weights, kept.mask)
+        return mixed
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        groups, heads, scale = ctx.told
+        own, weights, mask = ctx.saved_tensors
+        width = grad.shape[1]
+        split = _heads(own, groups, heads, 3)
+        grads = _heads(_by_heads(grad, groups, heads, 1), groups, heads, 1)
+        inner = torch.empty_like(weights)
+        for square, (_, _, v), (g,) in zip(
+            _squares(inner, groups, heads), split, grads, strict=True
+        ):
+            torch.baddbmm(square, g, v.mT, beta=0, alpha=scale, out=square)
+        dropped = weights
+        if mask is not None:
+            inner.mul_(mask)
+            dropped = weights * mask
+        result = grad.new_empty(len(grad), 3 * width)
+        factor = (width // heads) ** -0.5
+        for share, use, square, (q, k, _), (g,), block, group in zip(
+            _squares(weights, groups, heads),
+            _squares(dropped, groups, heads),
+            _squares(inner, groups, heads),
+            split,
+            grads,
+            _blocks(result, groups),
+            groups,
+            strict=True,
+        ):
+            slope = torch._softmax_backward_data(square, share, -1, share.dtype)
+            out = grad.new_empty(3, *q.shape)
+            torch.baddbmm(out[0], slope, k, beta=0, alpha=factor, out=out[0])
+            torch.baddbmm(out[1], slope.mT, q, beta=0, alpha=factor, out=out[1])
+            torch.baddbmm(out[2], use.mT, g, beta=0, alpha=scale, out=out[2])
+            shape = (3, group.count, heads, group.length, -1)
+            block.view(group.count, group.length, 3, heads, -1).copy_(
+                out.view(shape).permute(1, 3, 0, 2, 4)
+            )
+        return result, None, None, None
+
+
+class _AddNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        y: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        gain: Tensor,
+        shift: Tensor,
+        epsilon: float,
+        p: float,
+    ) -> Tensor:
+        kept = dropout.keep(x, p)
+        total = torch.addmm(bias, y, weight.t(), beta=kept.scale, alpha=kept.scale)
+        if kept.mask is not None:
+            total.mul_(kept.mask)
+        total.add_(x)
+        out, mean, deviation = torch.native_layer_norm(total, gain.shape, gain, shift, epsilon)
+        ctx.scale = kept.scale
+        ctx.save_for_backward(y, weight, gain, shift, total, mean, deviation, kept.mask)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        y, weight, gain, shift, total, mean, deviation, mask = ctx.saved_tensors
+        through, by_gain, by_shift = torch.ops.aten.native_layer_norm_backward(
+            grad.contiguous(), total, gain.shape, mean, deviation, gain, shift, [True] * 3
+        )
+        inner = through if mask is None else through * mask
+        by_y = torch.addmm(y, inner, weight, beta=0, alpha=ctx.scale)
+        by_weight = torch.addmm(weight, inner.t(), y, beta=0, alpha=ctx.scale)
+        by_bias = inner.sum(0).mul_(ctx.scale)
+        return by_y, through, by_weight, by_bias, by_gain, by_shift, None, None
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, weight)
+        return functional.linear(x, weight, bias), x.view_as(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        return torch.addmm(residual, grad, weight), grad.t() @ x, grad.sum(0)
+
+
+class _GeluLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        inner = functional.linear(x, weight, bias)
+        ctx.save_for_backward(x, weight, inner)
+        return functional.gelu(inner), x.view_as(x)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, weight, inner = ctx.saved_tensors
+        slope = torch.ops.aten.gelu_backward(grad, inner)
+        return torch.addmm(residual, slope, weight), slope.t() @ x, slope.sum(0)
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        ctx.scale = scale
+        ctx.save_for_backward(mask)
+        return (x * mask).mul_(scale)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (mask,) = ctx.saved_tensors
+        return (grad * mask).mul_(ctx.scale), None, None
+
+
+def _by_heads(flat: Tensor, groups: Groups, heads: int, parts: int) -> Tensor:
+    """(T, parts d) rearranged, so that each group's heads lie together; see ``_heads``."""
+    result = torch.empty_like(flat)
+    pairs = zip(_blocks(flat, groups), _blocks(result, groups), groups, strict=True)
+    for block, target, group in pairs:
+        view = block.view(group.count, group.length, parts, heads, -1).permute(2, 0, 3, 1, 4)
+        target.view(view.shape).copy_(view)
+    return result
+
+
+def _heads(flat: Tensor, groups: Groups, heads: int, parts: int) -> list[tuple[Tensor, ...]]:
+    """``parts`` tensors (count * heads, length, d / heads) of each group."""
+    return [
+        block.view(parts, group.count * heads, group.length, -1).unbind()
+        for block, group in zip(_blocks(flat, groups), groups, strict=True)
+    ]
+
+
+def _blocks(flat: Tensor, groups: Groups) -> Iterator[Tensor]:
+    """The (count * length, ...) tokens of each group."""
+    return iter(torch.split(flat, [group.count * group.length for group in groups]))
+
+
+def _squares(flat: Tensor, groups: Groups, heads: int) -> Iterator[Tensor]:
+    """The (count * heads, length, length) scores of each group out of a flat buffer."""
+    parts = torch.split(flat, [heads * group.count * group.length**2 for group in groups])
+    for part, group in zip(parts, groups, strict=True):
+        yield part.view(group.count * heads, group.length, group.length)

@@ -1,0 +1,234 @@
+"""Packed rows against the backbone's own forward, and with dropout against loops over rows."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from contrasent.model import dropout, packed
+from contrasent.model.encoder import Encoder
+from contrasent.model.packing import Group, Packing
+from contrasent.model.poolers import POOLERS
+from contrasent.types import Tokens
+
+TEXTS = [
+    "The gardener sold his violin.",
+    "a map",
+    "My neighbour hid two blue lamps before dawn.",
+    "",
+    "a lamp",
+    "Nobody but the miller's daughter knew the way across the frozen lake in winter.",
+]
+
+
+def load(folder, **options):
+    encoder = Encoder.load(folder, **({"pooler": "mean"} | options)).double().train()
+    return encoder, encoder.tokenise(TEXTS)[0]
+
+
+def gradients(encoder, vectors):
+    encoder.zero_grad()
+    weights = torch.linspace(-1, 1, vectors.numel(), dtype=vectors.dtype).view_as(vectors)
+    (vectors * weights.sin()).sum().backward()
+    return {n: p.grad.clone() for n, p in encoder.named_parameters() if p.grad is not None}
+
+
+def test_a_packing_holds_every_token_once():
+    rows = [[5, 6, 7], [1, 2], [8, 9, 10], [3]]
+    packing = Packing.of(Tokens.from_rows(rows))
+    assert packing.order.tolist() == [3, 1, 0, 2]
+    assert packing.ids.tolist() == [3, 1, 2, 5, 6, 7, 8, 9, 10]
+    assert packing.places.tolist() == [0, 0, 1, 0, 1, 2, 0, 1, 2]
+    assert packing.groups == (Group(1, 1), Group(1, 2), Group(2, 3))
+    assert packing.firsts.tolist() == [0, 1, 3, 6]
+    blocks = packing.split(packing.ids[:, None])
+    assert [block[..., 0].tolist() for block in blocks] == [
+        [[3]],
+        [[1, 2]],
+        [[5, 6, 7], [8, 9, 10]],
+    ]
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("pooling", POOLERS)
+def test_vectors_and_gradients_are_those_of_the_backbone(tiny, kind, pooling):
+    encoder, tokens = load(tiny[kind], pooler=pooling, dropout=0.0, attention_dropout=0.0)
+    assert encoder.packed
+    with counted() as calls:
+        ours = encoder(tokens)
+    assert calls == [pooling == "cls"]
+    fast = gradients(encoder, ours)
+    encoder.packed = False
+    with counted() as calls:
+        plain = encoder(tokens)
+    assert calls == []
+    slow = gradients(encoder, plain)
+    assert torch.allclose(ours, plain, rtol=0, atol=1e-10)
+    assert fast.keys() == slow.keys()
+    assert len(slow) > 30
+    for name, gradient in slow.items():
+        assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-10), name
+        assert fast[name].is_contiguous()
+    with torch.no_grad():
+        encoder.packed = True
+        assert torch.allclose(encoder(tokens), plain, rtol=0, atol=1e-10)
+        assert torch.allclose(encoder.eval()(tokens), plain, rtol=0, atol=1e-10)
+
+
+class counted:
+    """Counts the packed passes of the block, by whether they want the first tokens alone."""
+
+    def __enter__(self):
+        self.patch, calls, before = pytest.MonkeyPatch(), [], packed.states
+
+        def states(*args, **kwargs):
+            calls.append(kwargs["firsts"])
+            return before(*args, **kwargs)
+
+        self.patch.setattr(packed, "states", states)
+        return calls
+
+    def __exit__(self, *error):
+        self.patch.undo()
+
+
+@pytest.fixture
+def masks(monkeypatch):
+    """Every mask drawn, as (mask, scale)."""
+    found, before = [], dropout.keep
+
+    def keep(x, p):
+        found.append(before(x, p))
+        return found[-1]
+
+    monkeypatch.setattr(dropout, "keep", keep)
+    return found
+
+
+def looped(encoder, packing, masks):
+    """Token vectors by loops over rows and heads, with the masks given, in the packed order."""
+    backbone = encoder.backbone
+    parts, config = backbone.embeddings, backbone.config
+    drawn = iter(masks)
+
+    def norm(layer, x):
+        centred = x - x.mean(-1, keepdim=True)
+        spread = (centred**2).mean(-1, keepdim=True) + layer.eps
+        return centred / spread.sqrt() * layer.weight + layer.bias
+
+    def dense(layer, x):
+        return x @ layer.weight.T + layer.bias
+
+    def dropped(x):
+        mask, scale = next(drawn)
+        return x * mask.view(x.shape) * scale
+
+    x = parts.word_embeddings.weight[packing.ids] + parts.token_type_embeddings.weight[0]
+    x = dropped(norm(parts.LayerNorm, x + parts.position_embeddings.weight[packing.places]))
+    heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+    for layer in backbone.encoder.layer:
+        own, out = layer.attention.self, layer.attention.output
+        mask, scale = next(drawn)
+        mixed, start, used = [], 0, 0
+        for group in packing.groups:
+            for _ in range(group.count):
+                row = x[start : start + group.length]
+                start += group.length
+                columns = []
+                for head in range(heads):
+                    part = slice(head * size, (head + 1) * size)
+                    q, k, v = (dense(m, row)[:, part] for m in (own.query, own.key, own.value))
+                    share = (q @ k.T / math.sqrt(size)).softmax(-1)
+                    square = mask[used : used + group.length**2].view(group.length, -1)
+                    used += group.length**2
+                    columns.append(share * square * scale @ v)
+                mixed.append(torch.cat(columns, dim=1))
+        assert used == len(mask)
+        x = norm(out.LayerNorm, x + dropped(dense(out.dense, torch.cat(mixed))))
+        inner = functional.gelu(dense(layer.intermediate.dense, x))
+        x = norm(layer.output.LayerNorm, x + dropped(dense(layer.output.dense, inner)))
+    assert next(drawn, None) is None
+    return x
+
+
+def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks):
+    encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
+    packing = Packing.of(tokens)
+    (ours,) = packed.states(encoder.backbone, packing)
+    assert len(masks) == 1 + 3 * encoder.layers
+    assert {round(m.mask.mean().item(), 1) for m in masks} == {0.7, 0.8}
+    theirs = looped(encoder, packing, masks)
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-10)
+    fast, slow = gradients(encoder, ours), gradients(encoder, theirs)
+    # The loop leaves whole tables of embeddings a gradient too.
+    assert fast.keys() == slow.keys()
+    for name, gradient in slow.items():
+        assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-10), name
+
+
+def test_first_tokens_with_dropout_have_the_distribution_of_the_whole_layer(bert):
+    """Means over many draws: the masks of the two ways cannot be the same ones."""
+    encoder, tokens = load(bert, pooler="cls", dropout=0.1, attention_dropout=0.1)
+    encoder.float()
+    few = tokens.select(np.array([0, 1]))
+    means = []
+    for plain in (False, True):
+        encoder.packed = not plain
+        torch.manual_seed(3)
+        with torch.no_grad():
+            draws = torch.stack([encoder(few) for _ in range(400)])
+        means.append((draws.mean(0), draws.std(0) / 20))
+    (one, error), (two, other) = means
+    distance = (one - two) / (error**2 + other**2).sqrt()
+    assert distance.abs().max() < 5
+    assert distance.abs().mean() < 1.2
+
+
+def test_seeds_decide_and_the_rows_of_a_batch_differ(bert):
+    encoder, tokens = load(bert, dropout=0.1, attention_dropout=0.1)
+    twice = Tokens.concatenate([tokens, tokens])
+    with torch.no_grad():
+        torch.manual_seed(4)
+        one = encoder(twice)
+        torch.manual_seed(4)
+        assert torch.equal(encoder(twice), one)
+        assert not torch.equal(encoder(twice), one)
+    assert (one[: len(tokens)] - one[len(tokens) :]).abs().amax(1).min() > 1e-3
+
+
+@pytest.mark.parametrize("kind", ["distilbert", "mpnet", "electra", "modernbert"])
+def test_other_kinds_take_their_own_way(tiny, kind):
+    assert not Encoder.load(tiny[kind], pooler="mean").packed
+
+
+def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
+    encoder, tokens = load(bert)
+    able = packed.able
+    assert able(encoder.backbone, tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not able(encoder.backbone, tokens)
+    hook = encoder.backbone.encoder.layer[0].register_forward_hook(lambda *a: None)
+    assert not able(encoder.backbone, tokens)
+    hook.remove()
+    assert able(encoder.backbone, tokens)
+    assert not able(encoder.bfloat16().backbone, tokens)
+    encoder.backbone.config.hidden_act = "gelu_new"
+    assert not packed.fits(encoder.backbone)
+    # RoBERTa counts positions by what is no padding.
+    roberta = Encoder.load(tiny["roberta"], pooler="mean")
+    pad = roberta.tokenizer.specials.pad
+    rows = Tokens.from_rows([[0, 5, pad, 6, 2]])
+    assert not able(roberta.backbone, rows)
+    assert able(roberta.backbone, Tokens.from_rows([[0, 5, 6, 2]]))
+
+
+def test_a_layer_that_is_no_plain_linear_is_left_alone(bert):
+    class Adapted(torch.nn.Linear):
+        pass
+
+    encoder, _ = load(bert)
+    dense = encoder.backbone.encoder.layer[1].output.dense
+    encoder.backbone.encoder.layer[1].output.dense = Adapted(dense.in_features, dense.out_features)
+    assert not packed.fits(encoder.backbone)
