@@ -55,6 +55,10 @@ def reproduce(
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers as JSON.")
     ] = None,
+    own: Annotated[
+        Path | None,
+        typer.Option("--recipes", help="Folder of recipes, instead of the package's own."),
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the trained models.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -65,14 +69,17 @@ def reproduce(
     """
     quieten(quiet)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
-    from contrasent.reproduce.reading import all_recipes, find_recipes
+    from contrasent.reproduce.reading import HERE, all_recipes, find_recipes
 
+    if own is not None and not own.is_dir():
+        raise OptionError("--recipes", str(own), "no such folder")
+    home = own or HERE
     if listing:
-        typer.echo(_listed(all_recipes()))
+        typer.echo(_listed(all_recipes(home)))
         return
     if not items:
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
-    recipes = find_recipes(items)
+    recipes = find_recipes(items, home)
     from contrasent.files import check_writable
     from contrasent.reproduce.plan import Place
     from contrasent.reproduce.recipe import SCALES
@@ -90,15 +97,15 @@ def reproduce(
         check_matplotlib()
     if stored is not None and not stored.is_dir():
         raise OptionError("--from", str(stored), "no such folder of results")
-    home = stored or results
+    place = stored or results
     chosen = scale
     if stored is None:
         chosen = scale or _default_scale()
         from contrasent.text.datafiles import data_folder
 
-        place = Place(home, data_folder(), base or "", _checkpoints(checkpoint or []))
-        _compute(recipes, place, chosen, seeds, jobs, most, keep, quiet)
-    _tell(recipes, home, chosen, report, json_file, quiet)
+        where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
+        _compute(recipes, where, chosen, seeds, jobs, most, keep, quiet)
+    _tell(recipes, place, chosen, report, json_file, quiet)
 
 
 def _listed(recipes: "list[Recipe]") -> str:

@@ -164,8 +164,8 @@ def read_recipe(path: Path) -> Recipe:
 
 def _check_whole(recipe: Recipe, top: Table) -> None:
     names = [row.name for row in recipe.rows]
-    for row in recipe.rows:
-        if names.count(row.name) > 1:
+    for i, row in enumerate(recipe.rows):
+        if row.name in names[:i]:
             top.source.refuse(("rows", row.place), f"two rows are named {row.name!r}")
         if row.also and not recipe.also_source:
             top.source.refuse(("rows", row.place, "also"), "also_source must say where from")

@@ -42,7 +42,7 @@ def book(recipes: Sequence[Recipe], home: Path, scale: str | None) -> dict[str, 
 
     def find(name: str) -> "_Item":
         if name not in shelf:
-            (recipe,) = find_recipes([name])
+            (recipe,) = find_recipes([name], Path(recipes[0].file).parents[1])
             shelf[name] = _Item(recipe, store, scale)
         return shelf[name]
 

@@ -1,0 +1,213 @@
+"""Reproductions that are killed and gone on with, and two processes on one queue.
+
+Started by ``test_reproduce_queue.py`` as ``python killed_reproductions.py BASE HOME``; prints JSON.
+Everything heavy is imported once, the runs are forks of this process. The measure is made up, so
+that no data set is needed.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from contrasent.report import Report, Row
+from contrasent.reproduce import data, measure, plan, work
+from contrasent.reproduce.plan import Place, Planner, scale_named
+from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.report import book
+from contrasent.reproduce.run import run
+from contrasent.reproduce.store import Store
+from contrasent.train import fit
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings
+from tiny_models import made_sentences
+
+SENTENCES = made_sentences()
+RECIPE = """
+title = "Two crops and the base"
+source = "our own"
+kind = "scores"
+about = "A recipe for tests."
+cost = "medium"
+reference = "plain"
+
+[evaluations.made]
+kind = "sts"
+tasks = ["STSB"]
+
+[columns.made]
+evaluation = "made"
+metric = "spearman"
+
+[templates.unsup]
+objective = "simcse"
+corpus = "wiki"
+
+[scale.lab]
+sentences = 60
+set = { steps = 5, batch = 8, checkpoint_every = 2, precision = "fp32", lr = 1e-3 }
+
+[[rows]]
+name = "base"
+encoder = "@base"
+pooler = "cls"
+expected = { made = 10.0 }
+
+[[rows]]
+name = "plain"
+use = "unsup"
+expected = { made = 50.0 }
+
+[[rows]]
+name = "crop {percent}"
+use = "unsup"
+set = { view = "crop" }
+axes = { percent = [20, 40] }
+expected = { made = [40.0, 30.0] }
+
+[[claims]]
+name = "plain-is-better"
+text = "No crop is better than crops."
+column = "made"
+better = "plain"
+than = ["crop 20", "crop 40"]
+"""
+OTHER = RECIPE.replace("percent = [20, 40]", "percent = [40]").replace("[40.0, 30.0]", "[30.0]")
+OTHER = OTHER.replace('than = ["crop 20", "crop 40"]', 'than = ["crop 40"]')
+
+
+def measured(told, encode, options, folder):
+    """A number that depends on every weight; a line a call tells that it was asked."""
+    vectors = encode(SENTENCES[:12]).astype(float)
+    with told.open("a") as stream:
+        stream.write("measured\n")
+    value = float(np.sin(50 * vectors.sum()))
+    return Report((Row("STSB", "test", "spearman", "all", value, 12),))
+
+
+class Instants:
+    """Counts the instants at which a kill could matter, and kills at one of them."""
+
+    def __init__(self, kill_at):
+        self.kill_at, self.count = kill_at, 0
+
+    def __call__(self):
+        self.count += 1
+        if self.count == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner, name):
+        function = getattr(owner, name)
+
+        def counted(*args, **kwargs):
+            self()
+            result = function(*args, **kwargs)
+            self()
+            return result
+
+        setattr(owner, name, counted)
+
+
+def reproduce(base, home, results, items, seeds):
+    """What ``contrasent reproduce`` does, with the made measure; writes its report."""
+    measure._RUN["sts"] = partial(measured, results / "told")
+    results.mkdir(exist_ok=True)
+    recipes = find_recipes(items, home / "recipes")
+    place = Place(results, home / "data", str(base))
+    found = Planner(place, scale_named("lab")).plan(recipes, seeds)
+    outcome = run(found, Store(results), place.data)
+    (results / "made").write_text(str(outcome.made))
+    told = book(recipes, results, "lab")
+    (results / "book.json").write_text(json.dumps(told))
+
+
+def child(function, *, kill_at=None):
+    """Start a function in a fork."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        instants = Instants(kill_at)
+        for owner, name in (
+            (fit._Loop, "_step"),
+            (Path, "replace"),
+            (Path, "rename"),
+            (shutil, "rmtree"),
+        ):
+            instants.around(owner, name)
+        function()
+        Path(sys.argv[2], "count").write_text(str(instants.count))
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def ended(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def facts(results, status):
+    found = json.loads((results / "book.json").read_text())
+    for item in found["items"]:
+        del item["run"]
+    lines = (results / "told").read_text().splitlines()
+    models = sorted(p.name for p in (results / "models").iterdir())
+    return {"status": status, "items": found["items"], "asked": len(lines), "models": models}
+
+
+def main():
+    base, home = map(Path, sys.argv[1:3])
+    torch.set_num_threads(1)
+    os.fsync = lambda handle: None
+    data.texts_digest = plan.data.texts_digest = lambda kind, options, folder: "made"
+    (home / "recipes" / "simcse").mkdir(parents=True)
+    (home / "recipes" / "simcse" / "table1.toml").write_text(RECIPE)
+    (home / "recipes" / "simcse" / "table2.toml").write_text(OTHER)
+    (home / "data" / "wiki").mkdir(parents=True)
+    (home / "data" / "wiki" / "wiki1m_for_simcse.txt").write_text("\n".join(SENTENCES[:90]) + "\n")
+    # Import what a run imports on its way, but for the backward pass, which no fork survives.
+    prepare(base, "simcse", {}, Settings()).encoder.encode(["a map"])
+    weight = torch.nn.Parameter(torch.ones(1))
+    weight.grad = torch.ones(1)
+    torch.optim.AdamW([weight], fused=True).step()
+    assert work.environment()["versions"]
+
+    table = partial(reproduce, base, home, items=["simcse:table1"], seeds=2)
+    told = {"whole": [], "killed": [], "shared": [], "later": []}
+    whole = home / "whole"
+    told["whole"].append(facts(whole, [ended(child(partial(table, results=whole)))]))
+    count = int((home / "count").read_text())
+    told["count"] = count
+    random = np.random.default_rng(5)
+    for trial in range(3):
+        results = home / f"killed{trial}"
+        run_again = partial(table, results=results)
+        # Three stretches of the whole, each killed somewhere in its first third or so.
+        points = [int(random.integers(3, count // 3)) for _ in range(3)]
+        statuses = [ended(child(run_again, kill_at=point)) for point in points]
+        statuses.append(ended(child(run_again)))
+        told["killed"].append({"points": points, **facts(results, statuses)})
+    shared = home / "shared"
+    pids = [child(partial(table, results=shared)) for _ in range(2)]
+    told["shared"].append(facts(shared, [ended(pid) for pid in pids]))
+    # Another item, and more seeds, on the results of the first.
+    for items, seeds in ((["simcse:table2"], 2), (["all"], 2), (["simcse:table1"], 3)):
+        more = partial(reproduce, base, home, whole, items, seeds)
+        status = ended(child(more))
+        told["later"].append({"made": int((whole / "made").read_text()), "status": status})
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Recipes: all of the package's are sound, and what is wrong with one is said with its line."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from contrasent.errors import InputError, OptionError
+from contrasent.reproduce.reading import (
+    all_recipes,
+    find_recipes,
+    read_recipe,
+    recipe_files,
+    scales,
+)
+from contrasent.reproduce.scale import chosen
+
+RECIPE = """\
+title = "Crops"
+source = "our own, Table 0"
+kind = "scores"
+about = "A recipe for tests."
+cost = "medium"
+reference = "plain"
+
+[evaluations.dev]
+kind = "sts"
+tasks = ["STSB"]
+split = "dev"
+
+[columns.stsb]
+evaluation = "dev"
+metric = "spearman"
+
+[templates.unsup]
+objective = "simcse"
+corpus = "wiki"
+
+[[rows]]
+name = "plain"
+use = "unsup"
+expected = { stsb = 82.5 }
+
+[[rows]]
+name = "crop {percent}, tau {temperature}"
+use = "unsup"
+set = { view = "crop", lr = 5e-5 }
+axes = { percent = [10, 20], temperature = [0.05, 0.1] }
+expected = { stsb = [1.0, 2.0, "", 4.0] }
+
+[[rows]]
+name = "somebody else"
+quote = true
+source = "a letter"
+expected = { stsb = { value = 70.0, tolerance = 0.5 } }
+
+[[claims]]
+name = "plain-is-best"
+text = "Plain is best."
+column = "stsb"
+better = "plain"
+than = ["*"]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a recipe of which a part is changed; its path."""
+
+    def write(*changes):
+        text = RECIPE
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after, 1)
+        path = tmp_path / "simcse" / "table0.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_every_recipe_of_the_package():
+    recipes = all_recipes()
+    assert len(recipes) == len(recipe_files()) >= 5
+    names = [recipe.name for recipe in recipes]
+    for wanted in (
+        "simcse:table1",
+        "simcse:table3",
+        "simcse:table6",
+        "simcse:d1",
+        "simcse:figure2",
+    ):
+        assert wanted in names
+    assert sum(len(recipe.rows) for recipe in recipes) >= 37
+    assert sum(len(row.expected) for recipe in recipes for row in recipe.rows) >= 33
+    for recipe in recipes:
+        for row in recipe.rows:
+            assert set(row.evaluations) <= set(recipe.evaluations)
+
+
+def test_the_check_is_quick_and_loads_no_torch():
+    code = (
+        "import sys\n"
+        "from contrasent.reproduce.reading import all_recipes\n"
+        "from contrasent.report import Report\n"
+        "print(len(all_recipes()), 'torch' in sys.modules)\n"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, torch = done.stdout.split()
+    assert int(count) >= 5
+    assert torch == "False"
+    # Two seconds on a machine that does nothing else.
+    assert time.monotonic() - began < 10
+
+
+def test_what_a_recipe_says(write):
+    recipe = read_recipe(write())
+    assert recipe.name == "simcse:table0"
+    assert [row.name for row in recipe.rows] == [
+        "plain",
+        "crop 10, tau 0.05",
+        "crop 10, tau 0.1",
+        "crop 20, tau 0.05",
+        "crop 20, tau 0.1",
+        "somebody else",
+    ]
+    assert [r.expected["stsb"].value if r.expected else None for r in recipe.rows] == [
+        82.5, 1.0, 2.0, None, 4.0, 70.0,
+    ]  # fmt: skip
+    last = recipe.rows[-1]
+    assert (last.kind, last.expected["stsb"].source) == ("quote", "a letter")
+    assert last.expected["stsb"].tolerance == 0.5
+    assert recipe.columns["stsb"].factor == 100
+    assert len(recipe.claims[0].than) == 5
+
+
+def test_settings_come_from_scale_template_and_row(write):
+    path = write(
+        (
+            'corpus = "wiki"\n',
+            'corpus = "wiki"\nset = { warmup = 0.1 }\nlab = { set = { steps = 7 } }\n',
+        ),
+        ("[[claims]]", "[scale.lab]\nset = { batch = 16, warmup = 0.2 }\n\n[[claims]]"),
+    )
+    recipe = read_recipe(path)
+    lab = chosen(recipe, recipe.rows[1], scales()["lab"], seed=3)
+    assert (lab.settings["batch"], lab.settings["steps"], lab.settings["seed"]) == (16, 7, 3)
+    assert (lab.settings["warmup"], lab.settings["lr"]) == (0.1, 5e-5)
+    assert lab.given == {"view": "crop", "percent": 10.0, "temperature": 0.05}
+    paper = chosen(recipe, recipe.rows[0], scales()["paper"])
+    assert (paper.settings["batch"], paper.settings["steps"], paper.select) == (64, None, "stsb")
+
+
+WRONG = [
+    (("title =", "titel ="), 1, "no such key 'titel'; did you mean 'title'?"),
+    (('kind = "scores"', 'kind = "score"'), 3, "did you mean 'scores'?"),
+    (('kind = "scores"', "kind = 3"), 3, "kind must be a text, it is 3"),
+    (('reference = "plain"', 'reference = "plane"'), 6, "did you mean 'plain'?"),
+    (('split = "dev"', 'splt = "dev"'), 11, "no such key 'splt'; did you mean 'split'?"),
+    (('tasks = ["STSB"]', 'tasks = ["STSb"]'), 10, "did you mean 'STSB'?"),
+    (('evaluation = "dev"', 'evaluation = "dew"'), 14, "did you mean 'dev'?"),
+    (('objective = "simcse"', 'objective = "simsce"'), 18, "did you mean 'simcse'?"),
+    (('corpus = "wiki"', 'corpus = "wikki"'), 19, "did you mean 'wiki'?"),
+    (('use = "unsup"\nset', 'use = "unsop"\nset'), 28, "did you mean 'unsup'?"),
+    (("lr = 5e-5", "learning_rate = 5e-5"), 29, "'learning_rate': no such setting"),
+    (("lr = 5e-5", "lr = -1.0"), 29, "must be positive"),
+    (('view = "crop"', 'view = "crops"'), 29, "did you mean 'crop'?"),
+    (("percent = [10, 20]", "percent = [10, 120]"), 30, "percent 120"),
+    (("percent = [10, 20]", "percnt = [10, 20]"), 27, "{...} must be one of the axes"),
+    (('[1.0, 2.0, "", 4.0]', "[1.0, 2.0]"), 31, "has 2 values for 4 rows"),
+    (("{ stsb = 82.5 }", "{ sts = 82.5 }"), 24, "did you mean 'stsb'?"),
+    (("{ stsb = 82.5 }", "{ stsb = true }"), 24, "must be a number"),
+    (("tolerance = 0.5", "tolerence = 0.5"), 37, "did you mean 'tolerance'?"),
+    (('quote = true', 'quote = "yes"'), 35, "quote must be true or false"),
+    (('better = "plain"', 'better = "plan"'), 43, "did you mean 'plain'?"),
+    (('column = "stsb"', 'colum = "stsb"'), 42, "did you mean 'column'?"),
+    (('name = "somebody else"', 'name = "plain"'), 33, "two rows are named 'plain'"),
+    (("[[claims]]", "[scale.lap]\nset = {}\n[[claims]]"), 39, "did you mean 'lab'?"),
+    (("title = ", "title "), 1, "not valid TOML"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "line", "problem"), WRONG, ids=[w[2][:40] for w in WRONG])
+def test_what_is_wrong_is_said_with_its_line(write, change, line, problem):
+    path = write(change)
+    with pytest.raises(InputError) as caught:
+        read_recipe(path)
+    message = str(caught.value)
+    assert problem in message
+    assert message.startswith(f"{path}:{line}: "), message
+    assert "\n" not in message
+
+
+def test_there_are_many_ways_to_be_wrong():
+    assert len(WRONG) == 25
+
+
+def test_claims_that_rest_on_nothing(write):
+    path = write(
+        ('column = "stsb"\nbetter = "plain"\nthan = ["*"]', 'rests_on = ["simcse:table0#plane"]')
+    )
+    with pytest.raises(InputError, match="no such claim"):
+        all_recipes(path.parents[1])
+
+
+def test_a_wrong_item_is_answered_with_the_nearest():
+    with pytest.raises(OptionError, match="did you mean 'simcse:table1'"):
+        find_recipes(["simcse:tabel1"])
+    found = [recipe.name for recipe in find_recipes(["simcse:d1", "simcse:table1"])]
+    assert found == ["simcse:table1", "simcse:d1"]
+    assert len(find_recipes(["simcse"])) >= 5
