@@ -5,9 +5,11 @@ import copy
 import numpy as np
 import pytest
 
+from contrasent.errors import OptionError
 from contrasent.evaluate import senteval
 from contrasent.evaluate.folds import stratified_folds
-from contrasent.evaluate.senteval import Procedure, Split, fit_splits, predict, with_bias
+from contrasent.evaluate.senteval import Split, fit_splits, predict, with_bias
+from contrasent.evaluate.senteval_state import Procedure
 
 torch = pytest.importorskip("torch")
 
@@ -56,9 +58,11 @@ def one_fit(x, y, train, check, penalty, procedure, classes, seed):
     return best, kept
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize("optimiser", ["adam", "rmsprop"])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_every_fit_is_the_one_that_is_trained_alone(optimiser, classes):
+def test_every_fit_is_the_one_that_is_trained_alone(optimiser, classes, device):
+    """In numpy, and in torch as a GPU would compute it."""
     x, y = made(classes=classes)
     procedure = Procedure(
         folds=4, optimiser=optimiser, rate=1e-2, batch=16, tenacity=2, epoch_size=2, longest=30,
@@ -71,7 +75,14 @@ def test_every_fit_is_the_one_that_is_trained_alone(optimiser, classes):
     splits.append(Split(folds[0][0], None, (1e-4, 1e-1)))
     told = []
     found = fit_splits(
-        with_bias(x), y, splits, classes=classes, procedure=procedure, seed=7, advance=told.append
+        with_bias(x),
+        y,
+        splits,
+        classes=classes,
+        procedure=procedure,
+        seed=7,
+        device=device,
+        advance=told.append,
     )
     assert len(found) == len(splits) == sum(told)
     for split, fitted in zip(splits, found, strict=True):
@@ -108,3 +119,10 @@ def test_the_callers_random_state_is_left_alone():
     fit_splits(with_bias(x), y, splits, classes=2, procedure=procedure)
     assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_a_device_that_is_not_there_is_named():
+    x, y = made(n=80)
+    splits = [Split(a, b, (1e-3,)) for a, b in stratified_folds(y, 3, 1)]
+    with pytest.raises(OptionError, match="device 'cudas': torch cannot use it"):
+        fit_splits(with_bias(x), y, splits, classes=2, device="cudas")

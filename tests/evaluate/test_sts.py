@@ -175,6 +175,7 @@ def test_the_whole_suite_costs_under_two_seconds_beside_encoding(data_folder):
         return np.array([vectors[s] for s in sentences], dtype=np.float32)
 
     sts(hashed, folder=data_folder, resamples=0)
-    began = time.perf_counter()
+    began = time.process_time()
     sts(hashed, folder=data_folder, aggregate=("all", "mean", "wmean"), subsets=True)
-    assert time.perf_counter() - began < 4  # about 0.6 s; a loaded machine gets some room
+    # Seconds of work, about 0.6; on the clock it depends on what else the machine does.
+    assert time.process_time() - began < 2

@@ -51,6 +51,10 @@ def evaluate(
         str, typer.Option(help="Transfer classifier: fast, senteval or senteval_prototype.")
     ] = "fast",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of the transfer classifier.")] = 1,
+    solver_device: Annotated[
+        str | None,
+        typer.Option(help="Device of torch for --solver senteval, such as cuda; else numpy."),
+    ] = None,
     captions: Annotated[
         int, typer.Option(min=0, help="Flickr30k captions to search, from the end; 0 for all.")
     ] = 5000,
@@ -100,6 +104,7 @@ def evaluate(
         subsets=subsets,
         solver=solver,
         seeds=tuple(range(1111, 1111 + seeds)),
+        device=solver_device,
         captions=captions,
         resamples=resamples,
         folder=data,

@@ -13,18 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.errors import OptionError
 from contrasent.evaluate.convex import Logistic
 from contrasent.evaluate.folds import Rows, stratified_folds
-from contrasent.evaluate.senteval import (
-    FULL,
-    PROTOTYPE,
-    Fitted,
-    Procedure,
-    Split,
-    fit_splits,
-    predict,
-    with_bias,
-)
+from contrasent.evaluate.senteval import Fitted, Split, fit_splits, predict, with_bias
+from contrasent.evaluate.senteval_state import FULL, PROTOTYPE, Procedure
 
 Advance = Callable[[int], None]
 
@@ -88,13 +81,24 @@ class Outcome:
 class Solver(Protocol):
     """A procedure: features and a seed in, predictions out."""
 
-    def __call__(self, problem: Problem, seed: int, advance: Advance) -> Outcome:
-        """Choose, fit and predict; ``advance`` is told how many fits are done."""
+    def __call__(
+        self, problem: Problem, seed: int, advance: Advance, *, device: str | None = None
+    ) -> Outcome:
+        """Choose, fit and predict; ``advance`` is told how many fits are done.
+
+        ``device`` is a device of torch to train on, or None for numpy.
+        """
         ...
 
 
-def fast(problem: Problem, seed: int, advance: Advance) -> Outcome:
-    """Convex logistic regression, its L2 weight by cross-validation; the seed draws the folds."""
+def fast(problem: Problem, seed: int, advance: Advance, *, device: str | None = None) -> Outcome:
+    """Convex logistic regression, its L2 weight by cross-validation; the seed draws the folds.
+
+    Raises:
+        OptionError: a device is named; this solver is quick without one.
+    """
+    if device is not None:
+        raise OptionError("device", device, "the solver 'fast' computes with numpy alone")
     model = Logistic(
         problem.features[: problem.train], problem.labels[: problem.train], problem.classes
     )
@@ -125,14 +129,18 @@ def fast(problem: Problem, seed: int, advance: Advance) -> Outcome:
     return Outcome(dev, tuple(test for _, test in outer), guesses)
 
 
-def senteval(problem: Problem, seed: int, advance: Advance) -> Outcome:
+def senteval(
+    problem: Problem, seed: int, advance: Advance, *, device: str | None = None
+) -> Outcome:
     """SentEval's procedure with the settings of published test scores."""
-    return _senteval(problem, seed, advance, FULL)
+    return _senteval(problem, seed, advance, FULL, device)
 
 
-def senteval_prototype(problem: Problem, seed: int, advance: Advance) -> Outcome:
+def senteval_prototype(
+    problem: Problem, seed: int, advance: Advance, *, device: str | None = None
+) -> Outcome:
     """SentEval's procedure with the quick settings that SimCSE's code uses during training."""
-    return _senteval(problem, seed, advance, PROTOTYPE)
+    return _senteval(problem, seed, advance, PROTOTYPE, device)
 
 
 SOLVERS: dict[str, Solver] = {
@@ -180,7 +188,9 @@ def _choose_convex(
     return found
 
 
-def _senteval(problem: Problem, seed: int, advance: Advance, procedure: Procedure) -> Outcome:
+def _senteval(
+    problem: Problem, seed: int, advance: Advance, procedure: Procedure, device: str | None
+) -> Outcome:
     features = with_bias(problem.features)
 
     def run(splits: list[Split]) -> list[Fitted]:
@@ -191,6 +201,7 @@ def _senteval(problem: Problem, seed: int, advance: Advance, procedure: Procedur
             classes=problem.classes,
             procedure=procedure,
             seed=seed,
+            device=device,
             advance=advance,
         )
 

@@ -17,45 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.evaluate.folds import Rows, linear_start
-
-Matrix = NDArray[np.float32]
+from contrasent.evaluate.senteval_state import FULL, Matrix, NumpyState, Procedure, State
 
 SIDE_BY_SIDE = 10
 """Folds trained together: their batches fit the processor's cache."""
 
 THREADS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """The settings of SentEval's classifier.
-
-    Attributes:
-        folds: of cross-validation.
-        optimiser: "adam" or "rmsprop".
-        rate: its learning rate.
-        batch: rows a step.
-        tenacity: checks without improvement that are borne; one more stops a fit.
-        epoch_size: epochs between checks.
-        longest: no check begins after this many epochs.
-        grid: L2 weights to choose from.
-    """
-
-    folds: int = 10
-    optimiser: str = "adam"
-    rate: float = 1e-3
-    batch: int = 64
-    tenacity: int = 5
-    epoch_size: int = 4
-    longest: int = 200
-    grid: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2)
-
-
-FULL = Procedure()
-"""What published test scores use."""
-
-PROTOTYPE = Procedure(folds=5, optimiser="rmsprop", rate=1e-2, batch=128, tenacity=3, epoch_size=2)
-"""What SimCSE's code uses for scores during training."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +67,7 @@ def fit_splits(
     classes: int,
     procedure: Procedure = FULL,
     seed: int = 1111,
+    device: str | None = None,
     advance: Callable[[int], None] = lambda n: None,
 ) -> list[Fitted]:
     """Train every fit of every split.
@@ -111,19 +79,30 @@ def fit_splits(
         classes: how many classes there are.
         procedure: the settings.
         seed: of first weights and batches, the same for each fit.
+        device: a device of torch, such as "cuda", which then trains all splits together; numpy on
+            two threads if None.
         advance: told of every split that is done.
 
     Returns:
         One entry a split, in order.
     """
     start = linear_start(features.shape[1] - 1, classes, seed)
+    width = len(splits[0].penalties)
     results: list[Fitted | None] = [None] * len(splits)
 
+    def state() -> State:
+        if device is None:
+            return NumpyState(features, labels, start, width, procedure)
+        from contrasent.evaluate.senteval_torch import TorchState
+
+        return TorchState(features, labels, start, width, procedure, device)
+
     def work(numbers: range) -> None:
-        pool = _Pool(features, labels, start, procedure, len(splits[0].penalties))
+        pool = _Pool(state(), labels, procedure)
         waiting = list(numbers)[::-1]
+        together = SIDE_BY_SIDE if device is None else len(splits)
         while waiting or pool.fits:
-            while waiting and len(pool.fits) < SIDE_BY_SIDE:
+            while waiting and len(pool.fits) < together:
                 number = waiting.pop()
                 pool.enter(number, _Fit(splits[number], len(labels), seed, procedure.epoch_size))
             pool.epochs()
@@ -131,8 +110,9 @@ def fit_splits(
                 results[number] = fitted
                 advance(1)
 
-    with ThreadPoolExecutor(THREADS) as executor:
-        list(executor.map(work, (range(i, len(splits), THREADS) for i in range(THREADS))))
+    threads = THREADS if device is None else 1
+    with ThreadPoolExecutor(threads) as executor:
+        list(executor.map(work, (range(i, len(splits), threads) for i in range(threads))))
     return [fitted for fitted in results if fitted is not None]
 
 
@@ -147,11 +127,13 @@ class _Fit:
 
     def __init__(self, split: Split, rows: int, seed: int, epoch_size: int) -> None:
         self.random = np.random.RandomState(seed)
-        self.train, self.check = split.train, split.check
-        if self.check is None:
+        self.train = split.train
+        if split.check is None:
             order = self.random.permutation(len(split.train))
             cut = int(0.05 * len(order))
             self.train, self.check = split.train[order[cut:]], split.train[order[:cut]]
+        else:
+            self.check = split.check
         self.penalties = np.array(split.penalties, dtype=np.float32)
         self.best = np.full(len(split.penalties), -1.0)
         self.misses = np.zeros(len(split.penalties), dtype=np.int64)
@@ -164,35 +146,16 @@ class _Fit:
 
 
 class _Pool:
-    """Folds in training: a slot each in the stacked weights and moments."""
+    """Folds in training."""
 
-    def __init__(
-        self,
-        features: Matrix,
-        labels: NDArray[np.int64],
-        start: Matrix,
-        procedure: Procedure,
-        penalties: int,
-    ) -> None:
-        self.features, self.labels, self.procedure = features, labels, procedure
-        self.inputs, self.classes = start.shape
-        self.width = penalties
-        # Column c * penalties + r belongs to class c of fit r.
-        self.start = np.repeat(start, penalties, axis=1)
-        empty = np.empty((0, *self.start.shape), dtype=np.float32)
-        self.weights, self.mean, self.square, self.kept = empty, empty, empty, empty
-        self.steps = np.empty(0, dtype=np.int64)
+    def __init__(self, state: State, labels: NDArray[np.int64], procedure: Procedure) -> None:
+        self.state, self.labels, self.procedure = state, labels, procedure
         self.fits: list[tuple[int, _Fit]] = []
 
     def enter(self, number: int, fit: _Fit) -> None:
         """Start a split in a new slot."""
         self.fits.append((number, fit))
-        zero = np.zeros_like(self.start)[None]
-        self.weights = np.concatenate([self.weights, self.start[None]])
-        self.kept = np.concatenate([self.kept, self.start[None]])
-        self.mean = np.concatenate([self.mean, zero])
-        self.square = np.concatenate([self.square, zero])
-        self.steps = np.append(self.steps, 0)
+        self.state.enter()
 
     def leave(self) -> list[tuple[int, Fitted]]:
         """Hand out the splits whose fits have all stopped, and free their slots."""
@@ -200,26 +163,22 @@ class _Pool:
         found = []
         for i in done:
             number, fit = self.fits[i]
-            shape = (self.inputs, self.classes, self.width)
-            best = np.moveaxis(self.kept[i].reshape(shape), 2, 0)
-            found.append((number, Fitted(best, fit.best)))
+            found.append((number, Fitted(self.state.best(i), fit.best)))
         stay = [i for i in range(len(self.fits)) if i not in done]
         self.fits = [self.fits[i] for i in stay]
-        self.weights, self.mean = self.weights[stay], self.mean[stay]
-        self.square, self.kept = self.square[stay], self.kept[stay]
-        self.steps = self.steps[stay]
+        self.state.stay(stay)
         return found
 
     def epochs(self) -> None:
         """Train every slot to its next check, and check it."""
-        penalty = np.stack([np.tile(fit.penalties, self.classes) for _, fit in self.fits])
+        penalties = np.stack([fit.penalties for _, fit in self.fits])
         for _ in range(self.procedure.epoch_size):
-            self._epoch(penalty[:, None, :])
+            self._epoch(penalties)
         for slot, (_, fit) in enumerate(self.fits):
             fit.epoch += self.procedure.epoch_size
             self._check(slot, fit)
 
-    def _epoch(self, penalty: Matrix) -> None:
+    def _epoch(self, penalties: Matrix) -> None:
         size = self.procedure.batch
         orders = [fit.order() for _, fit in self.fits]
         for left in range(0, max(map(len, orders)), size):
@@ -231,52 +190,14 @@ class _Pool:
             for slot, i in enumerate(live):
                 rows[slot, : len(batches[i])] = batches[i]
                 share[slot, : len(batches[i])] = 1 / len(batches[i])
-            if len(live) == len(batches):
-                self._step(slice(None), rows, share, penalty)
-            else:
-                self._step(np.array(live), rows, share, penalty[live])
-
-    def _step(
-        self, slots: slice | NDArray[np.int64], rows: Rows, share: Matrix, penalty: Matrix
-    ) -> None:
-        """One step of the optimiser for the slots, on a batch each (rows, weighted by share)."""
-        x = self.features.take(rows, axis=0)
-        weights = self.weights[slots]
-        logits = (x @ weights).reshape(*rows.shape, self.classes, self.width)
-        error = _error(logits, self.labels[rows])
-        error *= share[..., None]
-        gradient = x.swapaxes(1, 2) @ error.reshape(*rows.shape, -1)
-        gradient += penalty * weights
-        self.steps[slots] += 1
-        square = self.square[slots]
-        rate = np.float32(self.procedure.rate)
-        if self.procedure.optimiser == "adam":
-            mean = self.mean[slots]
-            mean *= np.float32(0.9)
-            mean += np.float32(0.1) * gradient
-            square *= np.float32(0.999)
-            gradient *= gradient
-            gradient *= np.float32(0.001)
-            square += gradient
-            steps = self.steps[slots][:, None, None]
-            scale = np.sqrt(1 - 0.999**steps).astype(np.float32)
-            pace = (self.procedure.rate / (1 - 0.9**steps)).astype(np.float32)
-            weights -= pace * mean / (np.sqrt(square) / scale + np.float32(1e-8))
-            self.mean[slots] = mean
-        else:
-            square *= np.float32(0.99)
-            square += np.float32(0.01) * gradient * gradient
-            weights -= rate * gradient / (np.sqrt(square) + np.float32(1e-8))
-        self.square[slots], self.weights[slots] = square, weights
+            self.state.step(live, rows, share, penalties[live])
 
     def _check(self, slot: int, fit: _Fit) -> None:
         """Keep what improved; stop what has not for too long."""
-        logits = self.features[fit.check] @ self.weights[slot]
-        guess = logits.reshape(-1, self.classes, self.width).argmax(axis=1)
+        guess = self.state.guesses(slot, fit.check)
         accuracy = (guess == self.labels[fit.check][:, None]).mean(axis=0)
         better = fit.going & (accuracy > fit.best)
-        columns = np.tile(better, self.classes)
-        self.kept[slot][:, columns] = self.weights[slot][:, columns]
+        self.state.keep(slot, better)
         fit.best[better] = accuracy[better]
         worse = fit.going & ~better
         stop = worse & (fit.misses >= self.procedure.tenacity)
@@ -284,23 +205,3 @@ class _Pool:
         fit.going &= ~stop
         if fit.epoch > self.procedure.longest:
             fit.going[:] = False
-
-
-def _error(logits: Matrix, labels: NDArray[np.int64]) -> Matrix:
-    """Softmax minus the true class: the gradient of cross-entropy.
-
-    Args:
-        logits: (f, b, c, r), r models side by side.
-        labels: (f, b) true classes.
-    """
-    classes = logits.shape[2]
-    if classes == 2:
-        gap = np.clip(logits[:, :, 0] - logits[:, :, 1], -80, 80)
-        second = 1 / (1 + np.exp(gap))
-        second -= (labels == 1)[:, :, None]
-        return np.stack([-second, second], axis=2)
-    logits -= logits.max(axis=2, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=2, keepdims=True)
-    logits -= (np.arange(classes) == labels[..., None])[..., None]
-    return logits

@@ -38,6 +38,7 @@ class Options:
         subsets: rows for each STS subset.
         solver: of the transfer tasks.
         seeds: of the transfer tasks.
+        device: of torch for the transfer classifiers of SentEval's solvers; numpy if None.
         geometry_split: of STS-B, for geometry.
         captions: how many of Flickr30k's captions to search, from the end; 0 for all.
         protocols: keys of :data:`contrasent.evaluate.protocols.PROTOCOLS`.
@@ -54,6 +55,7 @@ class Options:
     subsets: bool = False
     solver: str = "fast"
     seeds: tuple[int, ...] = (SEED,)
+    device: str | None = None
     geometry_split: str = "all"
     captions: int = CAPTIONS
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
@@ -169,7 +171,14 @@ def _protocols(encode: EncodeFn, o: Options) -> Report:
 
 
 def _transfer(encode: EncodeFn, o: Options) -> Report:
-    return transfer(encode, solver=o.solver, seeds=o.seeds, resamples=o.resamples, folder=o.folder)
+    return transfer(
+        encode,
+        solver=o.solver,
+        seeds=o.seeds,
+        device=o.device,
+        resamples=o.resamples,
+        folder=o.folder,
+    )
 
 
 def _geometry(encode: EncodeFn, o: Options) -> Report:

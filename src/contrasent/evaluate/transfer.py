@@ -33,6 +33,7 @@ def transfer(
     tasks: Sequence[str] = TASKS,
     solver: str = "fast",
     seeds: Sequence[int] = (SEED,),
+    device: str | None = None,
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
@@ -47,6 +48,7 @@ def transfer(
         solver: "fast" (convex, two minutes), "senteval" (the published procedure) or
             "senteval_prototype" (its quick settings).
         seeds: one run for each; with more than one, rows "accuracy_seed_sd" give the spread.
+        device: of torch, such as "cuda", for SentEval's solvers; numpy on two threads if None.
         resamples: bootstrap resamples over test examples for the 95 % intervals; 0 for none.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
 
@@ -56,7 +58,7 @@ def transfer(
         tasks, rows of task "Transfer7" hold their plain mean.
 
     Raises:
-        OptionError: an unknown task or solver, or no seed.
+        OptionError: an unknown task or solver, no seed, or a device that cannot be used.
         DataError: data that are missing or not official, or vectors that are not finite.
     """
     for task in tasks:
@@ -73,7 +75,7 @@ def transfer(
     for task, found in data.items():
         problem = make_problem(task, found, encoded)
         with progress.task(task, fits(problem, solver) * len(seeds), "fits") as advance:
-            outcomes = [SOLVERS[solver](problem, seed, advance) for seed in seeds]
+            outcomes = [SOLVERS[solver](problem, seed, advance, device=device) for seed in seeds]
         scored[task] = _Scored(task, problem, outcomes, resamples)
     rows = [row for s in scored.values() for row in s.rows()]
     if set(scored) == set(TASKS):
