@@ -1,0 +1,248 @@
+"""``contrasent reproduce`` and ``contrasent recipes`` from the shell."""
+
+import json
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from killed_reproductions import OTHER, RECIPE
+
+from contrasent import cli, progress
+from contrasent.report import Report, Row
+from contrasent.reproduce import data, measure
+
+CLAIMS = """
+title = "Claims"
+source = "our own"
+kind = "claims"
+about = "What the tests claim."
+cost = "none"
+
+[[claims]]
+name = "both"
+text = "Plain is better in both tables."
+rests_on = ["simcse:table1#plain-is-better", "simcse:table2#plain-is-better"]
+"""
+BLOCKED = """
+[[rows]]
+name = "never"
+blocked = "its data were never published"
+expected = { made = 1.0 }
+
+[[rows]]
+name = "large"
+encoder = "bert-large-uncased"
+pooler = "cls"
+expected = { made = 2.0 }
+
+[[rows]]
+name = "theirs"
+quote = true
+source = "a letter"
+expected = { made = 3.0 }
+
+[[rows]]
+name = "filled in"
+use = "unsup"
+set = { view = "masked_lm", filler = "@base" }
+expected = { made = 4.0 }
+
+[[claims]]"""
+
+
+@pytest.fixture
+def call(monkeypatch, capfd, tmp_path):
+    """Call the command line as the shell does; (exit code, standard output, standard error)."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        capfd.readouterr()
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as ended:
+            code = ended.code or 0
+        progress.show("silent")
+        return code, *capfd.readouterr()
+
+    monkeypatch.chdir(tmp_path)
+    return call
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch, sentences):
+    """Recipes, a data folder with a corpus, and a made measure."""
+    recipes = tmp_path / "recipes"
+    for paper, item, text in (
+        ("simcse", "table1", RECIPE.replace("[[claims]]", BLOCKED, 1)),
+        ("simcse", "table2", OTHER),
+        ("study", "claims", CLAIMS),
+    ):
+        (recipes / paper).mkdir(parents=True, exist_ok=True)
+        (recipes / paper / f"{item}.toml").write_text(text)
+    wiki = tmp_path / "data" / "wiki" / "wiki1m_for_simcse.txt"
+    wiki.parent.mkdir(parents=True)
+    wiki.write_text("\n".join(sentences[:90]) + "\n")
+    monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(data, "texts_digest", lambda kind, options, folder: "made")
+
+    def made(encode, options, folder):
+        value = float(np.sin(50 * encode(sentences[:12]).astype(float).sum()))
+        return Report((Row("STSB", "test", "spearman", "all", value, 12),))
+
+    monkeypatch.setitem(measure._RUN, "sts", made)
+    return tmp_path
+
+
+def without_times(book):
+    for item in book["items"]:
+        del item["run"]
+    return book["items"]
+
+
+def test_from_a_recipe_to_a_page(call, home, bert):
+    common = ["--recipes", "recipes", "--json", "book.json", "--report", "book.html"]
+    run = ["reproduce", "all", "--scale", "lab", "--base", bert, "--results", "results"]
+    code, out, err = call(*run, "--seeds", 2, *common)
+    assert code == 0, err
+    assert "7 of 7 jobs" not in err
+    assert "9 of 9 jobs to do in results" in err
+    items = without_times(json.loads((home / "book.json").read_text()))
+    assert [item["name"] for item in items] == ["simcse:table1", "simcse:table2", "study:claims"]
+    first = items[0]
+    rows = {row["name"]: row for row in first["rows"]}
+    assert [len(rows[n]["cells"]["made"].get("values", [])) for n in rows] == [
+        1,
+        2,
+        2,
+        2,
+        0,
+        0,
+        0,
+        0,
+    ]
+    assert rows["never"]["skipped"] == "its data were never published"
+    assert "needs the checkpoint bert-large-uncased" in rows["large"]["skipped"]
+    assert "masked-LM head" in rows["filled in"]["skipped"]
+    assert rows["theirs"]["source"] == "a letter"
+    # At scale lab a value is not compared with the document's, a direction is.
+    crop = rows["crop 20"]["cells"]["made"]
+    assert "difference" not in crop
+    assert crop["verdict"]["word"] in ("agrees", "differs", "not decidable")
+    assert first["order"]["made"]["rows"] == 4
+    assert first["scale"] == "lab"
+    # A claim that rests on others says what they say.
+    (claim,) = items[2]["claims"]
+    words = {part["word"] for part in claim["parts"]}
+    assert len(claim["parts"]) == 2
+    assert words == {i["claims"][0]["verdict"]["word"] for i in items[:2]}
+    for text in ("plain", "values are not comparable", "skipped: never: its data were never"):
+        assert text in out
+    page = (home / "book.html").read_text()
+    assert "http" not in re.sub(r"http://www.w3.org\S*|http://purl.org\S*", "", page)
+    for text in ("simcse:table2", "Plain is better in both tables.", "quoted from a letter"):
+        assert text in page
+    # No path of this machine is told.
+    assert str(home) not in page + (home / "book.json").read_text()
+    assert str(bert) not in page + (home / "book.json").read_text()
+
+    # The stored results alone give the same again: no data, no model, no corpus.
+    shutil.rmtree(home / "data")
+    shutil.rmtree(home / "results" / "corpora")
+    again = ["--recipes", "recipes", "--json", "again.json", "--report", "again.html"]
+    code, told, err = call("reproduce", "all", "--from", "results", *again)
+    assert code == 0, err
+    assert told == out
+    assert without_times(json.loads((home / "again.json").read_text())) == items
+    assert (home / "again.html").read_text() == page
+
+
+def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, tiny):
+    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
+    code, _, err = call(*run, "--base", bert, "--seeds", 2, "--json", "two.json")
+    assert code == 0, err
+    code, _, err = call(*run, "--base", bert, "--seeds", 1, "--json", "one.json")
+    assert code == 0, err
+    two, one = (json.loads((home / f"{name}.json").read_text()) for name in ("two", "one"))
+    assert without_times(one) == without_times(two)
+    code, _, err = call(*run, "--base", tiny["distilbert"])
+    assert code == 2
+    assert "from the base 'bert', not 'distilbert'; choose another" in err
+
+
+def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
+    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
+    code, out, err = call(*run, "--base", bert, "--budget", "0.001s")
+    assert code == 0, err
+    left = int(re.search(r"(\d) jobs left for another time", err).group(1))
+    assert left >= 4
+    assert "of 2 seeds are still to run" in out
+    code, out, err = call(*run, "--base", bert)
+    assert code == 0, err
+    assert f"{left} of 5 jobs to do" in err
+    assert "still to run" not in out
+    # One seed of every row comes before the second seeds.
+    seeds = re.findall(r"^\[.* seed (\d)", err, re.MULTILINE)
+    assert len(seeds) == left
+    assert seeds == sorted(seeds)
+
+
+def test_two_processes_at_once(call, home, bert):
+    """The speed of training is measured, which needs no data set; a made measure stays behind."""
+    text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')
+    text = text.replace('metric = "spearman"', 'metric = "seconds_per_step"')
+    text = text.replace('encoder = "@base"\npooler = "cls"', 'blocked = "learns nothing"')
+    (home / "recipes" / "simcse" / "table2.toml").write_text(text)
+    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
+    code, _, err = call(*run, "--base", bert, "--jobs", 2, "--json", "book.json")
+    assert code == 0, err
+    assert "4 measurements in" in err
+    (item,) = json.loads((home / "book.json").read_text())["items"]
+    cells = [row["cells"]["made"] for row in item["rows"]]
+    assert [len(cell.get("values", [])) for cell in cells] == [0, 2, 2]
+    assert all(value > 0 for cell in cells for value in cell.get("values", []))
+
+
+def test_the_list(call):
+    code, out, _ = call("reproduce", "--list")
+    assert code == 0
+    found = re.findall(r"^  (\w+:\w+) ", out, re.MULTILINE)
+    assert len(found) >= 5
+    assert f"{len(found)} items" in out
+    assert {"simcse:table1", "simcse:figure2"} <= set(found)
+
+
+def test_recipes(call, home):
+    code, out, _ = call("recipes", "--check", "--folder", "recipes")
+    assert code == 0
+    assert out == "checked 3 recipes, 11 rows, 11 published values, 3 claims\n"
+    code, out, _ = call("recipes", "--check", "--json")
+    assert code == 0
+    assert json.loads(out)["recipes"] >= 5
+    path = home / "recipes" / "simcse" / "table2.toml"
+    path.write_text(path.read_text().replace("corpus = ", "corpse = "))
+    code, _, err = call("recipes", "--check", "--folder", "recipes")
+    assert code == 2
+    assert re.search(r"table2\.toml:\d+: .*corpus", err)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["simcse:tabel1"], "did you mean 'simcse:table1'?"),
+        ([], "name a table or figure"),
+        (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
+        (["simcse:table1", "--budget", "soon"], "write a time such as 30m"),
+        (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
+        (["simcse:table1", "--from", "nowhere"], "no such folder of results"),
+        (["simcse:table1", "--recipes", "nowhere"], "no such folder"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(call, arguments, problem):
+    code, out, err = call("reproduce", *arguments)
+    assert code == 2
+    assert out == ""
+    assert problem in err
+    assert len(err.splitlines()) == 1
