@@ -264,3 +264,14 @@ def test_folders_that_are_none(tmp_path):
         describe(tmp_path / "empty")
     with pytest.raises(ModelError, match="absent: no such model folder"):
         describe(tmp_path / "absent")
+
+
+@pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", 3, None])
+def test_no_module_leads_out_of_the_folder(bert, tmp_path, place):
+    Encoder.load(bert, pooler="mean").save(tmp_path / "m")
+    path = tmp_path / "m" / "modules.json"
+    modules = json.loads(path.read_text())
+    modules[1]["path"] = place
+    path.write_text(json.dumps(modules))
+    with pytest.raises(ModelError, match=r"modules\.json: (path .* leads out|not a list)"):
+        Encoder.load(tmp_path / "m")

@@ -7,7 +7,7 @@ safetensors; nothing is unpickled.
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
@@ -56,13 +56,13 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not valid JSON ({error})") from error
 
 
-def _object(path: Path) -> dict[str, Any]:
-    """A JSON object of a model folder; empty if the file is not there."""
-    data = read_json(path) if path.is_file() else {}
+def _object(path: Path, *, needed: bool = False) -> dict[str, Any]:
+    """A JSON object of a model folder; empty if the file is not there and not needed."""
+    data = read_json(path) if needed or path.is_file() else {}
     if not isinstance(data, dict):
         raise ModelError(f"{path}: not a JSON object")
     return data
@@ -97,7 +97,7 @@ def describe(folder: Path) -> Description:
         if kind == "Transformer":
             transformer = path
         elif kind == "WeightedLayerPooling":
-            weights = read_tensors(path / "model.safetensors")["layer_weights"].tolist()
+            weights = _layer_weights(path / "model.safetensors")
         elif kind == "Pooling":
             pooler = _pooler(path, weights)
         elif kind == "Dense":
@@ -121,13 +121,21 @@ def describe(folder: Path) -> Description:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Type and folder of each module, in order."""
-    try:
-        listed = read_json(folder / "modules.json")
-        return [(str(module["type"]), folder / module["path"]) for module in listed]
-    except (KeyError, TypeError) as error:
-        problem = "not a list of modules with their types and paths"
-        raise ModelError(f"{folder / 'modules.json'}: {problem}") from error
+    """Type and folder of each module, in order; none leads out of the model's folder."""
+    path = folder / "modules.json"
+    listed = read_json(path)
+    if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
+        raise ModelError(f"{path}: not a list of modules with their types and paths")
+    found = []
+    for module in listed:
+        kind, place = module.get("type"), module.get("path")
+        if not isinstance(kind, str) or not isinstance(place, str):
+            raise ModelError(f"{path}: not a list of modules with their types and paths")
+        inside = PurePath(place)
+        if inside.is_absolute() or ".." in inside.parts or "\0" in place:
+            raise ModelError(f"{path}: path {place!r} leads out of the model's folder")
+        found.append((kind, folder / place))
+    return found
 
 
 def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
@@ -135,6 +143,8 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     told = stated.get("max_seq_length")
     if told is None:
         told = _object(transformer / "tokenizer_config.json").get("model_max_length")
+    if told is not None and (isinstance(told, bool) or not isinstance(told, int | float)):
+        raise ModelError(f"{transformer}: longest input {told!r} is no number")
     # Tokenizers without a limit say 10^30.
     return int(told) if told is not None and told < 10**9 else None
 
@@ -150,11 +160,18 @@ def _refuse_unknown(path: Path) -> None:
             )
 
 
+def _layer_weights(path: Path) -> list[float]:
+    weights = read_tensors(path).get("layer_weights")
+    if weights is None or weights.dim() != 1:
+        raise ModelError(f"{path}: holds no weights of layers")
+    return [float(weight) for weight in weights]
+
+
 def _pooler(path: Path, weights: list[float] | None) -> str:
-    config = read_json(path / "config.json")
+    config = _object(path / "config.json", needed=True)
     if "pooling_mode" in config:
         modes = config["pooling_mode"]
-        on = [modes] if isinstance(modes, str) else list(modes)
+        on = modes if isinstance(modes, list) else [modes]
         names = [name for name, key in NEW_KEYS.items() if key in on]
     else:
         on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
@@ -177,19 +194,21 @@ def read_dense(path: Path) -> Dense:
     Raises:
         ModelError: its activation is unknown or its weights do not fit.
     """
-    config = read_json(path / "config.json")
+    config = _object(path / "config.json", needed=True)
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
-    if name not in ACTIVATIONS:
+    if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ModelError(
             f"{path / 'config.json'}: activation {name!r} is not one of {', '.join(ACTIVATIONS)}"
         )
     weights = read_tensors(path / "model.safetensors")
-    try:
-        sizes = (int(config["in_features"]), int(config["out_features"]))
-        layer = Dense(*sizes, ACTIVATIONS[name](), bias=bool(config.get("bias", True)))
-        layer.load_state_dict(weights)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{path}: the weights do not fit its config.json ({error})") from error
+    bias = bool(config.get("bias", True))
+    said = (config.get("out_features"), config.get("in_features"))
+    shapes = {"linear.weight": said, **({"linear.bias": said[:1]} if bias else {})}
+    # Before anything is made of that size.
+    if {name: tuple(tensor.shape) for name, tensor in weights.items()} != shapes:
+        raise ModelError(f"{path}: the weights do not fit its config.json")
+    layer = Dense(int(said[1]), int(said[0]), ACTIVATIONS[name](), bias=bias)
+    layer.load_state_dict(weights)
     return layer
 
 

@@ -59,10 +59,13 @@ class Approximate:
         with path.open("rb") as stream:
             # faiss is not made to read files that nobody vouches for.
             found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != facts["sha256"]:
+        if found != facts.get("sha256"):
             raise InputError(path, "is not the file that was written; build the index again")
         self.rows = part.rows
-        self.kind, self.effort = str(part.facts["kind"]), int(part.facts["effort"])
+        self.kind, effort = str(part.facts.get("kind")), part.facts.get("effort")
+        if self.kind not in KINDS or not isinstance(effort, int):
+            raise InputError(path, "is of no kind that is known; build the index again")
+        self.effort = effort
         flags = self.faiss.IO_FLAG_MMAP if self.kind == "ivfpq" else 0
         self.index = self.faiss.read_index(str(path), flags)
 

@@ -97,13 +97,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise InputError(
             folder, f"is no index: it has no {NAME}; build one with 'contrasent index'"
         )
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(
-            path, f"is not readable as JSON ({error}); build the index again"
-        ) from error
-    if not isinstance(data, dict) or data.pop("format", None) != FORMAT:
+    data = read_object(path)
+    if data.pop("format", None) != FORMAT:
         raise InputError(path, f"is not the manifest of an index (format {FORMAT!r})")
     version = data.pop("version", None)
     if version != VERSION:
@@ -116,6 +111,24 @@ def read_manifest(folder: Path) -> Manifest:
         raise InputError(path, f"is damaged ({error}); build the index again") from error
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object of an index folder.
+
+    Raises:
+        InputError: it is missing or none.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(data, ensure_ascii=False).encode()  # half a surrogate could not be written back
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(
+            path, f"is not readable as JSON ({error}); build the index again"
+        ) from error
+    if not isinstance(data, dict):
+        raise InputError(path, "is not a JSON object; build the index again")
+    return data
+
+
 def parse_manifest(data: dict[str, Any]) -> Manifest:
     """A manifest of JSON that somebody may have changed.
 
@@ -123,22 +136,34 @@ def parse_manifest(data: dict[str, Any]) -> Manifest:
         KeyError, TypeError, ValueError: it is none.
     """
     data["segments"] = tuple(_part(part) for part in data["segments"])
-    data["deleted"] = _part(data["deleted"]) if data.get("deleted") else None
-    data["backend"] = _part(data["backend"]) if data.get("backend") else None
+    for single in ("deleted", "backend"):
+        data[single] = _part(data[single], single=True) if data.get(single) else None
     manifest = Manifest(**data)
     numbers = (manifest.dimension, manifest.generation, manifest.next_id)
-    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+    if not all(_count(number) for number in numbers):
         raise ValueError("dimension, generation and next_id must be whole numbers")
-    if manifest.metric not in METRICS or not isinstance(manifest.model, str):
-        raise ValueError(f"metric {manifest.metric!r} or model is unknown")
+    texts = (manifest.metric, manifest.model, manifest.source)
+    if not all(isinstance(text, str) for text in texts) or manifest.metric not in METRICS:
+        raise ValueError(f"metric {manifest.metric!r}, model or source is unknown")
+    if not isinstance(manifest.settings, dict):
+        raise ValueError("settings are no object")
     return manifest
 
 
-def _part(data: Any) -> Part:
+def _part(data: Any, *, single: bool = False) -> Part:
     part = Part(**data)
+    if not isinstance(part.files, dict) or (single and list(part.files) != [part.name]):
+        raise ValueError(f"{part.name!r} names no files")
     for name in (part.name, *part.files):
-        if not _FILE.fullmatch(name):  # a name, never a path out of the folder
+        if not isinstance(name, str) or not _FILE.fullmatch(name):  # never a path out of the folder
             raise ValueError(f"{name!r} is no file name of an index")
-    if not isinstance(part.rows, int) or part.rows < 0:
+    for name, facts in part.files.items():
+        if not isinstance(facts, dict) or not _count(facts.get("bytes")):
+            raise ValueError(f"{name} has no size")
+    if not _count(part.rows) or not isinstance(part.facts, dict):
         raise ValueError(f"{part.name} has {part.rows!r} rows")
     return part
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

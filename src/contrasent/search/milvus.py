@@ -5,7 +5,6 @@ same code runs on a file and on a cluster; Milvus looks after writers, readers a
 :mod:`contrasent.search.milvus_build`, changed by :mod:`contrasent.search.milvus_writer`.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,14 @@ from contrasent.errors import InputError, MissingExtraError, OptionError, UserEr
 from contrasent.files import writing
 from contrasent.search.filters import Where
 from contrasent.search.index import Index
-from contrasent.search.manifest import MILVUS, Manifest, Part, parse_manifest, write_manifest
+from contrasent.search.manifest import (
+    MILVUS,
+    Manifest,
+    Part,
+    parse_manifest,
+    read_object,
+    write_manifest,
+)
 from contrasent.search.milvus_filters import expression
 from contrasent.search.query import About, Hit
 from contrasent.search.segment import Segment, SegmentWriter, encoded, json_text
@@ -65,13 +71,7 @@ class MilvusIndex(About):
                 not the one that was made.
         """
         place = Path(folder)
-        path = place / MILVUS
-        try:
-            data = json.loads(path.read_text(encoding="utf-8"))
-            manifest = parse_manifest({**data["manifest"], "segments": ()})
-            uri, collection = str(data["uri"]), str(data["collection"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(path, f"is not readable ({error}); build the index again") from error
+        uri, collection, manifest, recall = read_place(place)
         opened = cls(place, uri or str(place / LOCAL), collection, manifest, token=token)
         with talking(opened.uri):
             if not opened.client.has_collection(collection):
@@ -80,7 +80,7 @@ class MilvusIndex(About):
             told = opened.client.describe_collection(collection).get("description", "")
         if told and told != manifest.model:  # a local file keeps no description
             raise InputError(opened.uri, f"collection {collection!r} is of another model")
-        opened.recall = data.get("recall")
+        opened.recall = recall
         return opened
 
     def close(self) -> None:
@@ -189,6 +189,22 @@ class MilvusIndex(About):
                 )
             found += [_hits(hits, threshold) for hits in part]
         return found
+
+
+def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
+    """URI, collection, manifest and recall that a folder tells.
+
+    Raises:
+        InputError: it is no index in Milvus, or its file is damaged.
+    """
+    path = folder / MILVUS
+    data = read_object(path)
+    try:
+        manifest = parse_manifest({**data["manifest"], "segments": ()})
+        recall = None if data.get("recall") is None else float(data["recall"])
+        return str(data["uri"]), str(data["collection"]), manifest, recall
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(path, f"is damaged ({error}); build the index again") from error
 
 
 def row_of(text: str, name: str, value: Any, vector: Any) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # numpy parses a header as Python, and raises whatever that raises
         raise InputError(path, "is not a readable .npy file; build the index again") from error
     if array.dtype != np.dtype(dtype) or array.shape != shape:
         raise InputError(

@@ -1,0 +1,355 @@
+"""What is fuzzed: readers of files and requests that strangers may have made.
+
+Each target takes bytes, makes damage of them, and reads it. It may return or raise a ``UserError``;
+anything else is a fault. ``tests/test_fuzz.py`` feeds them random bytes for a moment, and
+``benchmarks/fuzz.py`` lets atheris, which sees which lines were reached, look for a minute each.
+"""
+
+import asyncio
+import copy
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from contrasent.errors import UserError
+
+DIMENSION = 4
+ODD = (
+    None, True, False, 0, -1, 1, 3, 2**31, 2**63, 10**30, 1e308, 0.5, "", "cosine", "..", "/etc",
+    "../x", "\x00", "\ud800", "segment-000001", "é", [], {}, [[]], [None], {"a": 1}, {"": []},
+    float("nan"), float("inf"), "9" * 5000,
+)  # fmt: skip
+
+
+RUDE = (b"\xff", b"\0" * 8, b"\xff" * 8, b"\x80\x7f", b"{", b'"', b"9", b"(", b"O")
+
+
+class Draw:
+    """Decisions, taken from bytes; zeros when they are used up."""
+
+    def __init__(self, data):
+        self.data, self.at = bytes(data), 0
+
+    def number(self, below):
+        width = 1 if below <= 256 else 4
+        taken = self.data[self.at : self.at + width]
+        self.at += width
+        return int.from_bytes(taken, "little") % below
+
+    def choice(self, options):
+        return options[self.number(len(options))]
+
+    def rest(self):
+        taken = self.data[self.at :]
+        self.at = len(self.data)
+        return taken
+
+
+def odd_json(draw, value):
+    """JSON with up to four of its values replaced, doubled or taken away; or bytes of its own."""
+    if draw.number(8) == 0:
+        return draw.rest()
+    value = copy.deepcopy(value)
+    for _ in range(1 + draw.number(4)):
+        value = _changed(draw, value)
+    nested = draw.number(64)
+    text = json.dumps(value)
+    if nested == 1:
+        text = "[" * 100_000
+    if nested == 2:
+        text = text.replace("1", "1" * 5000, 1)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _changed(draw, value, depth=0):
+    inside = isinstance(value, dict | list) and len(value) and depth < 6
+    if not inside or draw.number(5) == 0:
+        return copy.deepcopy(draw.choice(ODD))
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    key = draw.choice(keys)
+    what = draw.number(10)
+    if what == 0:
+        value.pop(key)
+    elif what == 1 and isinstance(value, dict):
+        value[draw.choice(["name", "files", "$or", "x", "type", "bytes"])] = value[key]
+    elif what == 2 and isinstance(value, list):
+        value.append(copy.deepcopy(value[key]))
+    else:
+        value[key] = _changed(draw, value[key], depth + 1)
+    return value
+
+
+def odd_bytes(draw, content):
+    """Bytes with up to four places overwritten; as long as they were, since sizes are checked."""
+    content = bytearray(content)
+    for _ in range(1 + draw.number(4)):
+        at = draw.number(max(1, len(content)))
+        new = draw.choice(
+            [b"\xff", b"\0" * 8, b"\xff" * 8, b"\x80\x7f", b"{", b'"', b"9", b"(", b"O"]
+        )
+        content[at : at + len(new)] = new[: max(0, len(content) - at)]
+    return bytes(content)
+
+
+def encode(texts):
+    """Vectors that depend on the texts, without a model."""
+    rows = [np.frombuffer(text.encode().ljust(DIMENSION)[:DIMENSION], np.uint8) for text in texts]
+    return np.array(rows, dtype=np.float32).reshape(-1, DIMENSION) + 1
+
+
+# --------------------------------------------------------------------------- index folders
+
+
+@cache
+def _index_files():
+    from contrasent.search.index import Index
+    from contrasent.search.writer import Writer
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "index"
+        rows = [
+            (f"text {n} é", f"id{n}", {"n": n, "tags": ["a"]} if n % 2 else None) for n in range(9)
+        ]
+        Index.create(folder, encode, rows, model="m", source="s", settings={"max_tokens": 5})
+        with Writer(folder) as writer:
+            writer.delete(["id3"])
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file()
+        }
+
+
+def _use_index(folder):
+    from contrasent.search.index import Index
+    from contrasent.search.writer import Writer
+
+    index = Index.open(folder)
+    index.search(["text"], encode=encode, k=3, where={"n": {"$gte": 1}})
+    index.search(["text"], encode=encode, k=20)
+    with Writer(folder) as writer:
+        writer.update(["new"], encode, ids=["id1"])
+
+
+def _in_folder(files, use):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "f"
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        use(folder)
+
+
+def index_manifest(data):
+    files = dict(_index_files())
+    files["index.json"] = odd_json(Draw(data), json.loads(files["index.json"]))
+    _in_folder(files, _use_index)
+
+
+def index_files(data):
+    draw, files = Draw(data), dict(_index_files())
+    name = draw.choice(sorted(files.keys() - {"index.json", ".lock"}))
+    files[name] = odd_bytes(draw, files[name])
+    _in_folder(files, _use_index)
+
+
+def milvus_json(data):
+    """What stands in the folder of an index in Milvus, up to the connection."""
+    from contrasent.search.manifest import MILVUS
+    from contrasent.search.milvus import read_place
+
+    about = json.loads(_index_files()["index.json"])
+    about = {key: about[key] for key in ("model", "source", "metric", "dimension", "settings")}
+    told = {"uri": "", "collection": "c", "recall": 1.0, "manifest": about}
+    _in_folder({MILVUS: odd_json(Draw(data), told)}, lambda folder: read_place(folder))
+
+
+# --------------------------------------------------------------------------- model folders
+
+
+@cache
+def _model_files():
+    from contrasent.model.encoder import Encoder
+    from tiny_models import write_backbone, write_tokenizer
+
+    with tempfile.TemporaryDirectory() as place:
+        bare, folder = Path(place) / "bare", Path(place) / "model"
+        write_backbone("bert", bare, write_tokenizer("bert", bare))
+        Encoder.load(bare, pooler="first_last", head="tanh", normalise=True).save(folder)
+        return {
+            str(path.relative_to(folder)): path.read_bytes()
+            for path in folder.rglob("*")
+            if path.is_file() and path.stat().st_size < 50_000
+        }
+
+
+def _use_model(folder):
+    from contrasent.model.folder import describe, read_dense
+    from contrasent.model.golden import read_golden
+
+    said = describe(folder)
+    for path in said.head:
+        read_dense(path)
+    read_golden(folder)
+
+
+def model_folder(data):
+    draw, files = Draw(data), dict(_model_files())
+    name = draw.choice(sorted(name for name in files if name.endswith(".json")))
+    files[name] = odd_json(draw, json.loads(files[name]))
+    _in_folder(files, _use_model)
+
+
+def golden_and_weights(data):
+    draw, files = Draw(data), dict(_model_files())
+    name = draw.choice(sorted(name for name in files if name.endswith(".safetensors")))
+    files[name] = odd_bytes(draw, files[name]) if draw.number(2) else draw.rest()
+    _in_folder(files, _use_model)
+
+
+# --------------------------------------------------------------------------- filters
+
+
+def filters(data):
+    from contrasent.search.filters import Columns, check_where, parse_where
+    from contrasent.search.index import Index
+    from contrasent.search.milvus_filters import expression
+
+    draw = Draw(data)
+    if draw.number(2):
+        where = parse_where([draw.rest().decode("utf-8", "replace")])
+    else:
+        start = {
+            "$or": [{"n": {"$gte": 1, "$lt": 5}}, {"$not": {"tags": {"$contains": "a"}}}],
+            "a.b": {"$in": [1, "x", None]},
+            "c": {"$exists": True},
+        }
+        try:
+            where = json.loads(odd_json(draw, start))
+        except (ValueError, RecursionError):
+            return
+    if where is None:
+        return
+    check_where(where)
+    values = [None, {"n": 3, "tags": ["a", 1]}, {"a": {"b": "x"}}, [1], "text"]
+    index = Index.build(encode, ["1", "2", "3", "4", "5"], metadata=values)
+    Columns(index.segments[0]).mask(where)
+    expression(where)
+
+
+# --------------------------------------------------------------------------- requests
+
+
+@cache
+def _app():
+    from contrasent.search.index import Index
+    from contrasent.serve.app import create_app
+    from contrasent.serve.settings import Served, Settings
+    from contrasent.types import Tokens
+
+    def tokenise(texts):
+        rows = Tokens.from_rows([[1, *text.encode()[:5], 2] for text in texts])
+        return rows, np.zeros(len(texts), dtype=bool)
+
+    def wrap(rows):
+        return Tokens.from_rows([[1, *row[:5], 2] for row in rows]), np.zeros(len(rows), dtype=bool)
+
+    model = Served(
+        name="m", identity="m", dimension=DIMENSION, max_tokens=7, vocabulary=300,
+        tokenise=tokenise, wrap=wrap,
+        embed=lambda tokens: np.ones((len(tokens), DIMENSION), dtype=np.float32),
+    )  # fmt: skip
+    index = Index.build(encode, ["a", "b"], metadata=[{"n": 1}, None], model="m")
+    limits = Settings(max_body=20_000, max_inputs=8, max_compared=4, max_k=5, timeout=5)
+    app = create_app(model, index=index, settings=limits)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(app.router.lifespan_context(app).__aenter__())
+    return app, loop
+
+
+BODIES = {
+    "/v1/embeddings": {
+        "input": ["a", "b"], "model": "m", "encoding_format": "base64", "dimensions": 2,
+        "user": "u",
+    },
+    "/similarity": {"a": ["a", "b"], "b": "c"},
+    "/search": {"query": ["a"], "k": 2, "threshold": 0.1, "where": {"n": {"$gte": 1}}},
+}  # fmt: skip
+
+
+def requests(data):
+    draw = Draw(data)
+    path = draw.choice(sorted(BODIES))
+    headers = [(b"content-type", b"application/json"), (b"host", b"localhost")]
+    if draw.number(16) == 0:
+        headers.append(
+            (draw.choice([b"content-length", b"authorization", b"host"]), draw.rest()[:9])
+        )
+    body = odd_json(draw, BODIES[path])
+    told = [{"type": "http.request", "body": body, "more_body": False}]
+    sent = []
+
+    async def receive():
+        if told:
+            return told.pop()
+        await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    async def ask():
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST",
+            "scheme": "http", "path": path, "raw_path": path.encode(), "query_string": b"",
+            "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        await asyncio.wait_for(app(scope, receive, send), 20)
+
+    app, loop = _app()
+    loop.run_until_complete(ask())
+    status = sent[0]["status"]
+    assert status < 500, (path, status, body[:200])
+    json.loads(b"".join(message.get("body", b"") for message in sent))
+
+
+# --------------------------------------------------------------------------- texts to index
+
+
+def records(data):
+    from contrasent.search.records import Records
+
+    draw = Draw(data)
+    suffix = draw.choice([".txt", ".csv", ".tsv", ".jsonl", ".txt.gz", ".csv.gz", ".parquet"])
+    start = {
+        ".txt": b"one\ntwo \xc3\xa9\n\n",
+        ".csv": b'id,text,n\n1,"a, ""b""",2\n2,"c\nd",3\n',
+        ".tsv": b"id\ttext\n1\ta\n",
+        ".jsonl": b'{"id": 1, "text": "a", "n": [1]}\n{"id": 2, "text": "b"}\n',
+    }.get(suffix, b"")
+    damaged = [start, odd_bytes(draw, start), start + draw.rest(), draw.rest()]
+    options = draw.choice([{}, {"text": 0}, {"text": "text", "identity": "id", "metadata": ("*",)}])
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / f"rows{suffix}"
+        path.write_bytes(damaged[draw.number(4)])
+        for _ in Records(str(path), **options):
+            pass
+
+
+TARGETS = {
+    function.__name__: function
+    for function in (
+        index_manifest, index_files, milvus_json, model_folder, golden_and_weights, filters,
+        requests, records,
+    )
+}  # fmt: skip
+
+
+def feed(name, data):
+    """Give a target its bytes; what users are told is no fault."""
+    try:
+        TARGETS[name](data)
+    except UserError as error:
+        assert "\n" not in str(error).strip(), f"more than a line: {error}"
