@@ -13,6 +13,7 @@ from contrasent import cli, progress
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, measure
 
+SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
 CLAIMS = """
 title = "Claims"
 source = "our own"
@@ -25,6 +26,20 @@ name = "both"
 text = "Plain is better in both tables."
 rests_on = ["simcse:table1#plain-is-better", "simcse:table2#plain-is-better"]
 """
+FACTS = """
+title = "What was used"
+source = "our own"
+kind = "facts"
+about = "Facts for tests."
+cost = "none"
+
+[columns.size]
+title = "parameters"
+
+[[rows]]
+name = "a small model"
+facts = { size = "13.6 M" }
+"""
 BLOCKED = """
 [[rows]]
 name = "never"
@@ -36,6 +51,20 @@ name = "large"
 encoder = "bert-large-uncased"
 pooler = "cls"
 expected = { made = 2.0 }
+
+[[rows]]
+name = "whitened"
+encoder = "@base"
+pooler = "mean"
+postprocess = { kind = "whitening", corpus = "wiki", dimensions = 8 }
+expected = { made = 5.0 }
+
+[[rows]]
+name = "through a flow"
+encoder = "@base"
+pooler = "mean"
+postprocess = { kind = "flow", corpus = "wiki", sentences = 80 }
+expected = { made = 6.0 }
 
 [[rows]]
 name = "theirs"
@@ -76,8 +105,9 @@ def home(tmp_path, monkeypatch, sentences):
     """Recipes, a data folder with a corpus, and a made measure."""
     recipes = tmp_path / "recipes"
     for paper, item, text in (
-        ("simcse", "table1", RECIPE.replace("[[claims]]", BLOCKED, 1)),
+        ("simcse", "table1", SWEEP + RECIPE.replace("[[claims]]", BLOCKED, 1)),
         ("simcse", "table2", OTHER),
+        ("study", "table1", FACTS),
         ("study", "claims", CLAIMS),
     ):
         (recipes / paper).mkdir(parents=True, exist_ok=True)
@@ -107,22 +137,15 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     run = ["reproduce", "all", "--scale", "lab", "--base", bert, "--results", "results"]
     code, out, err = call(*run, "--seeds", 2, *common)
     assert code == 0, err
-    assert "7 of 7 jobs" not in err
-    assert "9 of 9 jobs to do in results" in err
+    # The base with two poolers, three trained rows and a row that cannot be, with two seeds each.
+    assert "10 of 10 jobs to do in results" in err
     items = without_times(json.loads((home / "book.json").read_text()))
-    assert [item["name"] for item in items] == ["simcse:table1", "simcse:table2", "study:claims"]
+    names = [item["name"] for item in items]
+    assert names == ["simcse:table1", "simcse:table2", "study:table1", "study:claims"]
     first = items[0]
     rows = {row["name"]: row for row in first["rows"]}
-    assert [len(rows[n]["cells"]["made"].get("values", [])) for n in rows] == [
-        1,
-        2,
-        2,
-        2,
-        0,
-        0,
-        0,
-        0,
-    ]
+    counts = {n: len(row["cells"]["made"].get("values", [])) for n, row in rows.items()}
+    assert list(counts.values()) == [1, 2, 2, 2, 0, 0, 1, 2, 0, 0], counts
     assert rows["never"]["skipped"] == "its data were never published"
     assert "needs the checkpoint bert-large-uncased" in rows["large"]["skipped"]
     assert "masked-LM head" in rows["filled in"]["skipped"]
@@ -131,18 +154,28 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     crop = rows["crop 20"]["cells"]["made"]
     assert "difference" not in crop
     assert crop["verdict"]["word"] in ("agrees", "differs", "not decidable")
-    assert first["order"]["made"]["rows"] == 4
+    assert first["order"]["made"]["rows"] == 6
+    (points,) = first["figure"]["columns"].values()
+    assert [point["x"] for point in points] == [20.0, 40.0]
+    assert items[2]["rows"][0]["facts"] == {"size": "13.6 M"}
     assert first["scale"] == "lab"
     # A claim that rests on others says what they say.
-    (claim,) = items[2]["claims"]
+    (claim,) = items[3]["claims"]
     words = {part["word"] for part in claim["parts"]}
     assert len(claim["parts"]) == 2
     assert words == {i["claims"][0]["verdict"]["word"] for i in items[:2]}
     for text in ("plain", "values are not comparable", "skipped: never: its data were never"):
         assert text in out
     page = (home / "book.html").read_text()
-    assert "http" not in re.sub(r"http://www.w3.org\S*|http://purl.org\S*", "", page)
-    for text in ("simcse:table2", "Plain is better in both tables.", "quoted from a letter"):
+    # Nothing is fetched.
+    assert not re.findall(r"(?:src|href)=.?(?:\w+:|//)|@import|url\([^#]", page)
+    assert page.count("<svg") == 1
+    for text in (
+        "13.6 M",
+        "simcse:table2",
+        "Plain is better in both tables.",
+        "quoted from a letter",
+    ):
         assert text in page
     # No path of this machine is told.
     assert str(home) not in page + (home / "book.json").read_text()
@@ -217,7 +250,7 @@ def test_the_list(call):
 def test_recipes(call, home):
     code, out, _ = call("recipes", "--check", "--folder", "recipes")
     assert code == 0
-    assert out == "checked 3 recipes, 11 rows, 11 published values, 3 claims\n"
+    assert out == "checked 4 recipes, 14 rows, 13 published values, 3 claims\n"
     code, out, _ = call("recipes", "--check", "--json")
     assert code == 0
     assert json.loads(out)["recipes"] >= 5

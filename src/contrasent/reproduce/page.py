@@ -18,6 +18,7 @@ OWN_STYLE = """
 .not-decidable, .not-run { color: var(--faint); }
 tr.group td { color: var(--faint); font-weight: 600; border-bottom: none; padding-top: .8rem; }
 h2 small { color: var(--faint); font-weight: 400; } nav { columns: 2 22rem; font-size: 14px; }
+th:last-child { text-align: left; }
 td.said { text-align: left; white-space: normal; min-width: 11rem; }
 """
 
@@ -103,8 +104,10 @@ def _how(item: dict[str, Any]) -> str:
     if not run["seconds"]:
         return item["scale_note"] or ""
     trained = f"{run['trained']} training runs, " if run["trained"] else ""
-    note = f" {item['scale_note']}" if item["scale_note"] else ""
-    return f"Scale {item['scale']}, {trained}{duration(run['seconds'])}.{note}"
+    told = f"Scale {item['scale']}, {trained}{duration(run['seconds'])}."
+    if item["scale"] == "lab" and item["reference"]:
+        told += f" A row's verdict is about its difference from {item['reference']!r}."
+    return f"{told} {item['scale_note']}".strip()
 
 
 def _table(item: dict[str, Any]) -> str:
@@ -152,12 +155,14 @@ def _cells(item: dict[str, Any], row: dict[str, Any]) -> str:
             continue
         paper, ours, interval, seeds, difference, _ = cell_texts(cell)
         also = f"<small>{item['also_source']}: {cell['also']:g}</small>" if "also" in cell else ""
-        small = ", ".join(
-            filter(None, [interval, f"{seeds} seeds" if seeds not in ("", "-") else ""])
-        )
+        small = ", ".join(filter(None, [interval, _seeds(seeds)]))
         mine = f"{ours}<small>{small}</small>" if ours else "–"
         found += f"<td>{paper}{also}</td><td>{mine}</td>{_verdict(cell, difference)}"
     return found
+
+
+def _seeds(count: str) -> str:
+    return f"{count} seed{'' if count == '1' else 's'}" if count.isdigit() else ""
 
 
 def _verdict(cell: dict[str, Any], difference: str) -> str:

@@ -6,6 +6,7 @@ machine that has neither the data nor a model.
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,9 @@ class _Item:
         published = reference.expected.get(column)
         if other is None or published is None:
             return None
-        return verdict.direction(verdict.gap(other, arm), expected.value - published.value)
+        apart = expected.value - published.value
+        found = verdict.direction(verdict.gap(other, arm), apart)
+        return replace(found, why=f"{found.why}; published {apart:+.3g}")
 
     def _orders(self) -> dict[str, Any]:
         found = {}

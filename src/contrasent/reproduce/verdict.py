@@ -148,7 +148,7 @@ def _report(value: float) -> Report:
 def direction(found: Gap, published: float) -> Verdict:
     """Whether a difference has the published sign."""
     if math.isclose(published, 0.0, abs_tol=1e-9):
-        return Verdict(OPEN, f"{found}; no difference is published")
+        return Verdict(OPEN, str(found))
     side = found.side()
     if not side:
         return Verdict(OPEN, str(found))

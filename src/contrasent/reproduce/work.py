@@ -79,8 +79,10 @@ class _Loaded:
         if unit.fit is None:
             return measure(self._encode(), unit.kind, unit.options, self.folder)
         if unit.fit["corpus"] != TARGET:
-            texts = Path(unit.fit["path"]).read_text("utf-8").splitlines()
-            encode = self._fitted(unit.fit, texts)
+            from contrasent.text.corpus import open_corpus
+
+            texts = dict.fromkeys(text for row in open_corpus(unit.fit["path"]) for text in row)
+            encode = self._fitted(unit.fit, list(texts))
             return measure(encode, unit.kind, unit.options, self.folder)
         return self._on_targets(unit)
 
