@@ -203,6 +203,18 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
     code, _, err = call(*run, "--base", tiny["distilbert"])
     assert code == 2
     assert "from the base 'bert', not 'distilbert'; choose another" in err
+    code, _, err = call(*run, "--base", bert, "--set", "dropout=0.2", "--sentences", 50)
+    assert code == 2
+    assert "with the scale's own settings, not with dropout 0.2, sentences 50" in err
+    other = ["--results", "other", "--set", "dropout=0.2", "--json", "other.json"]
+    code, _, err = call(*run, "--base", bert, "--seeds", 2, *other)
+    assert code == 0, err
+    (item,) = json.loads((home / "other.json").read_text())["items"]
+    assert item["changes"] == {"dropout": 0.2}
+    base, plain, _ = (row["cells"]["made"]["values"] for row in item["rows"])
+    was = [row["cells"]["made"]["values"] for row in two["items"][0]["rows"]]
+    assert base == was[0]
+    assert not set(plain) & set(was[1])
 
 
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
@@ -269,6 +281,9 @@ def test_recipes(call, home):
         (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
         (["simcse:table1", "--budget", "soon"], "write a time such as 30m"),
         (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
+        (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
+        (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be at least 1"),
+        (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
         (["simcse:table1", "--from", "nowhere"], "no such folder of results"),
         (["simcse:table1", "--recipes", "nowhere"], "no such folder"),
     ],

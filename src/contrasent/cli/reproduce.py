@@ -12,6 +12,7 @@ from contrasent.errors import OptionError
 if TYPE_CHECKING:
     from contrasent.reproduce.plan import Place
     from contrasent.reproduce.recipe import Recipe
+    from contrasent.reproduce.scale import Scale
 
 RESULTS = Path("reproduction")
 
@@ -27,6 +28,13 @@ def reproduce(
     scale: Annotated[
         str | None,
         typer.Option(help="lab or paper. [default: paper with a GPU, lab without]"),
+    ] = None,
+    assign: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change the scale's runs, such as steps=500; can be repeated."),
+    ] = None,
+    sentences: Annotated[
+        int | None, typer.Option(min=0, help="Rows drawn from a corpus; 0 for all.")
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Runs of each row. [default: each recipe's own]")
@@ -101,10 +109,13 @@ def reproduce(
     chosen = scale
     if stored is None:
         chosen = scale or _default_scale()
+        from contrasent.reproduce.plan import scale_named
         from contrasent.text.datafiles import data_folder
+        from contrasent.train.settings import assignments
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
-        _compute(recipes, where, chosen, seeds, jobs, most, keep, quiet)
+        size = scale_named(chosen).changed(assignments(assign or []), sentences)
+        _compute(recipes, where, size, seeds, jobs, most, keep, quiet)
     _tell(recipes, place, chosen, report, json_file, quiet)
 
 
@@ -145,7 +156,7 @@ def _default_scale() -> str:
 def _compute(
     recipes: "list[Recipe]",
     place: "Place",
-    scale: str,
+    scale: "Scale",
     seeds: int | None,
     jobs: int,
     budget: float | None,
@@ -153,13 +164,13 @@ def _compute(
     quiet: bool,
 ) -> None:
     from contrasent.files import check_writable
-    from contrasent.reproduce.plan import Planner, scale_named
+    from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.run import duration, missing, run
     from contrasent.reproduce.store import Store
 
     check_writable(place.results)
     store = Store(place.results)
-    plan = Planner(place, scale_named(scale)).plan(recipes, seeds)
+    plan = Planner(place, scale).plan(recipes, seeds)
     todo = missing(plan.jobs, store)
     remark(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
     try:

@@ -104,7 +104,8 @@ def _how(item: dict[str, Any]) -> str:
     if not run["seconds"]:
         return item["scale_note"] or ""
     trained = f"{run['trained']} training runs, " if run["trained"] else ""
-    told = f"Scale {item['scale']}, {trained}{duration(run['seconds'])}."
+    changes = "".join(f", {k} {v}" for k, v in item["changes"].items())
+    told = f"Scale {item['scale']}{changes}; {trained}{duration(run['seconds'])}."
     if item["scale"] == "lab" and item["reference"]:
         told += f" A row's verdict is about its difference from {item['reference']!r}."
     return f"{told} {item['scale_note']}".strip()

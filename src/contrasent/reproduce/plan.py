@@ -162,6 +162,10 @@ class Planner:
         if before is not None and before["base"] != base:
             problem = f"holds {recipe.name} from the base {before['base']!r}, not {base!r}"
             raise OptionError("--results", str(self.place.results), f"{problem}; choose another")
+        if before is not None and before.get("changes", {}) != self.scale.changes:
+            problem = f"holds {recipe.name} with {_changes_said(before.get('changes', {}))}, not with "
+            problem += f"{_changes_said(self.scale.changes)}; choose another"
+            raise OptionError("--results", str(self.place.results), problem)
         # Seeds that were run before stay in the report.
         known = max(seeds, before["seeds"] if before is not None else 0)
         judged = {recipe.reference}
@@ -175,6 +179,7 @@ class Planner:
             "recipe": digest_of(Path(recipe.file).read_text("utf-8")),
             "scale": self.scale.name,
             "base": base,
+            "changes": self.scale.changes,
             "seeds": known,
             "rows": rows,
         }
@@ -350,6 +355,11 @@ def folder_digest(folder: Path) -> str:
             total.update(f"{path.relative_to(folder)}\n".encode())
             total.update(hashlib.file_digest(stream, "sha256").digest())
     return total.hexdigest()
+
+
+def _changes_said(changes: dict[str, Any]) -> str:
+    said = ", ".join(f"{k} {v}" for k, v in changes.items())
+    return said or "the scale's own settings"
 
 
 def _departing(given: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:

@@ -143,6 +143,7 @@ class _Item:
             "scale_title": scales()[self.scale].title,
             "scale_note": recipe.scale[self.scale].note,
             "base": self.manifest["base"] if self.manifest else "",
+            "changes": self.manifest.get("changes", {}) if self.manifest else {},
             "reference": recipe.reference,
             "also_source": recipe.also_source,
             "needs": list(recipe.needs),

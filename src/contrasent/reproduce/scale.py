@@ -1,10 +1,11 @@
 """What a row becomes at a scale: its settings and parameters, chosen and checked without torch."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from contrasent.errors import OptionError
 from contrasent.objectives import _checks
 from contrasent.objectives._find import agree, methods, parameters
 from contrasent.reproduce.recipe import BASE, Recipe, Row
@@ -31,6 +32,7 @@ class Scale:
         settings: of a run, for all recipes.
         sentences: rows sampled from a corpus; None for all.
         select: which model of a run is measured.
+        changes: what the user changed of it.
     """
 
     name: str
@@ -39,6 +41,31 @@ class Scale:
     settings: dict[str, Any]
     sentences: int | None
     select: str
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
+        """The same with other settings of the run, or another number of sentences.
+
+        Recipes and rows that say something of their own about a setting still do.
+
+        Raises:
+            OptionError: no such setting of a run, or a value that it cannot have.
+        """
+        known = choose(settings, "simcse", option="--set")
+        for name in known.objective:
+            problem = "belongs to an objective; the rows say what theirs are"
+            raise OptionError("--set", name, problem)
+        whole = {k: v for k, v in {**self.settings, **known.run}.items() if v != AUTO}
+        Settings(**choose(whole, "simcse").run)
+        told = dict(known.run)
+        if sentences is not None:
+            told["sentences"] = sentences
+        return replace(
+            self,
+            settings={**self.settings, **known.run},
+            sentences=self.sentences if sentences is None else sentences or None,
+            changes=told,
+        )
 
 
 @dataclass(frozen=True, slots=True)
