@@ -1,12 +1,15 @@
 """The model card: YAML that the hub reads, and what was done, stated."""
 
 import json
+import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from contrasent.model.card import Facts, card
 from contrasent.model.encoder import Encoder
+from contrasent.model.poolers import POOLERS
 from contrasent.report import Report, Row
 
 REPORT = Report(
@@ -35,6 +38,11 @@ def test_everything_is_told(bert):
     assert "contrasent" in told["tags"]
     results = told["model-index"][0]["results"]
     assert [r["metrics"][0]["value"] for r in results] == [0.81234, 0.5]
+    assert [r["metrics"][0]["name"] for r in results] == [
+        "spearman, 95 % interval 0.7900 to 0.8300, n = 1500",
+        "mrr@10 (all), n = 40",
+    ]
+    assert told["tags"][-2:] == ["dataset_size:7", "loss:simcse"]
     for wanted in (
         "32 dimensions (unit length), pooled by `mean` from 2 layers; texts are cut at 20 tokens",
         '| objective | `{"name": "simcse"}` |',
@@ -56,7 +64,6 @@ def test_nothing_is_guessed(bert):
     assert "## Scores" not in text
     assert "not normalised" in text
     assert "last_hidden_state[:, 0]" in text
-    assert "last_hidden_state" not in card(Encoder.load(bert, pooler="mean"), Facts())
 
 
 def test_yaml_readers_read_it(bert):
@@ -64,3 +71,51 @@ def test_yaml_readers_read_it(bert):
     facts = replace(Facts(base="- odd: base #1"), report=REPORT)
     _, block, _ = card(Encoder.load(bert, pooler="mean"), facts).split("---\n", 2)
     assert yaml.safe_load(block)["base_model"] == "- odd: base #1"
+
+
+def test_the_hub_reads_it(bert):
+    """As the hub's own library parses and checks a card, the network aside."""
+    from huggingface_hub import ModelCard
+
+    facts = Facts(base="person/base@" + "a" * 40, report=REPORT)
+    read = ModelCard(card(Encoder.load(bert, pooler="mean"), facts)).data
+    assert read.base_model == "person/base"
+    assert read.model_name == "this model"
+    kept = {(r.task_type, r.dataset_type, r.metric_type, r.metric_value) for r in read.eval_results}
+    assert kept == {
+        ("semantic-similarity", "stsb", "spearman", 0.81234),
+        ("information-retrieval", "mine", "mrr@10", 0.5),
+    }
+
+
+VARIANTS = [
+    *({"pooler": name} for name in POOLERS),
+    {"pooler": "cls", "head": "tanh"},
+    {"pooler": "first_last", "head": "batchnorm", "normalise": True},
+    {"pooler": "mean", "normalise": True, "max_tokens": 9},
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+def test_its_code_gives_the_vectors_of_encode(bert, tmp_path, sentences, options, lower):
+    """Each code block is run as it is printed, with the folder's name put in."""
+    encoder = Encoder.load(bert, **options)
+    encoder.lower_case = lower
+    if options.get("head") == "batchnorm":
+        encoder.train()
+        encoder(encoder.tokenise(sentences[:64])[0])
+        encoder.eval()
+    text = card(encoder, Facts())
+    encoder.save(tmp_path / "m", card=text)
+    wanted = encoder.encode(["A sentence", "a much LONGER sentence than the other one, by far"])
+    blocks = re.findall(r"```python\n(.*?)```", text, re.S)
+    assert len(blocks) == 3
+    for block in blocks:
+        code = block.replace("FOLDER", str(tmp_path / "m"))
+        code = code.replace("a sentence", "A sentence")
+        code = code.replace("another", "a much LONGER sentence than the other one, by far")
+        names = {}
+        exec(code, names)
+        assert np.asarray(names["vectors"]) == pytest.approx(wanted, abs=2e-6), block

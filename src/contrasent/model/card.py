@@ -1,10 +1,13 @@
 """The model card: README.md with YAML that the hub shows, and how to load the model."""
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from contrasent.report import Report
+from contrasent.model.heads import as_dense
+from contrasent.model.poolers import layer_weights
+from contrasent.report import Report, Row
 from contrasent.text.cache import TokenCache
 
 if TYPE_CHECKING:
@@ -49,13 +52,8 @@ def card(encoder: "Encoder", facts: Facts) -> str:
     head = {
         "library_name": "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "tags": [
-            "sentence-transformers",
-            "sentence-similarity",
-            "feature-extraction",
-            "contrasent",
-        ],
-        **({"base_model": facts.base} if facts.base else {}),
+        "tags": _tags(facts),
+        **({"base_model": facts.base.partition("@")[0]} if facts.base else {}),
         **({"model-index": _index(facts.report)} if facts.report else {}),
     }
     # JSON is YAML, and json.dumps quotes what has to be quoted.
@@ -66,6 +64,16 @@ def card(encoder: "Encoder", facts: Facts) -> str:
     if facts.report:
         parts.append("## Scores\n\n" + _scores(facts.report))
     return "\n".join(parts)
+
+
+def _tags(facts: Facts) -> list[str]:
+    """What the hub filters by; the last two as sentence-transformers names them."""
+    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
+    if "rows" in facts.data:
+        tags.append(f"dataset_size:{facts.data['rows']}")
+    if "name" in facts.objective:
+        tags.append(f"loss:{facts.objective['name']}")
+    return tags
 
 
 def _about(encoder: "Encoder") -> str:
@@ -89,16 +97,53 @@ def _use(encoder: "Encoder") -> str:
         'vectors = SentenceTransformer("FOLDER").encode(["a sentence", "another"])',
         "```\n",
     ]
-    if encoder.head is None and encoder.pooling == "cls":
-        lines += [
-            "```python",
-            "from transformers import AutoModel, AutoTokenizer",
-            'tokenizer, model = (c.from_pretrained("FOLDER") for c in (AutoTokenizer, AutoModel))',
-            'inputs = tokenizer(["a sentence"], padding=True, return_tensors="pt")',
-            "vectors = model(**inputs).last_hidden_state[:, 0]",
-            "```\n",
-        ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "```python", *_transformers(encoder), "```\n"])
+
+
+POOLING = {
+    "cls": ["vectors = output.last_hidden_state[:, 0]"],
+    "mean": ["vectors = (output.last_hidden_state * mask).sum(1) / mask.sum(1)"],
+    "max": ["vectors = output.last_hidden_state.masked_fill(mask == 0, -torch.inf).amax(1)"],
+    "first_last": ["states = (output.hidden_states[1] + output.hidden_states[-1]) / 2"],
+    "embeddings_last": ["states = (output.hidden_states[0] + output.hidden_states[-1]) / 2"],
+    "last_two": ["states = (output.hidden_states[-2] + output.hidden_states[-1]) / 2"],
+}
+"""How transformers' output becomes one vector a text, by the name of the pooler."""
+
+
+def _transformers(encoder: "Encoder") -> list[str]:
+    """The same vectors with transformers alone, line by line."""
+    lines = [
+        "import torch",
+        *(["from safetensors.torch import load_file"] if encoder.head is not None else []),
+        "from transformers import AutoModel, AutoTokenizer",
+        'tokenizer = AutoTokenizer.from_pretrained("FOLDER")',
+        'model = AutoModel.from_pretrained("FOLDER")',
+        'texts = ["a sentence", "another"]',
+        *(["texts = [text.lower() for text in texts]"] if encoder.lower_case else []),
+        'inputs = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")',
+        "with torch.no_grad():",
+        "    output = model(**inputs, output_hidden_states=True)",
+        'mask = inputs["attention_mask"][..., None]',
+        *POOLING[encoder.pooling],
+    ]
+    averaged = layer_weights(encoder.pooling, encoder.layers) is not None
+    if averaged:
+        lines.append("vectors = (states * mask).sum(1) / mask.sum(1)")
+    if encoder.head is not None:
+        for number, layer in enumerate(as_dense(encoder.head), 3 if averaged else 2):
+            lines.append(f'dense = load_file("FOLDER/{number}_Dense/model.safetensors")')
+            product = 'vectors @ dense["linear.weight"].T'
+            if layer.linear.bias is not None:
+                product += ' + dense["linear.bias"]'
+            kind = type(layer.activation).__name__
+            function = {"Tanh": "torch.tanh", "Identity": ""}.get(
+                kind, f"torch.nn.functional.{kind.lower()}"
+            )
+            lines.append(f"vectors = {function}({product})")
+    if encoder.normalise:
+        lines.append("vectors = torch.nn.functional.normalize(vectors)")
+    return lines
 
 
 def _training(facts: Facts) -> str:
@@ -128,12 +173,34 @@ def _scores(report: Report) -> str:
 
 
 def _index(report: Report) -> list[dict[str, Any]]:
+    """Scores as the hub shows them; it has no place for an interval but a metric's name."""
     results = [
         {
-            "task": {"type": "sentence-similarity", "name": row.task},
-            "dataset": {"name": row.task, "type": row.task, "split": row.split},
-            "metrics": [{"type": row.metric, "value": row.value, "name": row.metric}],
+            "task": {"type": _task(row.metric), "name": row.task},
+            "dataset": {"name": row.task, "type": _slug(row.task), "split": row.split},
+            "metrics": [{"type": row.metric, "value": row.value, "name": _named(row)}],
         }
         for row in report
     ]
     return [{"name": "this model", "results": results}]
+
+
+def _named(row: Row) -> str:
+    aggregate = f" ({row.aggregate})" if row.aggregate else ""
+    interval = (
+        ""
+        if row.low is None or row.high is None
+        else (f", 95 % interval {row.low:.4f} to {row.high:.4f}")
+    )
+    return f"{row.metric}{aggregate}{interval}, n = {row.count}"
+
+
+def _task(metric: str) -> str:
+    if metric.split("_")[0] in ("spearman", "pearson"):
+        return "semantic-similarity"
+    return "information-retrieval" if "@" in metric else "sentence-similarity"
+
+
+def _slug(name: str) -> str:
+    """What the hub takes as a data set's type."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unknown"
