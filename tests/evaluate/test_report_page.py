@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.evaluate import pictures
-from contrasent.evaluate.page import page, write_page
+from contrasent.evaluate.page import page, titles, write_page
 from contrasent.report import Report, Row
 from contrasent.text.official import STS_TASKS
 
@@ -106,3 +106,48 @@ def test_arrows_join_checkpoints():
 def test_the_file_is_written(tmp_path):
     write_page(tmp_path / "report.html", {"a": report(0)})
     assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_titles_are_the_last_parts_that_differ():
+    assert titles(["/home/me/runs/model", "all-MiniLM-L6-v2"]) == ["model", "all-MiniLM-L6-v2"]
+    assert titles(["/home/a/model", "/home/b/model"]) == ["a/model", "b/model"]
+    assert titles(["someone/model", "./x/model"]) == ["someone/model", "x/model"]
+    text = page({"/home/me/runs/one": report(0), "/home/me/runs/two": report(1)})
+    assert "/home/me" not in text
+
+
+def test_what_holds_for_all_models_is_said_once():
+    same, other = report(0), report(1)
+    changed = Report(other.rows, {**other.notes, "sts": {"form": "raw"}})
+    text = page({"one": same, "two": changed, "three": report(2)})
+    assert text.count("<dd>senteval</dd>") == 2
+    assert text.count("<dd>raw</dd>") == 1
+    text = page({"one": same, "two": report(1)})
+    assert text.count("<dd>senteval</dd>") == 1
+
+
+def test_the_way_of_a_training_is_drawn():
+    path = [
+        {"step": 10.0 * i, "uniformity": -0.1 * i, "alignment": 0.2 + 0.01 * i} for i in range(5)
+    ]
+    notes = {"trajectory": path}
+    text = page({"a": Report(report(0).rows, notes), "b": report(1)})
+    assert "During training" in text
+    assert "step 40" in text
+    drawing = pictures.trajectories({"a": path, "b": ()})
+    assert drawing.count("step ") == 1
+    assert pictures.trajectories({"a": ()}) is None
+
+
+def test_models_keep_apart_beyond_eight():
+    seen = {(pictures.colour(i), pictures.mark(i)) for i in range(64)}
+    assert len(seen) == 64
+
+
+def test_protocols_have_a_table_and_their_papers():
+    rows = [Row("protocol declutr", "test", "spearman", "mean", 0.7123, 18850)]
+    notes = {"protocols": {"protocols": {"declutr": "Giorgi et al. (2021): spearman, mean"}}}
+    text = page({"a": Report(tuple(rows), notes)})
+    assert "One model, many protocols" in text
+    assert text.count("71.23") == 1
+    assert text.count("Giorgi et al. (2021)") == 1

@@ -3,7 +3,7 @@
 No script, no font and no picture is fetched: the page reads the same on any machine.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,14 @@ th, td { padding: .28rem .7rem; border-bottom: 1px solid var(--line); text-align
   white-space: nowrap; vertical-align: top; }
 th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
   background: var(--paper); }
-thead th { max-width: 15rem; overflow-wrap: anywhere; white-space: normal; }
+thead th { min-width: 5.5rem; max-width: 15rem; overflow-wrap: anywhere; white-space: normal; }
 tr.total td { font-weight: 600; background: var(--band); }
 td small { display: block; color: var(--faint); font-weight: 400; }
 .listing td { white-space: normal; min-width: 14rem; text-align: left; }
-figure { margin: 0; } svg { max-width: 100%; height: auto; color: var(--ink); }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: 14px; }
+figure { margin: 0; overflow-x: auto; }
+svg { width: 44rem; max-width: 100%; min-width: 30rem; height: auto; color: var(--ink); }
+dl { display: grid; grid-template-columns: minmax(6rem, max-content) minmax(50%, 1fr);
+  gap: .2rem 1rem; font-size: 14px; }
 summary { cursor: pointer; color: var(--faint); }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
 """
@@ -69,13 +71,14 @@ def write_page(target: Path, reports: Reports, *, arrows: bool = False) -> None:
 def page(reports: Reports, *, arrows: bool = False) -> str:
     """The page's text; see :func:`write_page`."""
     check_matplotlib()
+    named = dict(zip(titles(tuple(reports)), reports.values(), strict=True))
     parts = [
         f"<h2>{escape(title)}</h2>\n<p class=faint>{remark}</p>\n{body}"
-        for title, remark, body in _sections(reports, arrows)
+        for title, remark, body in _sections(named, arrows)
         if body
     ]
     few = len(reports) < 4
-    names = ", ".join(escape(name) for name in reports) if few else f"{len(reports)} models"
+    names = ", ".join(escape(name) for name in named) if few else f"{len(reports)} models"
     return (
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
         '<meta name=viewport content="width=device-width, initial-scale=1">\n'
@@ -84,6 +87,23 @@ def page(reports: Reports, *, arrows: bool = False) -> str:
         "<p>Correlations and rates are in hundredths. Small numbers under a value are its 95 % "
         "bootstrap interval.</p>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
     )
+
+
+def titles(names: Sequence[str]) -> list[str]:
+    """Names of models without the folders that they have in common or that say nothing.
+
+    A page is for others to read: of a path, as many last parts are kept as keep the names apart.
+    """
+    parts = [Path(name).parts or (name,) for name in names]
+    for kept in range(1, max(map(len, parts), default=1) + 1):
+        found = [str(Path(*own[-kept:])) for own in parts]
+        if len(set(found)) == len(found):
+            # A hub's name is "owner/model"; it is a name as it stands.
+            return [
+                n if n.count("/") == 1 and not n.startswith((".", "/")) else f
+                for n, f in zip(names, found, strict=True)
+            ]
+    return list(names)
 
 
 def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
@@ -255,19 +275,33 @@ def _protocols(reports: Reports) -> str:
 
 
 def _notes(reports: Reports) -> str:
-    parts = []
-    for name, report in reports.items():
-        items = "".join(
-            f"<dt>{escape(key)}</dt><dd>{escape(str(value))}</dd>"
-            for key, value in _flat(report.notes)
-        )
-        parts.append(f"<h3>{escape(name)}</h3>\n<dl>{items}</dl>")
-    return "\n".join(parts)
+    """What was done: once what holds for all models, then what does not."""
+    told = {name: dict(_flat(report.notes)) for name, report in reports.items()}
+    first = next(iter(told.values()), {})
+    shared = {
+        key: value
+        for key, value in first.items()
+        if all(notes.get(key) == value for notes in told.values())
+    }
+    parts = [("All models" if len(told) > 1 else next(iter(told), ""), shared)]
+    parts += [
+        (name, {k: v for k, v in notes.items() if k not in shared}) for name, notes in told.items()
+    ]
+    return "\n".join(
+        f"<h3>{escape(title)}</h3>\n<dl>"
+        + "".join(f"<dt>{escape(k)}</dt><dd>{escape(str(v))}</dd>" for k, v in notes.items())
+        + "</dl>"
+        for title, notes in parts
+        if notes
+    )
 
 
 def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in notes.items():
-        if isinstance(value, dict) and key != "cosine_by_rating":
+        # Histograms are drawn, and who wrote which protocol stands beside its table.
+        if isinstance(value, dict) and key in ("cosine_by_rating", "protocols") and prefix:
+            continue
+        if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key} ")
         elif not isinstance(value, (list, dict)):
             yield f"{prefix}{key}", f"{value:,}" if type(value) is int else value

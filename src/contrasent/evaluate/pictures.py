@@ -35,6 +35,16 @@ WIDTH = 7.2
 Reports = Mapping[str, Report]
 
 
+def colour(i: int) -> str:
+    """The colour of the i-th model; they come again after eight."""
+    return COLOURS[i % len(COLOURS)]
+
+
+def mark(i: int) -> str:
+    """The mark of the i-th model; with the colour it is one of 64."""
+    return MARKS[(i + i // len(COLOURS)) % len(MARKS)]
+
+
 def check_matplotlib() -> None:
     """Make sure that pictures can be drawn.
 
@@ -63,7 +73,7 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
         return None
     with canvas(4.2) as (figure, axes):
         for i, (name, (x, y)) in enumerate(points.items()):
-            axes.plot(x, y, MARKS[i % 8], color=COLOURS[i % 8], markersize=9, label=name)
+            axes.plot(x, y, mark(i), color=colour(i), markersize=9, label=name)
         places = list(points.values())
         for a, b in pairwise(places) if arrows else ():
             axes.annotate("", b, a, arrowprops={"arrowstyle": "->", "color": INK, "alpha": 0.6})
@@ -88,15 +98,13 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
         for i, (name, path) in enumerate(found.items()):
             x = [point["uniformity"] for point in path]
             y = [point["alignment"] for point in path]
-            colour = COLOURS[i % 8]
-            axes.plot(x, y, color=colour, linewidth=1, alpha=0.5)
-            axes.plot(x, y, MARKS[i % 8], color=colour, markersize=5, label=name)
-            axes.plot(x[0], y[0], MARKS[i % 8], color=INK, markersize=9, fillstyle="none")
+            own = colour(i)
+            axes.plot(x, y, color=own, linewidth=1, alpha=0.5)
+            axes.plot(x, y, mark(i), color=own, markersize=5, label=name)
+            axes.plot(x[0], y[0], mark(i), color=INK, markersize=9, fillstyle="none")
             for before, after in pairwise(path):
                 ends = [(p["uniformity"], p["alignment"]) for p in (before, after)]
-                axes.annotate(
-                    "", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": colour}
-                )
+                axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": own})
             last = f"step {path[-1]['step']:.0f}"
             axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
         axes.margins(0.2)
@@ -113,7 +121,7 @@ def spectrum(reports: Reports) -> str | None:
         return None
     with canvas(3.4) as (figure, axes):
         for i, (name, values) in enumerate(found.items()):
-            axes.plot(np.arange(1, len(values) + 1), values, color=COLOURS[i % 8], label=name)
+            axes.plot(np.arange(1, len(values) + 1), values, color=colour(i), label=name)
         axes.set_yscale("log")
         axes.set_ylim(bottom=max(1e-4, min(min(v) for v in found.values())))
         axes.set_xlabel("rank")
@@ -155,14 +163,14 @@ def scores(
                 axes.plot(
                     100 * row.value,
                     place,
-                    MARKS[i % 8],
-                    color=COLOURS[i % 8],
+                    mark(i),
+                    color=colour(i),
                     markersize=5,
                     label=name if j == 0 else None,
                 )
                 if row.low is not None and row.high is not None:
                     ends = [100 * row.low, 100 * row.high]
-                    axes.plot(ends, [place] * 2, color=COLOURS[i % 8], linewidth=1.4)
+                    axes.plot(ends, [place] * 2, color=colour(i), linewidth=1.4)
         axes.set_yticks(range(len(known)), known)
         axes.invert_yaxis()
         axes.set_xlabel(title)
