@@ -202,12 +202,13 @@ def read_dense(path: Path) -> Dense:
         )
     weights = read_tensors(path / "model.safetensors")
     bias = bool(config.get("bias", True))
-    said = (config.get("out_features"), config.get("in_features"))
-    shapes = {"linear.weight": said, **({"linear.bias": said[:1]} if bias else {})}
+    sizes = (config.get("out_features"), config.get("in_features"))
+    shapes = {"linear.weight": sizes, **({"linear.bias": sizes[:1]} if bias else {})}
     # Before anything is made of that size.
-    if {name: tuple(tensor.shape) for name, tensor in weights.items()} != shapes:
+    if {key: tuple(tensor.shape) for key, tensor in weights.items()} != shapes:
         raise ModelError(f"{path}: the weights do not fit its config.json")
-    layer = Dense(int(said[1]), int(said[0]), ACTIVATIONS[name](), bias=bias)
+    size_out, size_in = weights["linear.weight"].shape
+    layer = Dense(size_in, size_out, ACTIVATIONS[name](), bias=bias)
     layer.load_state_dict(weights)
     return layer
 

@@ -80,9 +80,10 @@ def import_checkpoint(
             raise ModelError(str(error).replace(str(bare), str(folder))) from error
     encoder.source = None
     if head is not None:
-        encoder.head = Dense(*head[0].shape[::-1], torch.nn.Tanh())
-        encoder.head.linear.load_state_dict({"weight": head[0], "bias": head[1]})
-        encoder.head.to(encoder.device).eval()
+        size_out, size_in = head[0].shape
+        top = Dense(size_in, size_out, torch.nn.Tanh())
+        top.linear.load_state_dict({"weight": head[0], "bias": head[1]})
+        encoder.head = top.to(encoder.device).eval()
     return encoder, found
 
 
