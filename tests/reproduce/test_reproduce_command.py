@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -185,11 +186,15 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     shutil.rmtree(home / "data")
     shutil.rmtree(home / "results" / "corpora")
     again = ["--recipes", "recipes", "--json", "again.json", "--report", "again.html"]
+    again += ["--figures", "figures"]
     code, told, err = call("reproduce", "all", "--from", "results", *again)
     assert code == 0, err
     assert told == out
     assert without_times(json.loads((home / "again.json").read_text())) == items
     assert (home / "again.html").read_text() == page
+    (drawn,) = (home / "figures").iterdir()
+    assert drawn.name == "simcse-table1.svg"
+    assert ElementTree.fromstring(drawn.read_text()).tag.endswith("svg")
 
 
 def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, tiny):

@@ -60,6 +60,9 @@ def reproduce(
     report: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page with tables and figures.")
     ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write every figure as an SVG file.")
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers as JSON.")
     ] = None,
@@ -99,7 +102,7 @@ def reproduce(
     for target in (report, json_file):
         if target is not None:
             check_writable(target.parent)
-    if report is not None:
+    if report is not None or figures is not None:
         from contrasent.evaluate.pictures import check_matplotlib
 
         check_matplotlib()
@@ -116,7 +119,7 @@ def reproduce(
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
         size = scale_named(chosen).changed(assignments(assign or []), sentences)
         _compute(recipes, where, size, seeds, jobs, most, keep, quiet)
-    _tell(recipes, place, chosen, report, json_file, quiet)
+    _tell(recipes, place, chosen, (report, figures, json_file), quiet)
 
 
 def _listed(recipes: "list[Recipe]") -> str:
@@ -195,11 +198,12 @@ def _tell(
     recipes: "list[Recipe]",
     home: Path,
     scale: str | None,
-    report: Path | None,
-    json_file: Path | None,
+    targets: tuple[Path | None, Path | None, Path | None],
     quiet: bool,
 ) -> None:
-    from contrasent.reproduce.report import book, text
+    report, figures, json_file = targets
+    from contrasent.reproduce.report import book
+    from contrasent.reproduce.text import text
 
     found = book(recipes, home, scale)
     typer.echo(text(found))
@@ -213,3 +217,8 @@ def _tell(
 
         write_page(report, found)
         remark(f"wrote {report}", quiet=quiet)
+    if figures is not None:
+        from contrasent.reproduce.figures import write_figures
+
+        for path in write_figures(figures, found):
+            remark(f"wrote {path}", quiet=quiet)

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from contrasent.evaluate import pictures
+from contrasent.files import atomic_file
 from contrasent.report import Report
 from contrasent.reproduce.recipe import Recipe
 from contrasent.reproduce.verdict import Arm
@@ -94,6 +96,27 @@ def draw(figure: Mapping[str, Any]) -> str | None:
         "spectrum": pictures.spectrum,
         "densities": pictures.densities,
     }[figure["kind"]](reports)
+
+
+def write_figures(folder: Path, found: Mapping[str, Any]) -> list[Path]:
+    """Write the figures of a book into a folder, one SVG file an item.
+
+    Returns:
+        The files.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+        OutputError: the folder cannot be written.
+    """
+    written = []
+    for item in found["items"]:
+        drawn = draw(item["figure"])
+        if drawn is not None:
+            target = folder / f"{item['name'].replace(':', '-')}.svg"
+            with atomic_file(target) as stream:
+                stream.write(drawn)
+            written.append(target)
+    return written
 
 
 def trace(paths: Mapping[str, Sequence[Sequence[float]]]) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from contrasent.evaluate.page import STYLE
 from contrasent.files import atomic_file
 from contrasent.reproduce.figures import draw
-from contrasent.reproduce.report import LAB_NOTE, cell_texts
 from contrasent.reproduce.run import duration
+from contrasent.reproduce.text import LAB_NOTE, cell_texts
 from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
 
 WORDS = (AGREES, DIFFERS, OPEN, ABSENT)

@@ -17,8 +17,8 @@ from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, kinds
 from contrasent.reproduce.corpora import Built
-from contrasent.reproduce.reading import TARGET, scales
-from contrasent.reproduce.recipe import BASE, GLOVE, Evaluation, Recipe, Row
+from contrasent.reproduce.reading import scales
+from contrasent.reproduce.recipe import BASE, GLOVE, TARGET, Evaluation, Recipe, Row
 from contrasent.reproduce.scale import Resolved, Scale, chosen, models_of
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
@@ -163,7 +163,9 @@ class Planner:
             problem = f"holds {recipe.name} from the base {before['base']!r}, not {base!r}"
             raise OptionError("--results", str(self.place.results), f"{problem}; choose another")
         if before is not None and before.get("changes", {}) != self.scale.changes:
-            problem = f"holds {recipe.name} with {_changes_said(before.get('changes', {}))}, not with "
+            problem = (
+                f"holds {recipe.name} with {_changes_said(before.get('changes', {}))}, not with "
+            )
             problem += f"{_changes_said(self.scale.changes)}; choose another"
             raise OptionError("--results", str(self.place.results), problem)
         # Seeds that were run before stay in the report.

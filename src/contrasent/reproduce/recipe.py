@@ -36,6 +36,9 @@ BASE = "@base"
 """Stands for the encoder that a scale begins from."""
 
 GLOVE = "glove"
+TARGET = "target"
+"""Stands for each task's own sentences, as the text that a transform is fitted to."""
+
 FITTED = ("whitening", "flow")
 
 

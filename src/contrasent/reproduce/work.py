@@ -13,7 +13,7 @@ from contrasent.report import Report, Row
 from contrasent.reproduce import data, kinds
 from contrasent.reproduce.measure import clocked, following, measure, traced
 from contrasent.reproduce.plan import Job, Model, Unit, describe
-from contrasent.reproduce.reading import TARGET
+from contrasent.reproduce.recipe import TARGET
 from contrasent.reproduce.store import Store
 from contrasent.types import EncodeFn
 
