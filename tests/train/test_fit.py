@@ -82,7 +82,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     trained = Encoder.load(folder)
     assert np.array_equal(trained.encode(sentences[:5]), learner.encoder.encode(sentences[:5]))
     lines = log(folder)
-    assert [line["step"] for line in lines] == [*range(1, 11), 11, 21]
+    assert [line["step"] for line in lines] == [*range(1, 11), 11, 21, 23]
     assert set(lines[0]) == {
         "step",
         "lr",
@@ -434,24 +434,25 @@ def test_resuming_nothing_begins(start, tmp_path):
     assert same(weights(tmp_path / "m"), weights(tmp_path / "plain"))
 
 
-def interrupt_after(count):
-    """An evaluation that sends Ctrl-C at its n-th call."""
+def interrupt_after(count, number=signal.SIGINT):
+    """An evaluation that sends a signal at its n-th call."""
     calls = []
 
     def evaluated(encode):
         calls.append(1)
         if len(calls) == count:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
         return Report((Row("made", "dev", "spearman", "", 1.0 / len(calls), 10),))
 
     return evaluated
 
 
-def test_ctrl_c_finishes_the_step_and_writes_a_checkpoint(start, tmp_path):
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, number):
+    before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt):
-        start(steps=9, evaluate_every=1, evaluate=interrupt_after(4))
-    assert signal.getsignal(signal.SIGINT) is before
+        start(steps=9, evaluate_every=1, evaluate=interrupt_after(4, number))
+    assert signal.getsignal(number) is before
     from contrasent.train import checkpoint
 
     _, told = checkpoint.read(tmp_path / "m" / "run" / "checkpoint.safetensors")

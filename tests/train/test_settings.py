@@ -121,6 +121,8 @@ def test_assignments():
         ("heldout", [-1]),
         ("seed", [-1, 2**63]),
         ("precision", ["fp61", "float32"]),
+        ("padding", ["noen", "None"]),
+        ("chunk", [-1]),
         ("pooler", ["maen", "none"]),
         ("head", ["tahn"]),
         ("buckets", ["fien", "4;8"]),
@@ -150,6 +152,7 @@ def test_every_setting_is_checked():
     """No setting may be added without a check of its range."""
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head buckets geometry_every"
-    assert {field.name for field in fields(Settings)} == {*checked.split(), "normalise"}
-    assert len(checked.split()) == 21
+    checked += " head buckets geometry_every padding chunk"
+    free = {"normalise", "compile"}
+    assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
+    assert len(checked.split()) == 23

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contrasent.text.corpus import Corpus
+    from contrasent.train.clock import Clock
     from contrasent.train.fit import Evaluate
     from contrasent.train.run import Run
     from contrasent.train.settings import Settings
@@ -64,6 +65,9 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
     overwrite: Overwrite = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Tell where the time went; kept in run/profile.json.")
+    ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -74,6 +78,9 @@ def train(
     """
     quiet = quiet or os.environ.get("RANK", "0") != "0"  # of several processes one speaks
     quieten(quiet)
+    from contrasent.train.clock import Clock
+
+    clock = Clock()
     told = _recipe(recipe) if recipe else {}
     from contrasent.text.corpus import open_corpus
     from contrasent.train.settings import Settings, assignments, choose
@@ -104,13 +111,17 @@ def train(
                 "rows": rows,
                 "resume": resume,
                 "overwrite": overwrite,
+                "clock": clock if profile else None,
             },
+            clock,
         )
     except KeyboardInterrupt:
         remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
         raise
     if os.environ.get("RANK", "0") == "0":
         _tell(run, as_json=as_json, quiet=quiet, judge=judge)
+        if profile and not as_json:
+            _tell_profile(run)
 
 
 def _run(
@@ -121,17 +132,19 @@ def _run(
     parameters: dict[str, Any],
     settings: "Settings",
     options: dict[str, Any],
+    clock: "Clock",
 ) -> "Run":
     from contrasent.files import check_writable
     from contrasent.model.pretrained import resolve
 
     folder = resolve(base)
     check_writable(output)
-    from contrasent.model.card import Facts
-    from contrasent.train.fit import fit
-    from contrasent.train.prepare import prepare
+    with clock.part("load"):
+        from contrasent.model.card import Facts
+        from contrasent.train.fit import fit
+        from contrasent.train.prepare import prepare
 
-    learner = prepare(folder, objective, parameters, settings)
+        learner = prepare(folder, objective, parameters, settings)
     return fit(learner, source, settings, folder=output, facts=Facts(base=_public(base)), **options)
 
 
@@ -241,3 +254,17 @@ def _tell(run: "Run", *, as_json: bool, quiet: bool, judge: str) -> None:
         typer.echo(f"best model: step {run.best_step}, {judge} {run.score:.4f}{before}")
     elif not quiet:
         remark("nothing was evaluated, so the last model is kept (--evaluate)", quiet=quiet)
+
+
+def _tell_profile(run: "Run") -> None:
+    import json
+
+    from contrasent.train.run import RunFolder
+
+    path = RunFolder(run.folder).profile
+    if not path.is_file():
+        remark("--profile: the run was complete before, and was not profiled", quiet=False)
+        return
+    table = json.loads(path.read_text("utf-8"))
+    for name, seconds in table.items():
+        typer.echo(f"{name:>10}  {seconds:10.2f} s  {100 * seconds / table['wall']:5.1f} %")

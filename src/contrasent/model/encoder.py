@@ -4,7 +4,6 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from contrasent import parallel, progress
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
+from contrasent.model import chunks
 from contrasent.model import dropout as dropout_
 from contrasent.model import folder as folder_
 from contrasent.model import packed as packed_
@@ -30,6 +30,9 @@ from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
+
+BUCKET = 8
+"""Padded lengths are multiples of it where shapes are bucketed."""
 
 
 class Encoder(nn.Module):
@@ -49,6 +52,10 @@ class Encoder(nn.Module):
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
         packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
+        chunk: rows whose forward pass is kept in memory at once (:mod:`contrasent.model.chunks`); 0
+            for all.
+        bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
+            faster on one block of a known shape.
     """
 
     def __init__(
@@ -75,6 +82,8 @@ class Encoder(nn.Module):
         self._all_layers = layer_weights(pooling, self.layers) is not None
         dropout_.take_over(backbone)
         self.packed = packed_.fits(backbone)
+        self.chunk = 0
+        self.bucketed = False
 
     @classmethod
     def load(
@@ -142,7 +151,18 @@ class Encoder(nn.Module):
             source=said.transformer,
         )
         check_vocabulary(backbone, encoder.tokenizer, said.transformer)
-        return encoder.to(device or parallel.device()).eval()
+        encoder = encoder.to(device or parallel.device()).eval()
+        encoder.bucketed = encoder.device.type != "cpu"
+        return encoder
+
+    def compile_backbone(self) -> None:
+        """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs.
+
+        Names of weights stay as they are.
+        """
+        self.packed, self.bucketed = False, True
+        mode = "default" if self.device.type == "cpu" else "reduce-overhead"
+        self.backbone.compile(dynamic=False, mode=mode)
 
     @property
     def layers(self) -> int:
@@ -202,16 +222,36 @@ class Encoder(nn.Module):
         """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
         if len(tokens) == 0:
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
+        if not 0 < self.chunk < len(tokens):
+            return self._pool_block(tokens)
+        order = chunks.cut(tokens.lengths, self.chunk)
+        # When a chunk is computed again, dropout may have been switched on in the meantime.
+        still = not self.backbone.training
+        work = self._pool_still if still else self._pool_block
+        return self._in_order([chunks.replayed(work, tokens.select(rows)) for rows in order], order)
+
+    def _pool_still(self, tokens: Tokens) -> Tensor:
+        with self.dropout_off():
+            return self._pool_block(tokens)
+
+    def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packed and packed_.able(self.backbone, tokens):
-            parts, order = self._pool_packed(tokens)
-        else:
-            parts, order = self._pool_groups(tokens)
-        place = torch.from_numpy(np.argsort(np.concatenate(order), kind="stable"))
-        return torch.cat(parts)[place.to(self.device)]
+            return self._in_order(*self._pool_packed(tokens))
+        return self._in_order(*self._pool_groups(tokens))
+
+    def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
+        """Vectors of parts of a block, in the order of its rows."""
+        place = np.argsort(np.concatenate(order), kind="stable")
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if np.array_equal(place, np.arange(len(place))):
+            return vectors  # nothing to move, and nothing for a GPU to wait for
+        return vectors[torch.from_numpy(place).to(self.device)]
 
     def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
         """Pooled vectors of padded groups, and which rows they are."""
-        parts, order = [], by_length(tokens.lengths)
+        lengths = tokens.lengths
+        parts = []
+        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
         for rows in order:
             hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
             parts.append(_full(self._pool(hidden, mask)))
@@ -241,7 +281,7 @@ class Encoder(nn.Module):
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
-        told = None if bool(np.ptp(tokens.lengths) == 0) else mask
+        told = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
         output = self.backbone(
             input_ids=ids, attention_mask=told, output_hidden_states=all_layers, return_dict=True
         )
@@ -250,9 +290,15 @@ class Encoder(nn.Module):
 
     def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""
-        ids, mask = tokens.pad(self.tokenizer.specials.pad)
-        move = partial(torch.Tensor.to, device=self.device, non_blocking=True)
-        return move(torch.from_numpy(ids)), move(torch.from_numpy(mask))
+        pad, device = self.tokenizer.specials.pad, self.device
+        ids, mask = (torch.from_numpy(array) for array in tokens.pad(pad))
+        if self.bucketed:
+            room = min(-ids.shape[1] % BUCKET, longest_input(self._config) - ids.shape[1])
+            ids = nn.functional.pad(ids, (0, room), value=pad)
+            mask = nn.functional.pad(mask, (0, room), value=False)
+        if device.type == "cuda":  # a copy from pinned memory is not waited for
+            ids, mask = ids.pin_memory(), mask.pin_memory()
+        return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
 
     @contextmanager
     def dropout_off(self) -> Iterator[None]:

@@ -2,21 +2,17 @@
 
 import hashlib
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from contrasent import parallel, progress
+from contrasent.files import write_json
 from contrasent.model.backbone import longest_input
 from contrasent.model.card import Facts, card
 from contrasent.objectives._base import Objective
@@ -26,15 +22,17 @@ from contrasent.text.buckets import BucketPlan
 from contrasent.text.cache import TokenCache, discard, tokenised
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
-from contrasent.train import checkpoint
+from contrasent.train import checkpoint, memory
+from contrasent.train.clock import Clock
+from contrasent.train.encoders import configure
 from contrasent.train.monitor import Monitor
 from contrasent.train.run import Run, RunFolder
-from contrasent.train.schedule import learning_rate
 from contrasent.train.settings import Settings
+from contrasent.train.signals import interruptible
+from contrasent.train.step import WINDOW, Steps, Told
 from contrasent.types import EncodeFn
 
 LOG_EVERY = 10
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 Evaluate = Callable[[EncodeFn], Report]
 
@@ -51,6 +49,7 @@ def fit(
     resume: bool = False,
     overwrite: bool = False,
     facts: Facts | None = None,
+    clock: Clock | None = None,
 ) -> Run:
     """Train an objective's encoder on a corpus and leave a model folder.
 
@@ -70,24 +69,35 @@ def fit(
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
         facts: more for the model card.
+        clock: if given, its table, which is where the time since its start went, is written to
+            ``run/profile.json``.
 
     Returns:
         What happened.
 
     Raises:
         UserError: bad input, a target that cannot be written, NaN, collapse.
-        KeyboardInterrupt: Ctrl-C, after a checkpoint was written.
+        KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
+    place = RunFolder(Path(folder))
+    if clock is not None and objective.encoder.device.type == "cuda":
+        clock.settle = torch.cuda.synchronize
     with parallel.processes():
-        return _Loop(
-            objective,
-            open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,
-            settings,
-            RunFolder(Path(folder)),
-            evaluate,
-            geometry,
-            facts or Facts(),
-        ).run(rows, resume=resume, overwrite=overwrite)
+        with memory.kept():
+            loop = _Loop(
+                objective,
+                open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,
+                settings,
+                place,
+                evaluate,
+                geometry,
+                facts or Facts(),
+                clock or Clock(),
+            )
+            run = loop.run(rows, resume=resume, overwrite=overwrite)
+        if clock is not None and loop.trained and parallel.is_main():
+            write_json(place.profile, clock.table())
+    return run
 
 
 class _Loop:
@@ -102,6 +112,7 @@ class _Loop:
         evaluate: Evaluate | None,
         geometry: Evaluate | None,
         facts: Facts,
+        clock: Clock,
     ) -> None:
         self.objective, self.corpus, self.settings = objective, corpus, settings
         self.place, self.evaluate, self.facts = place, evaluate, facts
@@ -111,6 +122,7 @@ class _Loop:
         self.report: Report | None = None
         self.monitor = Monitor()
         self.training_seconds = 0.0
+        self.clock, self.trained = clock, False
 
     def run(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> Run:
         began = time.monotonic()
@@ -119,7 +131,10 @@ class _Loop:
         done = self.place.finished()
         if done is not None:
             return done
-        collator = self._collator(rows)
+        configure(self.objective, self.settings)
+        self.trained = True
+        with self.clock.part("tokenise"):
+            collator = self._collator(rows)
         total = self._total(collator.plan)
         optimizer = torch.optim.AdamW(
             [p for p in self.objective.parameters() if p.requires_grad],
@@ -131,8 +146,19 @@ class _Loop:
             self.encoder.device.type, enabled=self.settings.precision == "fp16"
         )
         first = self._restore(optimizer) if going_on else self._begin()
-        self.module = parallel.wrap(self.objective)
-        last = self._steps(collator, optimizer, first, total)
+        steps = Steps(
+            self.objective,
+            parallel.wrap(self.objective),
+            collator,
+            optimizer,
+            self.scaler,
+            self.settings,
+            total,
+            self.monitor,
+            self.clock,
+            window=_window(self.encoder.device.type),
+        )
+        last = self._steps(steps, first)
         return self._finish(last, began, (last - first) * collator.plan.batch)
 
     def _open(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> bool:
@@ -215,21 +241,24 @@ class _Loop:
         return step
 
     def _checkpoint(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        if parallel.is_main():
-            told = {
-                "step": step,
-                "scaler": self.scaler.state_dict(),
-                "collapse": self.monitor.high,
-                "history": self.history,
-                "report": self.report.to_json() if self.report else None,
-            }
-            checkpoint.save(self.place.checkpoint, self.objective, optimizer, told)
-        parallel.barrier()
+        with self.clock.part("checkpoint"):
+            if parallel.is_main():
+                self._save_checkpoint(step, optimizer)
+            parallel.barrier()
 
-    def _steps(
-        self, collator: Collator, optimizer: torch.optim.Optimizer, first: int, total: int
-    ) -> int:
-        batch, settings = collator.plan.batch, self.settings
+    def _save_checkpoint(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        told = {
+            "step": step,
+            "scaler": self.scaler.state_dict(),
+            "collapse": self.monitor.high,
+            "history": self.history,
+            "report": self.report.to_json() if self.report else None,
+        }
+        checkpoint.save(self.place.checkpoint, self.objective, optimizer, told)
+
+    def _steps(self, steps: Steps, first: int) -> int:
+        plan, settings, total = steps.collator.plan, self.settings, steps.total
+        batch, optimizer = plan.batch, steps.optimizer
         saved = first
         stopping = self._out_of_patience()
         if self.evaluate is not None and first == 0 and not self.history:
@@ -239,18 +268,23 @@ class _Loop:
         self.objective.train()
         step = first
         with (
-            _interruptible() as interrupted,
+            interruptible() as interrupted,
             progress.task("train", total * batch, "sentences", first * batch) as advance,
         ):
             while step < total and not stopping:
                 begun = time.monotonic()
-                terms = self._step(step, collator, optimizer, total)
-                self.training_seconds += time.monotonic() - begun
+                told = steps.take(step)
                 step += 1
-                advance(batch, loss=terms["loss"], **self._best())
-                if self.evaluate is not None and (
+                evaluating = self.evaluate is not None and (
                     step % settings.evaluate_every == 0 or step == total
-                ):
+                )
+                if evaluating:
+                    told += steps.known()
+                self.training_seconds += time.monotonic() - begun
+                self._tell(told, total)
+                shown = {"loss": told[-1].terms["loss"]} if told else {}
+                advance(batch, **shown, **self._best())
+                if evaluating:
                     self._evaluate(step)
                     stopping = self._out_of_patience()
                 every = settings.geometry_every
@@ -259,52 +293,29 @@ class _Loop:
                 # Asked once and agreed on: processes that disagree would wait for one another.
                 leaving = parallel.anywhere(interrupted())
                 if leaving or step % settings.checkpoint_every == 0 or step == total:
+                    self._tell(steps.known(), total)
                     self._checkpoint(step, optimizer)
                     saved = step
                 if leaving:
                     raise KeyboardInterrupt
         if saved < step:
+            self._tell(steps.known(), total)
             self._checkpoint(step, optimizer)
         return step
 
-    def _step(
-        self, step: int, collator: Collator, optimizer: torch.optim.Optimizer, total: int
-    ) -> dict[str, float]:
-        settings, device = self.settings, self.encoder.device.type
-        rate = learning_rate(step, total=total, peak=settings.lr, warmup=settings.warmup)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.zero_grad(set_to_none=True)
-        parts = settings.accumulate
-        sums: dict[str, torch.Tensor] = {}
-        for part in range(parts):
-            torch.manual_seed(_mix(settings.seed, step, parallel.rank(), part))
-            own = parallel.rank() * parts + part
-            batch = collator.batch(step, own, parts * parallel.world())
-            dtype = DTYPES.get(settings.precision)
-            with torch.autocast(device, dtype) if dtype else nullcontext():
-                terms = self.module(batch)
-                loss = self.objective.loss(terms)
-            self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
-            for name, value in {"loss": loss, **terms}.items():
-                sums[name] = sums.get(name, torch.zeros((), device=device)) + value.detach() / parts
-        self.scaler.unscale_(optimizer)
-        norm = float(nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip))
-        told = {name: float(parallel.average(value)) for name, value in sums.items()}
-        # Checked before the step: weights that are not numbers must never reach a checkpoint.
-        # (In fp16 the scaler passes over steps whose gradients overflow.)
-        scaled = settings.precision == "fp16"
-        self.monitor.check(step, told if scaled else {**told, "the gradient": norm}, rate)
-        self.scaler.step(optimizer)
-        self.scaler.update()
-        self.objective.after_step()
-        if parallel.is_main() and (step % LOG_EVERY == 0 or step < LOG_EVERY):
-            size = norm if math.isfinite(norm) else None
-            self.place.write_log({"step": step + 1, "lr": rate, "norm": size, **told})
-        return told
+    def _tell(self, told: list[Told], total: int) -> None:
+        """Write log lines: of the first steps, of every tenth, and of the last."""
+        for one in told:
+            wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step == total - 1
+            if wanted and parallel.is_main():
+                self.place.write_log(one.line())
 
     def _evaluate(self, step: int) -> None:
         """Score the encoder; keep it if it is the best so far."""
+        with self.clock.part("evaluation"):
+            self._score(step)
+
+    def _score(self, step: int) -> None:
         score = 0.0
         if parallel.is_main() and self.evaluate is not None:
             report = self.evaluate(self.encoder.encode)
@@ -318,7 +329,8 @@ class _Loop:
     def _measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""
         if parallel.is_main() and self.geometry is not None:
-            report = self.geometry(self.encoder.encode)
+            with self.clock.part("evaluation"):
+                report = self.geometry(self.encoder.encode)
             self.place.write_log({"step": step, "geometry": report.to_json()["rows"]})
 
     def _best(self) -> dict[str, float]:
@@ -335,7 +347,8 @@ class _Loop:
         facts = self.facts.with_training(
             self.objective.describe(), asdict(self.settings), step, self.report
         )
-        self.encoder.save(target, card=card(self.encoder, facts))
+        with self.clock.part("checkpoint"):
+            self.encoder.save(target, card=card(self.encoder, facts))
 
     def _finish(self, step: int, began: float, sentences: int) -> Run:
         trained = [(s, v) for s, v in self.history if s]
@@ -357,30 +370,6 @@ class _Loop:
         return run
 
 
-def _mix(seed: int, step: int, rank: int, part: int) -> int:
-    """One number for torch's generator, different for all four arguments."""
-    return int(
-        np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
-    )
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C finish the step in hand; a second one stops at once."""
-    asked = False
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
-            raise KeyboardInterrupt
-        asked = True
-
-    try:
-        before: Any = signal.signal(signal.SIGINT, ask)
-    except ValueError:  # not the main thread, which alone may handle signals
-        yield lambda: False
-        return
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _window(device: str) -> int:
+    """Steps between looks at the numbers."""
+    return 1 if device == "cpu" else WINDOW

@@ -8,6 +8,7 @@ MODEL/run/checkpoint.safetensors
 MODEL/run/best/           the best model so far
 MODEL/run/last/           the model after the last step
 MODEL/run/result.json     written when the run is complete
+MODEL/run/profile.json    where the time went, if that was asked for
 ```
 """
 
@@ -61,6 +62,7 @@ class RunFolder:
         self.best = self.home / "best"
         self.last = self.home / "last"
         self.result = self.home / "result.json"
+        self.profile = self.home / "profile.json"
         self.tokens = self.home / "tokens"
 
     def open(self, told: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:

@@ -11,6 +11,7 @@ from contrasent.objectives._find import Parameter, parameters
 from contrasent.text.buckets import FINE
 
 Precision = Literal["fp32", "bf16", "fp16"]
+Padding = Literal["none", "groups"]
 Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two"]
 Head = Literal["none", "tanh", "batchnorm"]
 
@@ -35,6 +36,14 @@ class Settings:
         head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
         normalise: whether the model gives unit vectors; as the base does if None.
         precision: of the forward pass.
+        padding: "none" computes rows without padding where the encoder is of a kind that allows it
+            (:mod:`contrasent.model.packed`); "groups" goes through the encoder's own forward pass,
+            in padded groups of similar length. The mathematics is the same, dropout masks are not.
+        chunk: rows (of all views) whose forward pass is kept in memory at once; 0 for all. The
+            gradient is that of the whole batch, for one more forward pass
+            (:mod:`contrasent.model.chunks`).
+        compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
+            graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
             tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
         evaluate_every: steps between evaluations.
@@ -61,6 +70,9 @@ class Settings:
     head: Head | None = None
     normalise: bool | None = None
     precision: Precision = "fp32"
+    padding: Padding = "none"
+    chunk: int = 0
+    compile: bool = False
     buckets: str = "none"
     evaluate_every: int = 125
     geometry_every: int = 0
@@ -85,10 +97,15 @@ class Settings:
         for name in ("dropout", "attention_dropout"):
             p = getattr(self, name)
             _require(name, p, p is None or 0 <= p < 1, "must be a probability in [0, 1)")
-        for name in ("patience", "heldout", "seed", "geometry_every"):
+        for name in ("patience", "heldout", "seed", "geometry_every", "chunk"):
             _require(name, getattr(self, name), getattr(self, name) >= 0, "must not be negative")
         _require("seed", self.seed, self.seed < 2**63, "must be less than 2^63")
-        for name, kind in (("precision", Precision), ("pooler", Pooler), ("head", Head)):
+        for name, kind in (
+            ("precision", Precision),
+            ("padding", Padding),
+            ("pooler", Pooler),
+            ("head", Head),
+        ):
             value = getattr(self, name)
             if value is not None and value not in get_args(kind):
                 raise OptionError(name, value, f"no such {name}", choices=get_args(kind))

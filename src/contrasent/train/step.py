@@ -1,0 +1,160 @@
+"""One optimizer step: forward, backward, a look at the numbers, update."""
+
+import math
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from contrasent import parallel
+from contrasent.objectives._base import Objective
+from contrasent.text.batches import Collator
+from contrasent.train.clock import Clock
+from contrasent.train.monitor import Monitor
+from contrasent.train.schedule import learning_rate
+from contrasent.train.settings import Settings
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+WINDOW = 10
+"""Steps after which a GPU is asked for its numbers; asking waits until it has done them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The numbers of a step.
+
+    Attributes:
+        step: from 0.
+        rate: the learning rate.
+        norm: of the gradient before clipping.
+        terms: the loss and its terms, means over processes and accumulated parts.
+    """
+
+    step: int
+    rate: float
+    norm: float
+    terms: dict[str, float]
+
+    def line(self) -> dict[str, Any]:
+        """As the run's log has it."""
+        norm = self.norm if math.isfinite(self.norm) else None
+        return {"step": self.step + 1, "lr": self.rate, "norm": norm, **self.terms}
+
+
+@dataclass
+class Steps:
+    """Takes the steps of a run.
+
+    On CPU the numbers of a step are looked at before its update. A GPU is not waited for: its
+    update is passed over on the device itself if the gradient is not finite, and the numbers are
+    looked at every ``window`` steps. Either way weights that are not numbers never come about.
+
+    Attributes:
+        objective: what is trained.
+        module: the same, under DDP if there are several processes.
+        collator: of the batches.
+        optimizer: fused AdamW.
+        scaler: of fp16.
+        settings: of the run.
+        total: steps of the run.
+        monitor: that looks at the numbers.
+        clock: that is told what time is spent on.
+        window: steps between looks.
+    """
+
+    objective: Objective
+    module: nn.Module
+    collator: Collator
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    settings: Settings
+    total: int
+    monitor: Monitor
+    clock: Clock
+    window: int = 1
+    _waiting: list[tuple[int, float, list[str], Tensor]] = field(default_factory=list)
+
+    def take(self, step: int) -> list[Told]:
+        """Take a step; the numbers that have become known.
+
+        Raises:
+            TrainingError: as ``Monitor.check``.
+        """
+        settings = self.settings
+        rate = learning_rate(step, total=self.total, peak=settings.lr, warmup=settings.warmup)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.zero_grad(set_to_none=True)
+        sums = self._gradient(step)
+        with self.clock.part("optimizer"):
+            self.scaler.unscale_(self.optimizer)
+            norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
+            numbers = torch.stack([norm, *(parallel.average(v).to(norm) for v in sums.values())])
+            self._waiting.append((step, rate, list(sums), numbers))
+            known = self.known() if self.window == 1 else []
+            if self.window > 1 and settings.precision != "fp16":
+                # Read by the fused update: nothing is changed where it is one.
+                self.optimizer.found_inf = (~numbers.isfinite().all()).float()  # type: ignore[attr-defined]
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.objective.after_step()
+        return known if len(self._waiting) < self.window else self.known()
+
+    def known(self) -> list[Told]:
+        """The numbers of the steps that have not been looked at.
+
+        Raises:
+            TrainingError: as ``Monitor.check``.
+        """
+        waiting, self._waiting = self._waiting, []
+        values = [numbers for *_, numbers in waiting]
+        told = []
+        for (step, rate, names, _), row in zip(waiting, _read(values), strict=True):
+            norm, *rest = row
+            terms = dict(zip(names, rest, strict=True))
+            # In fp16 the scaler passes over steps whose gradients overflow.
+            scaled = self.settings.precision == "fp16"
+            self.monitor.check(step, terms if scaled else {**terms, "the gradient": norm}, rate)
+            told.append(Told(step, rate, norm, terms))
+        return told
+
+    def _gradient(self, step: int) -> dict[str, Tensor]:
+        """Leave the batch's gradient in the parameters; the loss and its terms."""
+        settings, device = self.settings, self.objective.encoder.device.type
+        parts = settings.accumulate
+        dtype = DTYPES.get(settings.precision)
+        sums: dict[str, Tensor] = {}
+        for part in range(parts):
+            torch.manual_seed(mix(settings.seed, step, parallel.rank(), part))
+            own = parallel.rank() * parts + part
+            with self.clock.part("wait"):
+                batch = self.collator.batch(step, own, parts * parallel.world())
+            with (
+                self.clock.part("forward"),
+                torch.autocast(device, dtype) if dtype else nullcontext(),
+            ):
+                terms = self.module(batch)
+                loss = self.objective.loss(terms)
+            with self.clock.part("backward"):
+                self.scaler.scale(loss / parts).backward()  # type: ignore[no-untyped-call]
+            for name, value in {"loss": loss, **terms}.items():
+                share = value.detach() / parts
+                sums[name] = sums[name] + share if name in sums else share
+        return sums
+
+
+def _read(rows: list[Tensor]) -> list[list[float]]:
+    """Numbers of several tensors, in one look at the device if they have equally many."""
+    if len({len(row) for row in rows}) == 1:
+        return [[float(v) for v in row] for row in torch.stack(rows).tolist()]
+    return [[float(v) for v in row.tolist()] for row in rows]
+
+
+def mix(seed: int, step: int, rank: int, part: int) -> int:
+    """One number for torch's generator, different for all four arguments."""
+    return int(
+        np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
+    )

@@ -1,0 +1,175 @@
+"""Cached gradients: the gradient of the whole batch, with its dropout masks, chunk by chunk."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from contrasent.errors import OptionError
+from contrasent.model import chunks
+from contrasent.train.encoders import configure
+from contrasent.train.fit import fit
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings
+from contrasent.types import Batch, Tokens
+
+LEARN = {"batch": 12, "pooler": "mean", "dropout": 0.2, "seed": 2, "lr": 1e-3}
+CASES = {
+    "simcse": ("simcse", {}, 2),
+    "simcse, cls": ("simcse", {}, 2),
+    "batch statistics": ("simcse", {"projector": "batchnorm"}, 2),
+    "symmetric, two encoders": ("simcse", {"symmetric": True, "encoders": 2}, 2),
+    "supervised, hard negatives": ("simcse_supervised", {}, 3),
+    "queue": ("esimcse", {"queue_size": 24}, 2),
+    "off-dropout and dimensions": ("simcse_plus_plus", {}, 2),
+    "mean of draws": ("simcse_noise", {"passes": 2}, 2),
+}
+
+lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: np.array(x, np.int64))
+
+
+@given(lengths, st.integers(1, 30))
+def test_every_row_once_in_chunks_of_about_equal_tokens(rows, size):
+    parts = chunks.cut(rows, size)
+    assert sorted(np.concatenate(parts).tolist()) == [*range(len(rows))]
+    count = -(-len(rows) // size)
+    assert 1 <= len(parts) <= count
+    tokens = [rows[part].sum() for part in parts]
+    assert max(tokens) <= rows.sum() / count + rows.max()
+
+
+def made(bert, case, sentences, padding="none"):
+    name, parameters, width = CASES[case]
+    settings = Settings(**(LEARN | {"chunk": 5, "padding": padding}))
+    if case == "simcse, cls":
+        settings = Settings(**(LEARN | {"chunk": 5, "padding": padding, "pooler": "cls"}))
+    objective = prepare(bert, name, parameters, settings).double().train()
+    configure(objective, settings)
+    assert objective.encoder.chunk == 5
+    assert objective.encoder.packed == (padding == "none")
+    columns = [objective.encoder.tokenise(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
+    return objective, Batch(tuple(columns), np.arange(12), 0, 2)
+
+
+def gradient(objective, batch):
+    """Loss and gradient of the second of two steps, so that a queue has something in it."""
+    torch.manual_seed(5)
+    objective(batch)
+    objective.after_step()
+    objective.zero_grad()
+    terms = objective(batch)
+    loss = objective.loss(terms)
+    loss.backward()
+    found = {n: p.grad.clone() for n, p in objective.named_parameters() if p.grad is not None}
+    return loss.item(), found, torch.rand(3)
+
+
+@pytest.mark.parametrize("padding", ["none", "groups"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_gradient_is_that_of_all_chunks_kept(bert, sentences, monkeypatch, case, padding):
+    loss, found, after = gradient(*made(bert, case, sentences, padding))
+    direct = []
+    monkeypatch.setattr(chunks, "replayed", lambda work, t: (direct.append(len(t)), work(t))[1])
+    expected, wanted, then = gradient(*made(bert, case, sentences, padding))
+    assert len(direct) >= 8
+    assert max(direct) < 12
+    assert loss == expected
+    assert torch.equal(after, then)  # what is drawn later is not disturbed
+    assert found.keys() == wanted.keys()
+    assert len(found) > 30
+    for name, gradient_ in wanted.items():
+        assert torch.allclose(found[name], gradient_, rtol=1e-7, atol=1e-11), name
+
+
+def test_without_dropout_it_is_the_gradient_of_the_whole_batch(bert, sentences):
+    objective, batch = made(bert, "simcse", sentences)
+    with objective.encoder.dropout_off():
+        loss, found, _ = gradient(objective, batch)
+        objective.encoder.chunk = 0
+        expected, wanted, _ = gradient(objective, batch)
+    assert loss == pytest.approx(expected, rel=1e-12)
+    for name, gradient_ in wanted.items():
+        assert torch.allclose(found[name], gradient_, rtol=1e-7, atol=1e-11), name
+
+
+def test_dropout_makes_a_difference_here(bert, sentences):
+    """Else the tests above would pass without replaying anything."""
+    one = gradient(*made(bert, "simcse", sentences))
+    objective, batch = made(bert, "simcse", sentences)
+    with objective.encoder.dropout_off():
+        two = gradient(objective, batch)
+    assert abs(one[0] - two[0]) > 1e-3
+
+
+def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
+    """Tensors saved for the backward pass, over the whole step, against those of all at once."""
+    objective, batch = made(bert, "simcse", sentences)
+    kept = []
+
+    def pack(tensor):
+        kept.append(tensor.numel())
+        return tensor
+
+    sizes = []
+    for chunk in (5, 0):
+        objective.encoder.chunk = chunk
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            objective(batch)
+        sizes.append(sum(kept))
+    assert sizes[0] < sizes[1] / 10
+
+
+@pytest.mark.parametrize("objective", ["simcse", "simcse_plus_plus"])
+def test_runs_resume_in_the_same_bits(bert, sentences, tmp_path, objective):
+    settings = Settings(**LEARN, chunk=7, steps=4, accumulate=2, checkpoint_every=2)
+
+    def train(folder, **options):
+        learner = prepare(bert, objective, {}, settings)
+        return fit(learner, sentences[:60], settings, folder=tmp_path / folder, **options)
+
+    train("whole")
+
+    class Stop(Exception):
+        pass
+
+    with pytest.MonkeyPatch.context() as patch:
+        from contrasent.train import step
+
+        take = step.Steps.take
+
+        def stopping(self, number):
+            if number == 3:
+                raise Stop
+            return take(self, number)
+
+        patch.setattr(step.Steps, "take", stopping)
+        with pytest.raises(Stop):
+            train("m")
+    train("m", resume=True)
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "m"))
+    assert all(torch.equal(one[key], two[key]) for key in one)
+    logs = [(tmp_path / name / "run" / "log.jsonl").read_text() for name in ("whole", "m")]
+    assert logs[0] == logs[1]
+    assert len([json.loads(line) for line in logs[0].splitlines()]) == 4
+
+
+def test_what_works_on_tokens_is_refused(bert):
+    settings = Settings(**LEARN, chunk=4)
+    learner = prepare(bert, "simcse", {}, settings)
+    learner.terms["difference"] = torch.nn.Identity()
+    with pytest.raises(OptionError, match=r"chunk .*its term 'difference' works on tokens.*use 0"):
+        configure(learner, settings)
+    configure(learner, Settings(**LEARN))
+
+
+def test_an_encoder_that_encodes_is_not_disturbed(bert, sentences):
+    objective, _ = made(bert, "simcse", sentences)
+    vectors = objective.encoder.eval().encode(sentences[:20])
+    objective.encoder.chunk = 0
+    assert vectors == pytest.approx(objective.encoder.encode(sentences[:20]), abs=1e-6)
+    assert objective.encoder.pool(Tokens.from_rows([])).shape == (0, 32)

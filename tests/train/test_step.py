@@ -1,0 +1,115 @@
+"""A step: packed rows against the plain way, numbers looked at late, memory given back."""
+
+import ctypes
+import json
+import platform
+
+import pytest
+import torch
+
+from contrasent.errors import TrainingError
+from contrasent.train import fit as module
+from contrasent.train import memory
+from contrasent.train.fit import fit
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings
+
+LEARN = {"batch": 16, "pooler": "mean", "seed": 4, "lr": 1e-3}
+
+
+@pytest.fixture
+def train(bert, sentences, tmp_path):
+    """Train; the log and the weights."""
+
+    def train(folder, objective="simcse", **options):
+        settings = Settings(**(LEARN | options))
+        learner = prepare(bert, objective, {}, settings)
+        fit(learner, sentences[:400], settings, folder=tmp_path / folder)
+        text = (tmp_path / folder / "run" / "log.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()], learner
+
+    return train
+
+
+@pytest.mark.parametrize("objective", ["simcse", "simcse_plus_plus", "esimcse"])
+@pytest.mark.parametrize("pooler", ["mean", "cls"])
+def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, pooler, monkeypatch):
+    """The same order of the data, dropout off: equal to 1e-5, and really two ways."""
+    monkeypatch.setattr(module, "LOG_EVERY", 1)
+    options = {"steps": 20, "dropout": 0.0, "objective": objective, "pooler": pooler}
+    packed, one = train("packed", **options)
+    plain, two = train("plain", padding="groups", **options)
+    assert one.encoder.packed
+    assert not two.encoder.packed
+    losses = [[line["loss"] for line in lines] for lines in (packed, plain)]
+    assert len(losses[0]) == len(losses[1]) == 20
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5, abs=1e-5)
+    assert len(set(losses[0])) > 15
+
+
+def test_looking_late_changes_nothing(train, monkeypatch):
+    """A GPU is asked every tenth step; on CPU the same can be tried."""
+    at_once, one = train("one", steps=25)
+    monkeypatch.setattr(module, "_window", lambda device: 10)
+    late, two = train("two", steps=25)
+    assert late == at_once
+    assert [line["step"] for line in late] == [*range(1, 11), 11, 21, 25]
+    mine, theirs = one.state_dict(), two.state_dict()
+    assert all(torch.equal(mine[key], theirs[key]) for key in mine)
+
+
+@pytest.mark.parametrize("window", [1, 10])
+def test_weights_stay_numbers_when_a_gradient_does_not(
+    bert, sentences, tmp_path, window, monkeypatch
+):
+    monkeypatch.setattr(module, "_window", lambda device: window)
+    settings = Settings(**LEARN, steps=30, checkpoint_every=4)
+    learner = prepare(bert, "simcse", {}, settings)
+    loss, count = learner.loss, []
+
+    def spoilt(terms):
+        count.append(1)
+        return loss(terms) * (torch.nan if len(count) >= 6 else 1.0)
+
+    learner.loss = spoilt
+    before = {k: v.clone() for k, v in learner.state_dict().items()}
+    with pytest.raises(TrainingError, match=r"step 5: .* is not a finite number"):
+        fit(learner, sentences[:400], settings, folder=tmp_path / "m")
+    # Looked at once: nothing after it. Looked at late: before the checkpoint of step 8.
+    assert len(count) == (6 if window == 1 else 8)
+    assert all(v.isfinite().all() for v in learner.state_dict().values())
+    assert not all(torch.equal(before[k], v) for k, v in learner.state_dict().items())
+    from contrasent.train import checkpoint
+
+    tensors, told = checkpoint.read(tmp_path / "m" / "run" / "checkpoint.safetensors")
+    assert told["step"] == 4
+    assert all(tensor.isfinite().all() for tensor in tensors.values())
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells glibc what to do")
+def test_memory_is_kept_for_the_block_alone(monkeypatch):
+    calls = []
+
+    class Library:
+        def mallopt(self, name, value):
+            calls.append((name, value))
+
+        def malloc_trim(self, pad):
+            calls.append("trim")
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    with pytest.raises(ValueError, match="stop"), memory.kept():
+        assert calls[0] == (memory.MMAP_MAX, 0)
+        inside = dict(calls)
+        calls.clear()
+        raise ValueError("stop")
+    assert calls[-1] == "trim"
+    assert dict(calls[:-1]).keys() >= inside.keys()
+    assert all(dict(calls[:-1])[name] != value for name, value in inside.items())
+
+
+def test_elsewhere_memory_is_left_alone(monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(ctypes, "CDLL", None)
+    with memory.kept():
+        pass
