@@ -97,7 +97,8 @@ def test_every_recipe_of_the_package():
     assert sum(len(row.expected) for recipe in recipes for row in recipe.rows) >= 33
     for recipe in recipes:
         for row in recipe.rows:
-            assert set(row.evaluations) <= set(recipe.evaluations)
+            for names in row.evaluations.values():
+                assert set(names) <= set(recipe.evaluations)
 
 
 def test_the_check_is_quick_and_loads_no_torch():
@@ -180,6 +181,8 @@ WRONG = [
     (('name = "somebody else"', 'name = "plain"'), 33, "two rows are named 'plain'"),
     (("[[claims]]", "[scale.lap]\nset = {}\n[[claims]]"), 39, "did you mean 'lab'?"),
     (("title = ", "title "), 1, "not valid TOML"),
+    (('title = "Crops"', 'title = "Crops"\nsweep = "percnt"'), 2, "did you mean 'percent'?"),
+    (('use = "unsup"', 'use = "unsup"\nlab = { evaluations = ["dew"] }'), 24, "mean 'dev'?"),
 ]  # fmt: skip
 
 
@@ -195,7 +198,7 @@ def test_what_is_wrong_is_said_with_its_line(write, change, line, problem):
 
 
 def test_there_are_many_ways_to_be_wrong():
-    assert len(WRONG) == 25
+    assert len(WRONG) == 27
 
 
 def test_claims_that_rest_on_nothing(write):

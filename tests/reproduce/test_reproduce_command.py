@@ -156,8 +156,9 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     assert "difference" not in crop
     assert crop["verdict"]["word"] in ("agrees", "differs", "not decidable")
     assert first["order"]["made"]["rows"] == 6
-    (points,) = first["figure"]["columns"].values()
-    assert [point["x"] for point in points] == [20.0, 40.0]
+    (panel,) = first["figure"]["panels"]
+    assert panel["axis"] == "percent"
+    assert [point["x"] for point in panel["points"]] == [20.0, 40.0]
     assert items[2]["rows"][0]["facts"] == {"size": "13.6 M"}
     assert first["scale"] == "lab"
     # A claim that rests on others says what they say.

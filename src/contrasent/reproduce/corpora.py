@@ -249,6 +249,16 @@ def build(name: str, sentences: int | None, data: Path | None, home: Path) -> Bu
     return built
 
 
+def sample(name: str, count: int, data: Path | None) -> tuple[str, ...]:
+    """The first texts of sampled rows of a corpus.
+
+    Raises:
+        DataError: its file is missing.
+    """
+    rows = CORPORA[name].rows(place_of(name, data))
+    return tuple(row[0] for row in _sampled(list(rows), count))
+
+
 def _written(rows: list[Row], width: int) -> str:
     if width == 1:
         return "".join(f"{row[0]}\n" for row in rows)

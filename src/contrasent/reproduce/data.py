@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import DataError
+from contrasent.reproduce import corpora
 from contrasent.text.captions import Captions, flickr30k
 from contrasent.text.datafiles import data_folder
 from contrasent.text.datasets import ScoredPairs, sts_pairs
@@ -13,6 +14,7 @@ from contrasent.text.official import STS_YEARS
 from contrasent.text.transfer import transfer_set
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
+SENTENCES = 20_000
 WHOLE = ("train", "dev", "test")
 
 
@@ -54,6 +56,17 @@ def captions(options: dict[str, Any], folder: Path | None) -> Captions:
     return flickr30k(folder=folder).last(options.get("captions", 0))
 
 
+def sentences(name: str, folder: Path | None) -> tuple[str, ...]:
+    """All captions of Flickr30k, or a sample of Wikipedia's sentences.
+
+    Raises:
+        DataError: data that are missing or not official.
+    """
+    if name == "flickr30k":
+        return captions({}, folder).texts
+    return corpora.sample(name, SENTENCES, folder or data_folder())
+
+
 def texts_digest(kind: str, options: dict[str, Any], folder: Path | None) -> str:
     """24 hexadecimal digits of all that a measure reads.
 
@@ -80,7 +93,10 @@ def _texts(kind: str, options: dict[str, Any], folder: Path | None) -> Iterator[
         yield from captions(options, folder).texts
         return
     if kind == "repetition_bias":
-        yield from captions({}, folder).texts
+        yield from sentences(options["text"], folder)
+        return
+    if kind == "pair_similarity":
+        yield from (options["query"], *options["texts"])
         return
     for part in scored_pairs(options, folder):
         yield from part.first

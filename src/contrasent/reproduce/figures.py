@@ -8,7 +8,7 @@ from typing import Any
 from contrasent.evaluate import pictures
 from contrasent.files import atomic_file
 from contrasent.report import Report
-from contrasent.reproduce.recipe import Recipe
+from contrasent.reproduce.recipe import Recipe, Row
 from contrasent.reproduce.verdict import Arm
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
@@ -30,7 +30,7 @@ def drawn_from(
         return _sweep(recipe, arms)
     found: dict[str, Any] = {}
     for row in recipe.rows:
-        for name in row.evaluations:
+        for name in recipe.evaluations:
             some = reports.get((row.name, name), {})
             if not some:
                 continue
@@ -57,25 +57,29 @@ def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
 
 
 def _sweep(recipe: Recipe, arms: Mapping[str, Mapping[str, Arm]]) -> dict[str, Any]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for name, column in recipe.columns.items():
-        for row in recipe.rows:
-            place = row.point.get(recipe.sweep)
-            if place is None:
-                continue
-            point: dict[str, Any] = {"x": place, "line": _line(row.point, recipe.sweep)}
-            arm = arms.get(name, {}).get(row.name)
-            if arm is not None:
-                bounds = arm.interval() or (None, None)
-                point |= {"ours": arm.mean, "low": bounds[0], "high": bounds[1]}
-            if name in row.expected:
-                point["paper"] = row.expected[name].value
-            found.setdefault(column.title, []).append(point)
-    return {"kind": "sweep", "axis": recipe.sweep, "columns": found} if found else {}
+    """A panel for each axis and column."""
+    panels = []
+    for axis in recipe.sweep.split(","):
+        for name, column in recipe.columns.items():
+            points = [
+                _point(recipe, row, axis, name, arms.get(name, {}).get(row.name))
+                for row in recipe.rows
+                if axis in row.point
+            ]
+            if points:
+                panels.append({"axis": axis, "column": column.title, "points": points})
+    return {"kind": "sweep", "panels": panels} if panels else {}
 
 
-def _line(point: Mapping[str, Any], sweep: str) -> str:
-    return ", ".join(f"{k} {v}" for k, v in point.items() if k != sweep)
+def _point(recipe: Recipe, row: Row, axis: str, column: str, arm: Arm | None) -> dict[str, Any]:
+    line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
+    point: dict[str, Any] = {"x": row.point[axis], "line": line}
+    if arm is not None:
+        low, high = arm.interval() or (None, None)
+        point |= {"ours": arm.mean, "low": low, "high": high}
+    if column in row.expected:
+        point["paper"] = row.expected[column].value
+    return point
 
 
 def draw(figure: Mapping[str, Any]) -> str | None:
@@ -145,15 +149,15 @@ def trace(paths: Mapping[str, Sequence[Sequence[float]]]) -> str:
 
 
 def sweep(figure: Mapping[str, Any]) -> str:
-    """Values along an axis: ours with intervals, the published ones hollow."""
-    columns = figure["columns"]
-    with pictures.canvas(2.9 * len(columns), len(columns)) as (drawing, grid):
-        panels = [grid] if len(columns) == 1 else list(grid)
-        for panel, (title, points) in zip(panels, columns.items(), strict=True):
-            _panel(panel, points)
-            panel.set_ylabel(title)
-        panels[-1].set_xlabel(figure["axis"])
-        pictures.add_legend(drawing, panels[0])
+    """Values along an axis: ours with intervals, the published ones hollow; a panel each."""
+    panels = figure["panels"]
+    with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, grid):
+        axes = [grid] if len(panels) == 1 else list(grid)
+        for place, panel in zip(axes, panels, strict=True):
+            _panel(place, panel["points"])
+            place.set_ylabel(panel["column"])
+            place.set_xlabel(panel["axis"])
+        pictures.add_legend(drawing, axes[0])
         return pictures.as_svg(drawing, "sweep")
 
 

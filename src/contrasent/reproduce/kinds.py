@@ -46,7 +46,8 @@ MEASURES: dict[str, dict[str, Option]] = {
         "k": ("count", ()),
     },
     "length_bias": {"tasks": ("texts", STS), "form": ("text", FORMS)},
-    "repetition_bias": {"queries": ("count", ())},
+    "repetition_bias": {"queries": ("count", ()), "text": ("text", ("flickr30k", "wiki"))},
+    "pair_similarity": {"query": ("text", ()), "texts": ("texts", ())},
     "speed": {},
 }
 """Each measure's options; ``measure.py`` says what they do.
@@ -69,7 +70,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "caption_retrieval": {"captions": 5000},
     "listing": {"documents": "flickr30k", "captions": 0, "k": 3},
     "length_bias": {"tasks": STS, "form": "senteval"},
-    "repetition_bias": {"queries": 100},
+    "repetition_bias": {"queries": 100, "text": "flickr30k"},
+    "pair_similarity": {"query": "", "texts": ()},
     "speed": {},
 }
 """What an option is that a recipe does not give; 0 captions or samples are all of them."""

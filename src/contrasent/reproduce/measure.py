@@ -9,6 +9,7 @@ from contrasent.evaluate.collections import caption_retrieval, side_by_side, sts
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import transfer
+from contrasent.metrics import cosine
 from contrasent.report import Report, Row
 from contrasent.reproduce import data
 from contrasent.types import EncodeFn
@@ -139,7 +140,16 @@ def _length_bias(encode: EncodeFn, o: Options, folder: Path | None) -> Report:
 
 
 def _repetition_bias(encode: EncodeFn, o: Options, folder: Path | None) -> Report:
-    return repetition_bias(encode, data.captions({}, folder).texts, queries=o["queries"])
+    texts = data.sentences(o["text"], folder)
+    return repetition_bias(encode, texts, queries=o["queries"])
+
+
+def _pair_similarity(encode: EncodeFn, o: Options, folder: Path | None) -> Report:
+    texts = list(o["texts"])
+    vectors = encode([o["query"], *texts])
+    found = cosine(vectors[:1].repeat(len(texts), axis=0), vectors[1:])
+    rows = [Row(str(i), "", "cosine", "", float(v), 1) for i, v in enumerate(found, start=1)]
+    return Report(tuple(rows), {})
 
 
 _RUN: dict[str, Callable[[EncodeFn, Options, Path | None], Report]] = {
@@ -151,4 +161,5 @@ _RUN: dict[str, Callable[[EncodeFn, Options, Path | None], Report]] = {
     "listing": _listing,
     "length_bias": _length_bias,
     "repetition_bias": _repetition_bias,
+    "pair_similarity": _pair_similarity,
 }

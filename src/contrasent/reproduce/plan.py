@@ -218,7 +218,7 @@ class Planner:
         jobs: dict[str, Job],
         told: dict[str, Any],
     ) -> None:
-        for name in row.evaluations:
+        for name in row.evaluations[self.scale.name]:
             evaluation = recipe.evaluations[name]
             options = {**kinds.DEFAULTS[evaluation.kind], **evaluation.options}
             model = self._model(recipe, row, seed, evaluation, options)

@@ -40,7 +40,7 @@ def _order(path: Path) -> tuple[int, int, str]:
     """Tables before appendices before figures, by number."""
     digits = "".join(letter for letter in path.stem if letter.isdigit())
     group = 0 if path.stem.startswith("table") else 2 if path.stem.startswith("figure") else 1
-    return group, int(digits or 0), path.stem
+    return group, 0 if group == 1 else int(digits or 0), path.stem
 
 
 def all_recipes(folder: Path = HERE) -> list[Recipe]:
@@ -171,6 +171,10 @@ def _check_whole(recipe: Recipe, top: Table) -> None:
         top.source.refuse((), "there are no [[rows]]")
     if recipe.figure == "sweep" and not recipe.sweep:
         top.refuse("figure", 'a sweep needs sweep = "SETTING", the axis of the figure')
+    axes = {name for row in recipe.rows for name in row.point}
+    for axis in filter(None, recipe.sweep.split(",")):
+        if axis not in axes:
+            top.refuse("sweep", f"sweep {axis!r}: no such axis{suggestion(axis, axes)}")
 
 
 def _evaluation(name: str, table: Table) -> Evaluation:

@@ -124,7 +124,7 @@ class Row:
         encoder: what is measured as it is, of kind "encoder".
         pooler: of the encoder.
         fit: what is done to its vectors.
-        evaluations: those that are made of this row.
+        evaluations: those that are made of this row, by scale.
         expected: published values by column.
         also: a second document's values by column, for the reader.
         facts: texts by column.
@@ -146,7 +146,7 @@ class Row:
     encoder: str = ""
     pooler: str = ""
     fit: Fit | None = None
-    evaluations: tuple[str, ...] = ()
+    evaluations: dict[str, tuple[str, ...]] = field(default_factory=dict)
     expected: dict[str, Expected] = field(default_factory=dict)
     also: dict[str, float] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)

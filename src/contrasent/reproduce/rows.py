@@ -55,6 +55,10 @@ def _shared(table: Table) -> dict[str, Any]:
     for scale in SCALES:
         own = table.table(scale)
         sets[scale] = own.values("set")
+        if "evaluations" in own:
+            found[f"{scale} evaluations"] = own.texts("evaluations")
+        else:
+            own.texts("evaluations")
         own.done()
     found["sets"] = sets
     if "postprocess" in table:
@@ -117,8 +121,13 @@ def rows_of(place: int, table: Table, templates: dict[str, Template], told: Told
         table.refuse("corpus", "corpus is missing: what is trained on?")
     for key in facts:
         _known(table, "facts", key, told.columns)
-    for key in both.get("evaluations", ()):
-        _known(table, "evaluations", key, told.evaluations)
+    measured = {}
+    for scale in SCALES:
+        default = both.get("evaluations", tuple(told.evaluations))
+        measured[scale] = tuple(both.get(f"{scale} evaluations", default))
+        said = scale if f"{scale} evaluations" in both else "evaluations"
+        for key in measured[scale]:
+            _known(table, said, key, told.evaluations)
     table.done()
     for i, point in enumerate(points):
         scaled = {s: {**sets["both"], **sets[s], **point} for s in SCALES}
@@ -134,7 +143,7 @@ def rows_of(place: int, table: Table, templates: dict[str, Template], told: Told
             encoder=both.get("encoder", ""),
             pooler=both.get("pooler", ""),
             fit=both.get("fit"),
-            evaluations=tuple(both.get("evaluations", told.evaluations)),
+            evaluations=measured,
             expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
             also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
             facts={k: str(v) for k, v in facts.items()},

@@ -1,0 +1,162 @@
+"""Corpora, made measures and figures, without any data set of others."""
+
+import csv
+import gzip
+
+import numpy as np
+import pytest
+
+from contrasent.errors import DataError
+from contrasent.report import Report, Row
+from contrasent.reproduce import corpora, data, kinds, measure
+from contrasent.reproduce.figures import draw
+from contrasent.reproduce.measure import traced
+from contrasent.text.corpus import open_corpus
+
+
+@pytest.fixture
+def folder(tmp_path, sentences):
+    """A data folder with small files of the forms that are read."""
+    home = tmp_path / "data"
+    for name in ("wiki", "nli", "qqp", "flickr30k"):
+        (home / name).mkdir(parents=True)
+    lines = sentences[:60]
+    with gzip.open(home / "wiki" / "enwiki_sentences_1m.txt.gz", "wt") as stream:
+        stream.write("\n".join(lines) + "\n")
+    with gzip.open(home / "wiki" / "enwiki_sentences_1m.docs.tsv.gz", "wt") as stream:
+        stream.write("first_line\tn_lines\n" + "".join(f"{i}\t5\n" for i in range(1, 61, 5)))
+    with (home / "nli" / "nli_triples.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["sent0", "sent1", "hard_neg"])
+        writer.writerows((lines[i], f'{lines[i + 1]} "so"', lines[i + 2]) for i in range(40))
+    rows = [
+        ("made", "train", label, lines[i], f"{label} of {i}")
+        for i in range(10)
+        for label in ("entailment", "neutral", "contradiction")[: 3 if i < 6 else 2]
+    ]
+    with gzip.open(home / "nli" / "nli_pairs.tsv.gz", "wt") as stream:
+        stream.write("source\tsplit\tlabel\tpremise\thypothesis\n")
+        stream.writelines("\t".join(row) + "\n" for row in rows)
+    (home / "qqp" / "qqp_subset.tsv").write_text(
+        "split\tquestion1\tquestion2\tis_duplicate\ntrain\twhy?\thow so?\t1\ntrain\ta?\tb?\t0\n"
+        "train\twhere?\tin what place?\t1\n"
+    )
+    with gzip.open(home / "flickr30k" / "flickr30k_captions.token.gz", "wt") as stream:
+        stream.writelines(f"{i // 5}.jpg#{i % 5}\tcaption {i}\n" for i in range(20))
+    return home
+
+
+EXPECTED = {
+    "wiki": (60, 1),
+    "wiki_documents": (60, 1),
+    "nli_triples": (40, 3),
+    "nli_triples_as_pairs": (40, 2),
+    "nli_with_neutral": (6, 4),
+    "nli_entailment": (10, 2),
+    "nli_neutral": (10, 2),
+    "nli_contradiction": (6, 2),
+    "nli_all": (26, 2),
+    "nli_sentences": (36, 1),
+    "qqp": (2, 2),
+    "flickr30k": (16, 2),
+}
+
+
+def test_every_corpus(folder, tmp_path):
+    for name, (count, width) in EXPECTED.items():
+        built = corpora.build(name, None, folder, tmp_path / "built")
+        rows = list(open_corpus(built.path, documents=built.documents))
+        assert (len(rows), len(rows[0])) == (count, width), name
+        assert built.count == count
+    missing = set(corpora.CORPORA) - set(EXPECTED)
+    assert missing == {"paranmt", "anli"}
+    for name in missing:
+        with pytest.raises(DataError, match=name):
+            corpora.build(name, None, folder, tmp_path / "built")
+
+
+def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, sentences):
+    one = corpora.build("wiki", 20, folder, tmp_path / "one")
+    two = corpora.build("wiki", 20, folder, tmp_path / "two")
+    assert one.digest == two.digest
+    rows = [row[0] for row in open_corpus(one.path)]
+    places = [sentences.index(text) for text in rows]
+    assert len(places) == 20
+    assert places == sorted(places)
+    assert places != list(range(20))
+    # Written once: a second call finds it.
+    before = corpora.Path(one.path).stat().st_mtime_ns
+    assert corpora.build("wiki", 20, folder, tmp_path / "one") == one
+    assert corpora.Path(one.path).stat().st_mtime_ns == before
+
+
+def test_documents_are_sampled_whole(folder, tmp_path, sentences):
+    built = corpora.build("wiki_documents", 12, folder, tmp_path / "built")
+    corpus = open_corpus(built.path, documents=True)
+    rows = [row[0] for row in corpus]
+    # Of documents of five sentences, three make twelve.
+    assert len(rows) == built.count == 15
+    assert corpus.starts == [0, 5, 10]
+    for start in corpus.starts:
+        first = sentences.index(rows[start])
+        assert first % 5 == 0
+        assert rows[start : start + 5] == sentences[first : first + 5]
+
+
+def test_a_trace_says_where_it_began_and_ended():
+    def at(alignment, uniformity):
+        rows = [("alignment", alignment), ("uniformity", uniformity)]
+        return Report(tuple(Row("STSB", "all", m, "", v, 9) for m, v in rows))
+
+    found = traced([(0, at(0.2, -1.0)), (10, at(0.3, -1.5)), (20, at(0.25, -2.0))])
+    assert found.one(metric="alignment_change").value == pytest.approx(0.05)
+    assert found.one(metric="uniformity_change").value == pytest.approx(-1.0)
+    assert found.one(metric="alignment_first").value == 0.2
+    assert found.one(metric="uniformity_last").value == -2.0
+    assert found.notes["path"] == [[0, -1.0, 0.2], [10, -1.5, 0.3], [20, -2.0, 0.25]]
+
+
+def test_the_similarity_of_a_query():
+    known = {"a": [1.0, 0.0], "b": [0.0, 2.0], "c": [3.0, 3.0]}
+
+    def encode(texts):
+        return np.array([known[t] for t in texts], dtype=np.float32)
+
+    options = {"query": "a", "texts": ("b", "c")}
+    found = measure.measure(encode, "pair_similarity", options, None)
+    assert [r.task for r in found] == ["1", "2"]
+    assert [r.value for r in found] == pytest.approx([0.0, 0.5**0.5])
+
+
+def test_every_kind_is_measured_and_has_defaults():
+    assert len(kinds.MEASURES) == 11
+    assert set(kinds.MEASURES) == set(kinds.DEFAULTS)
+    assert set(measure._RUN) | set(kinds.OF_TRAINING) == set(kinds.MEASURES)
+    for kind, options in kinds.DEFAULTS.items():
+        assert set(options) <= set(kinds.MEASURES[kind])
+
+
+def test_what_is_measured_on_decides_the_digest(folder):
+    one = data.texts_digest("pair_similarity", {"query": "a", "texts": ("b",)}, folder)
+    two = data.texts_digest("pair_similarity", {"query": "a", "texts": ("c",)}, folder)
+    assert one != two
+    wiki = data.texts_digest("repetition_bias", {"text": "wiki"}, folder)
+    assert wiki == data.texts_digest("repetition_bias", {"text": "wiki"}, folder)
+    assert wiki not in (one, two)
+
+
+def test_figures():
+    path = [[0, -1.0, 0.2], [10, -1.5, 0.3]]
+    traces = draw({"kind": "trace", "rows": {"one": path, "two": path}})
+    assert traces.startswith("<svg")
+    assert ">one<" in traces
+    points = [
+        {"x": 0.1, "line": "", "ours": 70.0, "low": 69.0, "high": 71.0, "paper": 80.0},
+        {"x": 0.2, "line": "", "ours": 71.0, "low": None, "high": None},
+        {"x": 0.3, "line": "", "paper": 79.0},
+    ]
+    panels = [{"axis": axis, "column": "dev", "points": points} for axis in ("rate", "size")]
+    sweeps = draw({"kind": "sweep", "panels": panels})
+    for text in (">rate<", ">size<", ">dev<", ">ours<", ">published<", ">0.3<"):
+        assert text in sweeps
+    assert draw({}) is None
