@@ -1,0 +1,162 @@
+"""Plans: what two tables share, and what makes another run of it."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+
+from contrasent.errors import OptionError
+from contrasent.reproduce import data
+from contrasent.reproduce.plan import NUMBERS, Place, Planner, folder_digest, scale_named
+from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.run import duration, seconds_of
+from contrasent.reproduce.store import Store
+from contrasent.train.settings import Settings
+
+
+@pytest.fixture
+def folder(tmp_path, sentences, monkeypatch):
+    """A data folder with sentences and triples; what is measured on is made."""
+    home = tmp_path / "data"
+    (home / "wiki").mkdir(parents=True)
+    (home / "nli").mkdir()
+    (home / "wiki" / "wiki1m_for_simcse.txt").write_text("\n".join(sentences[:50]) + "\n")
+    rows = [f'"{sentences[i]}","{sentences[i + 1]}","{sentences[i + 2]}"' for i in range(30)]
+    triples = "sent0,sent1,hard_neg\n" + "\n".join(rows) + "\n"
+    (home / "nli" / "nli_triples.csv").write_text(triples)
+    monkeypatch.setattr(data, "texts_digest", lambda *asked: "made")
+    return home
+
+
+@pytest.fixture
+def plan(folder, tmp_path, bert):
+    """Plan items on the tiny BERT."""
+
+    def plan(*items, seeds=1, base=bert, scale=None, results=tmp_path / "results"):
+        place = Place(results, folder, str(base))
+        return Planner(place, scale or scale_named("lab")).plan(find_recipes(list(items)), seeds)
+
+    return plan
+
+
+def models(found, item, row):
+    rows = {r["name"]: r for r in found.manifests[item]["rows"]}
+    return rows[row]["models"]["dev"]
+
+
+def test_tables_share_their_rows(plan):
+    found = plan("simcse:table1", "simcse:table3", "simcse:table6", "simcse:d1")
+    plain = models(found, "simcse:table1", "None (unsup. SimCSE)")
+    assert models(found, "simcse:table3", "p = 0.1") == plain
+    # [CLS] is what a bare encoder is pooled by, whether a row says so or not.
+    assert models(found, "simcse:table6", "Unsup.: [CLS] w/ MLP (train)") == plain
+    with_head = models(found, "simcse:table6", "Sup.: [CLS] w/ MLP")
+    assert models(found, "simcse:d1", "cosine, tau = 0.05") == with_head
+    rows = sum(len(m["rows"]) for m in found.manifests.values())
+    assert rows == 11 + 8 + 8 + 6
+    assert len(found.jobs) == rows - 3
+
+
+def test_first_seeds_first_and_judged_rows_before_others(plan):
+    found = plan("simcse:table1", "simcse:figure2", seeds=3)
+    seeds = [job.rank[0] for job in found.jobs]
+    assert seeds == sorted(seeds)
+    assert seeds.count(0) == seeds.count(1) == seeds.count(2) == len(seeds) / 3
+    for seed in range(3):
+        judged = [job.rank[1] for job in found.jobs if job.rank[0] == seed]
+        assert judged == sorted(judged)
+
+
+def test_what_makes_another_run(plan, tiny, folder, tmp_path):
+    def keys(**options):
+        found = plan("simcse:table3", **options)
+        return [models(found, "simcse:table3", "p = 0.1")["0"], found.jobs[0].model.told]
+
+    key, told = keys()
+    assert told["version"] == NUMBERS["train"]
+    lab = scale_named("lab")
+    same = replace(lab, settings={**lab.settings, "checkpoint_every": 7})
+    assert keys(scale=same)[0] == key
+    other = replace(lab, settings={**lab.settings, "steps": 81})
+    seen = {key, keys(scale=other)[0], keys(base=tiny["electra"])[0]}
+    wiki = folder / "wiki" / "wiki1m_for_simcse.txt"
+    wiki.write_text(wiki.read_text() + "One more sentence.\n")
+    seen.add(keys()[0])
+    assert len(seen) == 4
+    # In JSON and back it is the same: nothing in it depends on an order or on memory.
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_a_folder_is_known_by_its_files(bert, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(bert, copy)
+    assert folder_digest(copy) == folder_digest(bert)
+    (copy / "README.md").write_text("a card")
+    assert folder_digest(copy) == folder_digest(bert)
+    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
+    assert folder_digest(copy) != folder_digest(bert)
+
+
+DEFAULTS = {
+    "batch": 64, "accumulate": 1, "max_tokens": 32, "epochs": 1.0, "steps": None, "lr": 3e-5,
+    "warmup": 0.0, "weight_decay": 0.0, "clip": 1.0, "dropout": 0.1, "attention_dropout": None,
+    "pooler": None, "head": None, "normalise": None, "precision": "fp32", "buckets": "none",
+    "evaluate_every": 125, "patience": 0, "seed": 0,
+}  # fmt: skip
+
+
+def test_defaults_that_keys_leave_out():
+    """A key holds what departs from a default: whoever changes one must raise ``NUMBERS``."""
+    now = asdict(Settings())
+    assert {name: now[name] for name in DEFAULTS} == DEFAULTS
+    assert NUMBERS == {"train": 1, "measure": 1}
+
+
+def test_a_lock_is_gone_with_its_process(tmp_path):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from contrasent.reproduce.store import Store\n"
+        "with Store(Path(sys.argv[1])).locked('k') as ours:\n"
+        "    print(ours, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    store = Store(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as other:
+        try:
+            assert other.stdout.readline() == "True\n"
+            with store.locked("k") as ours:
+                assert not ours
+            with store.locked("another") as ours:
+                assert ours
+        finally:
+            other.kill()
+    with store.locked("k") as ours:
+        assert ours
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172800), ("0.5h", 1800)],
+)
+def test_times(text, seconds):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "3 x", "-5m", "h"])
+def test_no_times(text):
+    with pytest.raises(OptionError, match="write a time such as 30m"):
+        seconds_of(text)
+
+
+def test_how_times_are_said():
+    assert [duration(s) for s in (5, 89, 90, 3600, 8000)] == [
+        "5 s", "89 s", "2 min", "60 min", "2 h 13 min",
+    ]  # fmt: skip
