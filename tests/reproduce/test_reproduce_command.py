@@ -166,7 +166,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     words = {part["word"] for part in claim["parts"]}
     assert len(claim["parts"]) == 2
     assert words == {i["claims"][0]["verdict"]["word"] for i in items[:2]}
-    for text in ("plain", "values are not comparable", "skipped: never: its data were never"):
+    for text in ("plain", "values are not comparable", "missing: never: its data were never"):
         assert text in out
     page = (home / "book.html").read_text()
     # Nothing is fetched.

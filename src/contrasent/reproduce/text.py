@@ -27,9 +27,13 @@ def _item_text(item: dict[str, Any]) -> str:
     for claim in item["claims"]:
         said = claim["verdict"]
         lines.append(f"{said['word']:<14} {claim['text']} ({said['why']})")
+    reasons: dict[str, list[str]] = {}
     for row in item["rows"]:
         if row["skipped"]:
-            lines.append(f"skipped: {row['name']}: {row['skipped']}")
+            reasons.setdefault(row["skipped"], []).append(row["name"])
+    for reason, names in reasons.items():
+        rows = names[0] if len(names) == 1 else f"{len(names)} rows from {names[0]} on"
+        lines.append(f"missing: {rows}: {reason}")
     return "\n".join(lines)
 
 
@@ -41,11 +45,11 @@ def _column_text(item: dict[str, Any], column: dict[str, Any]) -> list[str]:
         if cell is None and not row["facts"].get(column["name"]):
             continue
         table.append((row["name"], *cell_texts(cell or {})))
-    widths = [max(len(line[i]) for line in table) for i in range(len(head))]
+    used = [i for i in range(len(head)) if i < 2 or any(line[i] for line in table[1:])]
+    widths = {i: max(len(line[i]) for line in table) for i in used}
     return [
         "  ".join(
-            text.ljust(w) if i in (0, 6) else text.rjust(w)
-            for i, (text, w) in enumerate(zip(line, widths, strict=True))
+            line[i].ljust(widths[i]) if i in (0, 6) else line[i].rjust(widths[i]) for i in used
         ).rstrip()
         for line in table
     ]
