@@ -19,7 +19,6 @@ def grouped(count, groups=3, dimension=24):
     return Index.build(lambda _: vectors.astype(np.float32), texts)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_groups_stay_together():
     pytest.importorskip("umap")
     index = grouped(90)

@@ -557,3 +557,9 @@ def test_an_index_that_cannot_be_read_is_the_servers_fault(model, encoder, tmp_p
 def test_maps(http):
     assert http.get("/map").json()["method"] == "pca"
     assert http.get("/map?method=tsne").status_code == 400
+
+
+@pytest.mark.parametrize("threshold", [False, True, "0.5", [0.5]])
+def test_a_threshold_is_a_number(http, threshold):
+    assert post(http, "/search", {"query": "x", "threshold": threshold}).status_code == 400
+    assert post(http, "/search", {"query": "x", "threshold": 0}).status_code == 200

@@ -1,5 +1,6 @@
 """A flat picture of an index: principal components of its vectors, or UMAP from there."""
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,18 +53,20 @@ def plane(index: "Rows", *, limit: int = 2000, method: str = "pca") -> Plane:
 
 def _neighbourly(index: "Rows", flat: Plane) -> Plane:
     """UMAP of the placed rows, started from their principal components."""
-    try:
-        from umap import UMAP
-    except ImportError as error:
-        raise MissingExtraError("umap-learn", "map", "a map by UMAP") from error
-    model = UMAP(
-        n_neighbors=min(15, len(flat.rows) - 1),
-        metric="cosine" if index.metric == "cosine" else "euclidean",
-        init=10 * flat.points.astype(np.float32),
-        random_state=0,
-        n_jobs=1,  # as a fixed random state asks
-    )
-    points = np.asarray(model.fit_transform(index.vectors_of(flat.rows)), dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of packages that UMAP could use as well
+        try:
+            from umap import UMAP
+        except ImportError as error:
+            raise MissingExtraError("umap-learn", "map", "a map by UMAP") from error
+        model = UMAP(
+            n_neighbors=min(15, len(flat.rows) - 1),
+            metric="cosine" if index.metric == "cosine" else "euclidean",
+            init=10 * flat.points.astype(np.float32),
+            random_state=0,
+            n_jobs=1,  # as a fixed random state asks
+        )
+        points = np.asarray(model.fit_transform(index.vectors_of(flat.rows)), dtype=np.float64)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2
     return Plane(flat.rows, points / max(float(np.abs(points).max()), 1e-9), None)
 

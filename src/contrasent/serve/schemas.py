@@ -122,7 +122,7 @@ class SearchRequest(Asked):
 
     query: Text | Texts
     k: Annotated[Whole, Field(ge=1)] = 10
-    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
     where: dict[str, Any] | None = Field(
         None, description='Filter on metadata, such as {"year": {"$gte": 2000}}.'
     )

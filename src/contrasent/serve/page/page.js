@@ -346,15 +346,22 @@ onSubmit("file-form", "file-note", async () => {
 // ------------------------------------------------------------------ map
 
 const plot = $("plot");
-let points = null, picked = -1;
-let view = { x: -1.1, y: -1.1, size: 2.2 };
+let points = null, picked = -1, drawn = "";
+const HINT = $("picked-text").textContent;
+let view = { x: -1.1, y: -1.1, size: 2.2 }, widest = 2.2;
 
 async function loadMap() {
-  if (points) return;
-  say("map-note", "…");
+  const method = $("method").value;
+  if (points && drawn === method) return;
+  say("map-note", method === "umap" ? "placing the texts; the first time takes half a minute…" : "…");
   try {
-    const data = await ask("map?limit=1500");
+    const data = await ask(`map?limit=1500&method=${method}`);
+    if (method !== $("method").value) return; // another choice came in between
     points = data.points;
+    drawn = method;
+    picked = -1;
+    $("picked-text").textContent = HINT;
+    $("alike").hidden = true;
     plot.replaceChildren(...points.map((point, at) => {
       const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
       dot.setAttribute("cx", point.x);
@@ -365,13 +372,28 @@ async function loadMap() {
       dot.append(title);
       return dot;
     }));
+    fit();
     look();
-    const share = (data.explained * 100).toFixed(0);
-    say("map-note", `${points.length.toLocaleString()} of ${data.texts.toLocaleString()} texts on the plane `
-      + `where they differ most (it shows ${share} % of their variance)`);
+    const shown = `${points.length.toLocaleString()} of ${data.texts.toLocaleString()} texts`;
+    say("map-note", data.explained === null
+      ? `${shown}, neighbours drawn together; distances between groups mean little`
+      : `${shown} on the plane where they differ most `
+        + `(it shows ${(data.explained * 100).toFixed(0)} % of their variance)`);
   } catch (error) {
     say("map-note", error.message, true);
   }
+}
+$("method").addEventListener("change", loadMap);
+
+// All points in sight, as large as the plot allows.
+function fit() {
+  const [left, right] = [Math.min(...points.map((p) => p.x)), Math.max(...points.map((p) => p.x))];
+  const [low, high] = [Math.min(...points.map((p) => p.y)), Math.max(...points.map((p) => p.y))];
+  const aspect = Math.max(1, plot.clientWidth / plot.clientHeight || 1);
+  const tall = Math.max(1, plot.clientHeight / plot.clientWidth || 1);
+  const size = 1.1 * Math.max((high - low) / tall, (right - left) / aspect, 0.1);
+  view = { x: (left + right - size) / 2, y: (-low - high - size) / 2, size };
+  widest = size;
 }
 
 function look() {
@@ -383,7 +405,7 @@ function look() {
 }
 
 function zoom(factor, x = view.x + view.size / 2, y = view.y + view.size / 2) {
-  const size = Math.min(2.2, Math.max(0.05, view.size * factor));
+  const size = Math.min(widest, Math.max(0.05, view.size * factor));
   const real = size / view.size;
   view = { x: x - (x - view.x) * real, y: y - (y - view.y) * real, size };
   if (points) look();
