@@ -81,7 +81,7 @@ def test_encode_npy_and_parquet(tmp_path, lines):
 
 
 def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.cli.encode.BLOCK", 2)
+    monkeypatch.setattr("contrasent.cli.encode.SHARD", 2)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
     text = "\n".join([*LINES[:2], "", *LINES[2:]])
     said = json.loads(

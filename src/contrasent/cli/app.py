@@ -14,6 +14,7 @@ from contrasent.cli.dimension_wise import dimension_wise
 from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
 from contrasent.cli.evaluate import evaluate
+from contrasent.cli.export import export
 from contrasent.cli.flow import flow
 from contrasent.cli.import_ import import_
 from contrasent.cli.index import index
@@ -59,6 +60,7 @@ for command in (
     evaluate,
     compare,
     encode,
+    export,
     similarity,
     index,
     search,

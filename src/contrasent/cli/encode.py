@@ -1,22 +1,23 @@
-"""``contrasent encode MODEL INPUT -o FILE``."""
+"""``contrasent encode MODEL INPUT -o OUTPUT``."""
 
+import shutil
 import time
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent import progress
-from contrasent.cli.loading import Counting, find_model, load_model
+from contrasent.cli.loading import Counting, Model, find_model, open_model
 from contrasent.cli.options import (
     BatchSize,
+    Invariant,
     Json,
     MaxTokens,
     Overwrite,
     Pooler,
     Quiet,
+    Runtime,
     emit,
     quieten,
     remark,
@@ -26,22 +27,28 @@ from contrasent.files import atomic_file, check_writable
 from contrasent.types import Vectors
 
 if TYPE_CHECKING:
+    from contrasent.search.shards import Manifest
     from contrasent.text.corpus import Corpus
 
 FORMATS = (".npy", ".parquet")
-BLOCK = 4096
+SHARD = 16_384
+"""Texts a shard: what a kill costs at most, and what memory holds."""
 
 
 def encode(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    model: Annotated[str, typer.Argument(help="Model folder or name, or an exported model.")],
     input_: Annotated[
         str, typer.Argument(metavar="INPUT", help="File, folder, or - for standard input.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="FILE.npy or FILE.parquet.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="FILE.npy, FILE.parquet, or a folder of shards.")
+    ],
     column: Annotated[
         str | None, typer.Option(help="Column with the text, by name or position from 0.")
     ] = None,
     unit: Annotated[bool, typer.Option("--unit", help="Scale vectors to length one.")] = False,
+    runtime: Runtime = None,
+    invariant: Invariant = False,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
@@ -49,19 +56,26 @@ def encode(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the vector of every sentence to a file.
+    """Write the vector of every sentence to a file or a folder.
 
-    A .npy file holds float32 rows in the order of the input; a .parquet file also the texts.
+    A .npy file holds float32 rows in the order of the input; a .parquet file also the texts; a
+    folder holds .npy shards and a manifest. Memory stays bounded. If it is killed, the same command
+    goes on where it was: shards are kept in the folder, or in .NAME.parts beside the file. Lines
+    that repeat are computed once.
     """
     quieten(quiet)
     check_output(output, overwrite)
     corpus = open_texts(input_, column)
-    folder = find_model(model)
-    function = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+    function = open_model(
+        find_model(model),
+        runtime=runtime,
+        batch=batch,
+        pooler=pooler,
+        max_tokens=max_tokens,
+        invariant=invariant,
+    )
     began = time.monotonic()
-    blocks = encoded(corpus, function, unit)
-    write = write_npy if output.suffix == ".npy" else write_parquet
-    count = write(output, blocks, function.encoder.dimension)
+    manifest = write(output, corpus, function, unit=unit, overwrite=overwrite)
     seconds = time.monotonic() - began
     if as_json:
         emit(
@@ -69,8 +83,10 @@ def encode(
                 "output": str(output),
                 "model": model,
                 "identity": function.encoder.identity,
-                "texts": count,
-                "dimension": function.encoder.dimension,
+                "runtime": function.runtime,
+                "texts": manifest.rows,
+                "computed": function.texts,
+                "dimension": manifest.dimension,
                 "unit": unit,
                 "blank_lines": corpus.skipped,
                 "truncated": function.truncated,
@@ -79,7 +95,7 @@ def encode(
         )
     else:
         typer.echo(
-            f"{output}: {count:,} vectors of {function.encoder.dimension} dimensions, "
+            f"{output}: {manifest.rows:,} vectors of {manifest.dimension} dimensions, "
             f"{seconds:.1f} s"
         )
     if corpus.skipped:
@@ -91,12 +107,24 @@ def encode(
 
 def check_output(output: Path, overwrite: bool) -> None:
     """Refuse, before any work, an output that cannot or must not be written."""
-    if output.suffix not in FORMATS:
-        raise OptionError("-o", str(output), "must end in .npy or .parquet")
-    if output.is_dir():
-        raise OutputError(f"{output}: is a folder; name a file")
-    if output.exists() and not overwrite:
-        raise OutputError(f"{output}: exists; choose another file or use --overwrite")
+    from contrasent.search.shards import read_manifest
+
+    if output.suffix in FORMATS:
+        if output.is_dir():
+            raise OutputError(f"{output}: is a folder; name a file")
+        if output.exists() and not overwrite:
+            raise OutputError(f"{output}: exists; choose another file or use --overwrite")
+    elif output.suffix or output.is_file():
+        raise OptionError(
+            "-o", str(output), "must end in .npy or .parquet, or be a folder without a suffix"
+        )
+    elif output.is_dir() and any(output.iterdir()):
+        begun = read_manifest(output)
+        ours = begun is not None or all(path.name.startswith(".") for path in output.iterdir())
+        if not ours:
+            raise OutputError(f"{output}: exists and holds no vectors; choose another folder")
+        if begun is not None and begun.complete and not overwrite:
+            raise OutputError(f"{output}: exists; choose another folder or use --overwrite")
     check_writable(output.parent)
     if output.suffix == ".parquet":
         from importlib.util import find_spec
@@ -120,43 +148,65 @@ def open_texts(source: str, column: str | None) -> "Corpus":
     return corpus
 
 
-def encoded(
-    corpus: "Corpus", function: Counting, unit: bool
-) -> Iterator[tuple[list[str], Vectors]]:
-    """Texts and vectors, a block at a time."""
+def write(
+    output: Path, corpus: "Corpus", function: Counting[Model], *, unit: bool, overwrite: bool
+) -> "Manifest":
+    """Encode into shards, and put them together if a file is wanted."""
     from contrasent.search.exact import unit as scaled
+    from contrasent.search.shards import encode_shards, read_manifest, read_shards
 
-    rows = iter(corpus)
-    with progress.task("encode", unit="sentences") as advance:
-        while block := [row[0] for row in islice(rows, BLOCK)]:
-            vectors = function(block)
-            yield block, scaled(vectors) if unit else vectors
-            advance(len(block))
+    whole = output.suffix in FORMATS
+    place = output.with_name(f".{output.name}.parts") if whole else output
+    facts: dict[str, Any] = {
+        "model": function.encoder.identity,
+        "runtime": function.runtime,
+        "invariant": function.invariant,
+        "unit": unit,
+    }
+    begun = read_manifest(place)
+    if begun is not None and overwrite:
+        same = all(begun.facts.get(key) == value for key, value in facts.items())
+        if not same or (begun.complete and not whole):
+            shutil.rmtree(place)
+    manifest = encode_shards(
+        place,
+        (lambda texts: scaled(function(texts))) if unit else function,
+        (row[0] for row in corpus),
+        facts=facts,
+        dimension=function.encoder.dimension,
+        rows=SHARD,
+        keep_texts=output.suffix == ".parquet",
+    )
+    if whole:
+        put = write_npy if output.suffix == ".npy" else write_parquet
+        put(output, read_shards(place, manifest), manifest.dimension)
+        shutil.rmtree(place)
+    return manifest
 
 
-def write_npy(output: Path, blocks: Iterable[tuple[list[str], Vectors]], dimension: int) -> int:
-    """Write vectors to an .npy file, with memory for one block; returns their number."""
+def write_npy(
+    output: Path, blocks: Iterable[tuple[Vectors, list[str] | None]], dimension: int
+) -> None:
+    """Write vectors to an .npy file, with memory for one block."""
     from contrasent.search.segment import NpyWriter
 
     with atomic_file(output, "wb") as stream:
         writer = NpyWriter(stream, "<f4", dimension)
-        for _, vectors in blocks:
+        for vectors, _ in blocks:
             writer.append(vectors)
         writer.finish()
-    return writer.rows
 
 
-def write_parquet(output: Path, blocks: Iterable[tuple[list[str], Vectors]], dimension: int) -> int:
-    """Write texts and vectors to a parquet file, a row group a block; returns their number."""
+def write_parquet(
+    output: Path, blocks: Iterable[tuple[Vectors, list[str] | None]], dimension: int
+) -> None:
+    """Write texts and vectors to a parquet file, a row group a block."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     vector = pa.list_(pa.float32(), dimension)
     schema = pa.schema([("text", pa.string()), ("vector", vector)])
-    count = 0
     with atomic_file(output, "wb") as stream, pq.ParquetWriter(stream, schema) as writer:
-        for texts, vectors in blocks:
+        for vectors, texts in blocks:
             flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), dimension)
             writer.write_table(pa.Table.from_arrays([pa.array(texts), flat], schema=schema))
-            count += len(texts)
-    return count

@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli.data import check_folder
-from contrasent.cli.options import BatchSize, MaxTokens, Pooler, Quiet, quieten, remark
+from contrasent.cli.options import (
+    BatchSize,
+    MaxTokens,
+    Pooler,
+    Quiet,
+    Runtime,
+    quieten,
+    remark,
+)
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
-    from contrasent.cli.loading import Counting
+    from contrasent.cli.loading import Counting, Model
     from contrasent.evaluate.suite import Options
     from contrasent.report import Report
     from contrasent.types import EncodeFn
@@ -81,6 +89,7 @@ def evaluate(
         bool,
         typer.Option("--arrows", help="In the page, join models by arrows in the order given."),
     ] = False,
+    runtime: Runtime = None,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
@@ -112,7 +121,7 @@ def evaluate(
     _check_before(models, suites, options, report_file, json_file)
     found: dict[str, Report] = {}
     for model in models:
-        opened = _load(model, pooler, max_tokens, batch, stop_words)
+        opened = _load(model, runtime, pooler, max_tokens, batch, stop_words)
         encode = opened.encode
         its_options = replace(options, tokens=opened.tokens)
         found[model] = _measure(encode, suites, its_options, pairs, collection)
@@ -187,26 +196,35 @@ class _Opened:
 
 
 def _load(
-    model: str, pooler: str | None, max_tokens: int | None, batch: int, stop_words: bool
+    model: str,
+    runtime: str | None,
+    pooler: str | None,
+    max_tokens: int | None,
+    batch: int,
+    stop_words: bool,
 ) -> _Opened:
     if Path(model).is_file():
         from contrasent.postprocess.glove import Glove
 
         return _Opened(Glove.load(Path(model), stop_words=stop_words), None, lambda: None)
-    from contrasent.cli.loading import find_model, load_model
+    from contrasent.cli.loading import find_model, open_model
     from contrasent.postprocess.folder import is_flow, read_flow
 
     if is_flow(Path(model)):
         from contrasent.postprocess.whitening import whitened
 
         folder, flow = read_flow(Path(model))
-        below = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+        below = open_model(
+            folder, runtime=runtime, batch=batch, pooler=pooler, max_tokens=max_tokens
+        )
         return _Opened(whitened(below, flow.transform), _token_count(below), below.remark)
-    counting = load_model(find_model(model), batch=batch, pooler=pooler, max_tokens=max_tokens)
+    counting = open_model(
+        find_model(model), runtime=runtime, batch=batch, pooler=pooler, max_tokens=max_tokens
+    )
     return _Opened(counting, _token_count(counting), counting.remark)
 
 
-def _token_count(model: "Counting") -> Callable[[str], int]:
+def _token_count(model: "Counting[Model]") -> Callable[[str], int]:
     """Tokens of a sentence in a model's own vocabulary, the marks at both ends not counted."""
     from functools import cache
 

@@ -18,6 +18,19 @@ Pooler = Annotated[
 MaxTokens = Annotated[
     int | None, typer.Option(help="Cut texts at this many tokens; the model's own if not given.")
 ]
+Runtime = Annotated[
+    str | None,
+    typer.Option(
+        help="What computes: torch, onnx, onnx-int8, openvino, openvino-int8 (see 'contrasent "
+        "export'), or auto: the fastest, by a short measurement, of those with torch's vectors."
+    ),
+]
+Invariant = Annotated[
+    bool,
+    typer.Option(
+        "--invariant", help="The same bits whatever the batch and the order; slower, see docs."
+    ),
+]
 
 
 def quieten(quiet: bool) -> None:

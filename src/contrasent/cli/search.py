@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.loading import Counting, find_model, load_model
-from contrasent.cli.options import Json, Quiet, emit, quieten, remark
+from contrasent.cli.loading import Counting, Model, find_model, open_model
+from contrasent.cli.options import Json, Quiet, Runtime, emit, quieten, remark
 from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def search(
     model: Annotated[
         str | None, typer.Option(help="Where the index's model is now, if it has moved.")
     ] = None,
+    runtime: Runtime = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -57,7 +58,7 @@ def search(
     if not wanted:
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
     opened = open_index(index)
-    encode = model_of(opened, model)
+    encode = model_of(opened, model, runtime=runtime)
     began = time.monotonic()
     found = opened.search(
         wanted, encode=encode, k=k, threshold=threshold, where=condition, exact=exact
@@ -87,13 +88,16 @@ def search(
         remark(line, quiet=quiet)
 
 
-def model_of(index: "AnyIndex", model: str | None, batch: int = 64) -> Counting:
+def model_of(
+    index: "AnyIndex", model: str | None, batch: int = 64, *, runtime: str | None = None
+) -> Counting[Model]:
     """Load the model that an index was built with.
 
     Args:
         index: an open index.
         model: where the model is now, or None for where the index remembers it.
         batch: sentences a forward pass.
+        runtime: what computes it, see :func:`contrasent.cli.loading.open_model`.
 
     Raises:
         ModelError: it is not there, or is another model.
@@ -108,8 +112,12 @@ def model_of(index: "AnyIndex", model: str | None, batch: int = 64) -> Counting:
             raise
         raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
     settings = index.manifest.settings
-    encode = load_model(
-        folder, batch=batch, pooler=settings.get("pooler"), max_tokens=settings.get("max_tokens")
+    encode = open_model(
+        folder,
+        runtime=runtime,
+        batch=batch,
+        pooler=settings.get("pooler"),
+        max_tokens=settings.get("max_tokens"),
     )
     index.check_model(encode.encoder.identity, f"the model {name}")
     return encode

@@ -1,0 +1,171 @@
+"""``contrasent export MODEL --to onnx|openvino [--int8]``."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from contrasent.cli.loading import find_model
+from contrasent.cli.options import (
+    Json,
+    MaxTokens,
+    Overwrite,
+    Pooler,
+    Quiet,
+    emit,
+    quieten,
+    remark,
+)
+from contrasent.errors import ModelError, OptionError
+from contrasent.files import check_writable
+
+if TYPE_CHECKING:
+    from contrasent.model.runtime import Export
+
+SENTENCES = 500
+"""What int8 is calibrated with, at most."""
+
+
+def export(
+    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    to: Annotated[str, typer.Option("--to", help="Runtime: onnx or openvino.")],
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Compute matrix products with 8-bit integers.")
+    ] = False,
+    calibrate: Annotated[
+        str | None,
+        typer.Option(
+            help="File with sentences like yours, for --int8; the documentation of the installed "
+            "packages if not given."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder to write; MODEL/onnx and so on if not given."),
+    ] = None,
+    measure: Annotated[
+        bool,
+        typer.Option(
+            "--measure", help="Also measure STS and speed against torch (needs the STS data)."
+        ),
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
+    ] = None,
+    pooler: Pooler = None,
+    max_tokens: MaxTokens = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a model as one graph that runs without torch, pooling, head and scaling inside.
+
+    The graph's vectors are compared with torch's, and the difference is printed and written into
+    the model's card. Use it with --runtime, or by its own folder.
+    """
+    quieten(quiet)
+    if calibrate is not None and not int8:
+        raise OptionError("--calibrate", calibrate, "is for --int8 alone")
+    name = f"{to}-int8" if int8 else to
+    folder = find_model(model)
+    if output is None and not Path(model).is_dir():
+        raise OptionError("-o", None, f"{model} is no folder of yours; name a folder to write")
+    target = output if output is not None else folder / name
+    from contrasent.files import recover_folder
+
+    recover_folder(target)
+    check_writable(target.parent)
+    from contrasent.model.targets import check_engine, check_target
+
+    check_engine(to)
+    check_target(target, overwrite)
+    if measure:
+        check_data(data)
+    texts = calibration(calibrate) if int8 else None
+    from contrasent.model.export import export as write
+
+    made = write(
+        folder,
+        target,
+        engine=to,
+        calibration=texts,
+        pooler=pooler,
+        max_tokens=max_tokens,
+        overwrite=overwrite,
+    )
+    measured = measured_against_torch(folder, target, made, data) if measure else {}
+    if made.sources:
+        from contrasent.model.exports_card import add_export
+
+        if add_export(folder, made, measured):
+            remark(f"noted in {folder / 'README.md'}", quiet=quiet)
+    if as_json:
+        emit({"output": str(target), **asdict(made), **measured})
+        return
+    typer.echo(
+        f"{target}: {made.name}; {made.compared} sentences differ from torch by at most "
+        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}"
+    )
+    for what, value in measured.items():
+        typer.echo(f"{what.replace('_', ' ')}: {value:.2f}")
+
+
+def calibration(source: str | None) -> list[str]:
+    """Sentences to calibrate with."""
+    if source is None:
+        from contrasent.model.golden import PROBES
+        from contrasent.text.docstrings import read_documentation
+
+        found = [said.summary for said in read_documentation(limit_files=600)]
+        found = [*PROBES, *dict.fromkeys(found)]
+    else:
+        from contrasent.cli.encode import open_texts
+
+        found = list(dict.fromkeys(row[0] for row in open_texts(source, None)))
+    # Spread over the source, so that its beginning is not all that counts.
+    return found if len(found) <= SENTENCES else found[:: len(found) // SENTENCES][:SENTENCES]
+
+
+def check_data(data: Path | None) -> None:
+    """Refuse to measure without the STS data, before any work."""
+    from contrasent.text.datasets import sts_pairs
+
+    if data is not None and not data.is_dir():
+        raise OptionError("--data", str(data), "no such folder")
+    sts_pairs("STSB", folder=data)
+
+
+def measured_against_torch(
+    folder: Path, target: Path, made: "Export", data: Path | None
+) -> dict[str, float]:
+    """STS averages of torch and of the export, and how many times faster the export is."""
+    import statistics
+    import time
+
+    from contrasent.cli.loading import open_model
+    from contrasent.evaluate.sts import sts
+    from contrasent.text.datasets import sts_pairs
+
+    fixed = made.facts
+    models = {
+        "torch": open_model(folder, pooler=fixed.pooling, max_tokens=fixed.max_tokens),
+        made.name: open_model(target),
+    }
+    if models["torch"].encoder.identity != fixed.identity:
+        raise ModelError(f"{folder}: has changed since it was exported")
+    found: dict[str, float] = {}
+    for name, encode in models.items():
+        (mean,) = [row for row in sts(encode, folder=data, resamples=0) if row.task == "STS7"]
+        found[f"STS_average_of_{name}"] = mean.value
+    pairs = sts_pairs("STSB", folder=data)
+    texts = list(dict.fromkeys(text for part in pairs for text in part.first))[:256]
+    taken: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(5):
+        for name, encode in models.items():
+            began = time.perf_counter()
+            encode.encoder.encode(texts)
+            taken[name].append(time.perf_counter() - began)
+    ratios = [a / b for a, b in zip(taken["torch"][1:], taken[made.name][1:], strict=True)]
+    found[f"times_as_fast_as_torch_here_on_{len(texts)}_STSB_sentences"] = statistics.median(ratios)
+    return found

@@ -1,0 +1,264 @@
+"""Exported models: one graph from token ids to vectors, used without torch and transformers.
+
+An export is a folder that needs nothing else::
+
+    export.json              what it is, how the model was set, how far its vectors are from torch's
+    encoder.onnx             the graph; or encoder.xml and encoder.bin for OpenVINO
+    tokenizer.json           (and tokenizer_config.json)
+
+Beside a model it lies in the folder of its name: ``MODEL/onnx``, ``MODEL/openvino-int8``.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import progress
+from contrasent.errors import ModelError, OptionError
+from contrasent.files import write_json
+from contrasent.model.golden import Facts
+from contrasent.model.sessions import Run, open_session
+from contrasent.text.tokens import Tokenizer
+from contrasent.types import Tokens, Vectors
+
+log = logging.getLogger(__name__)
+
+NAME = "export.json"
+FORMAT = "contrasent-export-1"
+EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
+RUNTIMES = ("torch", *EXPORTS, "auto")
+GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
+BUDGET = 4096
+"""Padded tokens of one call at most: memory stays bounded however long the texts are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What ``export.json`` says.
+
+    Attributes:
+        engine: "onnx" or "openvino".
+        precision: "fp32" or "int8".
+        facts: how the model was set; ``identity`` is that of the torch model.
+        difference: largest difference of a component from torch's vectors, on the sentences that
+            were compared.
+        cosine: smallest cosine with torch's vectors.
+        compared: how many sentences.
+        sources: sha256 of the model's files that it was made from, by name; empty if it lies
+            elsewhere.
+        made: versions of what made it, and how it was quantised.
+    """
+
+    engine: str
+    precision: str
+    facts: Facts
+    difference: float
+    cosine: float
+    compared: int
+    sources: dict[str, str] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What ``--runtime`` calls it."""
+        return self.engine if self.precision == "fp32" else f"{self.engine}-{self.precision}"
+
+
+def write_export(folder: Path, export: Export) -> None:
+    """Write ``export.json``."""
+    write_json(folder / NAME, {"format": FORMAT, **asdict(export)})
+
+
+def read_export(folder: Path) -> Export:
+    """Read ``export.json``.
+
+    Raises:
+        ModelError: it is not there, or is damaged.
+    """
+    path = folder / NAME
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        if data.pop("format") != FORMAT:
+            raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
+        export = Export(**{**data, "facts": Facts(**data["facts"])})
+    except OSError as error:
+        raise ModelError(
+            f"{folder}: holds no exported model; make one with 'contrasent export'"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: is damaged ({error}); export the model again") from error
+    if export.name not in EXPORTS:
+        raise ModelError(f"{path}: {export.name!r} is no runtime ({', '.join(EXPORTS)})")
+    return export
+
+
+def source_files(model: Path) -> dict[str, str]:
+    """The sha256 of every file that decides a model's vectors, by its path in the folder."""
+    found: dict[str, str] = {}
+    for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
+        decides = path.suffix == ".safetensors" or path.name in DECIDING
+        if path.is_file() and decides and path.name != "golden.safetensors":
+            with path.open("rb") as stream:
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            found[path.relative_to(model).as_posix()] = digest
+    return found
+
+
+DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
+
+
+class Exported:
+    """An exported model; sentences in, vectors out, as of ``Encoder``.
+
+    Attributes:
+        export: what it is.
+        tokenizer: what turns sentences into ids.
+        truncated: how many of the sentences of the last ``encode`` were cut.
+    """
+
+    def __init__(self, export: Export, tokenizer: Tokenizer, run: Run) -> None:
+        self.export, self.tokenizer, self._run = export, tokenizer, run
+        self.truncated = 0
+
+    @classmethod
+    def load(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
+        """Open an export.
+
+        Args:
+            folder: of the export.
+            model: of the model it lies beside: its files must be those it was made from.
+
+        Raises:
+            ModelError: no export, a damaged one, or one of other weights.
+            MissingExtraError: its runtime is not installed.
+        """
+        place = Path(folder)
+        export = read_export(place)
+        if model is not None and export.sources and source_files(model) != export.sources:
+            raise ModelError(
+                f"{place}: was made from other weights or settings than {model} has now; export "
+                "the model again (contrasent export ... --overwrite)"
+            )
+        tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
+        run = open_session(export.engine, place / GRAPHS[export.engine], export.precision)
+        return cls(export, tokenizer, run)
+
+    @property
+    def identity(self) -> str:
+        """Of the torch model that it was made from."""
+        return self.export.facts.identity
+
+    @property
+    def dimension(self) -> int:
+        """Size of the vectors."""
+        return self.export.facts.dimension
+
+    @property
+    def max_tokens(self) -> int:
+        """Sentences are cut at this many tokens, special tokens included."""
+        return self.export.facts.max_tokens
+
+    def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
+        """Refuse settings that a graph, in which they are fixed, does not have.
+
+        Raises:
+            OptionError: another pooler or length.
+        """
+        fixed = self.export.facts
+        for option, wanted, had in (
+            ("--pooler", pooler, fixed.pooling),
+            ("--max-tokens", max_tokens, fixed.max_tokens),
+        ):
+            if wanted is not None and wanted != had:
+                raise OptionError(
+                    option, wanted, f"the export has {had!r} inside; export the model again with it"
+                )
+
+    def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Token ids of sentences, and for each whether it was cut at ``max_tokens``."""
+        if self.export.facts.lower_case:
+            sentences = [s.lower() for s in sentences]
+        return self.tokenizer(sentences)
+
+    def embed(self, tokens: Tokens) -> Vectors:
+        """Vectors of tokenised sentences in one call, padded to the longest."""
+        ids, mask = tokens.pad(self.tokenizer.specials.pad)
+        return self._run(ids, mask.astype(np.int64))
+
+    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
+        """Vectors of sentences, float32, in the order given.
+
+        Equal sentences are computed once; the longest come first, at most ``batch`` of them and
+        4,096 tokens a call.
+        """
+        if isinstance(sentences, str):
+            raise TypeError("encode takes a sequence of sentences, not one string")
+        place: dict[str, int] = {}
+        where = np.fromiter(
+            (place.setdefault(s, len(place)) for s in sentences), np.int64, len(sentences)
+        )
+        tokens, cut = self.tokenise(list(place))
+        self.truncated = int(cut[where].sum())
+        if self.truncated:
+            log.warning("%d of %d sentences were cut", self.truncated, len(sentences))
+        out = np.empty((len(place), self.dimension), dtype=np.float32)
+        with progress.task("encode", len(place), "sentences") as advance:
+            for rows in by_budget(tokens.lengths, batch):
+                out[rows] = self.embed(tokens.select(rows))
+                advance(len(rows))
+        return out[where]
+
+
+def by_budget(
+    lengths: NDArray[np.int64], most: int, *, budget: int = BUDGET
+) -> list[NDArray[np.int64]]:
+    """Partition rows into calls, longest rows first, with little padding and bounded memory.
+
+    Args:
+        lengths: (n,) tokens of each row.
+        most: rows a call.
+        budget: padded tokens a call; a longer row is alone.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    calls, start = [], 0
+    while start < len(order):
+        room = max(1, budget // max(1, int(lengths[order[start]])))
+        calls.append(order[start : start + min(most, room)])
+        start += len(calls[-1])
+    return calls
+
+
+def same_bits(
+    embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
+) -> Vectors:
+    """Vectors that do not depend, to the bit, on which other rows there are or in which order.
+
+    The order in which a processor adds products depends on the shape of a matrix, so every row is
+    computed in a shape that its own length decides: with rows of its length alone, without padding,
+    always as many of them as fit the budget; places that are left over are filled by repetition.
+
+    Args:
+        embed: rows of tokens to vectors, in one pass.
+        tokens: the rows.
+        dimension: of the vectors.
+        budget: tokens a pass.
+    """
+    out = np.empty((len(tokens), dimension), dtype=np.float32)
+    lengths = tokens.lengths
+    with progress.task("encode", len(tokens), "sentences") as advance:
+        for length in np.unique(lengths):
+            count = max(1, budget // max(1, int(length)))
+            rows = np.flatnonzero(lengths == length)
+            for start in range(0, len(rows), count):
+                part = rows[start : start + count]
+                filled = np.resize(part, count)
+                out[part] = embed(tokens.select(filled))[: len(part)]
+                advance(len(part))
+    return out

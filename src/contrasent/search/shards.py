@@ -1,0 +1,274 @@
+"""Vectors of a stream of texts, in shards on disk: bounded memory, and a kill costs one shard.
+
+A folder holds ``shard-000000.npy``, ``shard-000001.npy``, ..., float32 rows in the order of the
+texts, and ``manifest.json``, which names the shards that are whole. A shard is written under
+another name, flushed, renamed, and only then named by the manifest. Who begins again reads the
+texts again, checks that they are those the shards were made of, and goes on behind them.
+
+A text that came before is not computed again, in this shard or an earlier one: its vector is
+copied. Of every text 128 bits of a hash are kept for that, 24 bytes each, for the first four
+million different texts.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from contrasent import progress
+from contrasent.errors import InputError, OutputError
+from contrasent.files import atomic_file, check_writable, write_json, writing
+from contrasent.search.segment import NpyWriter, encoded
+from contrasent.types import EncodeFn, Vectors
+
+NAME = "manifest.json"
+FORMAT = "contrasent-vectors"
+MOST = 4_000_000
+"""Different texts whose hashes are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One shard: its files, its rows, and a hash of the texts that it was made of."""
+
+    name: str
+    rows: int
+    texts: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What ``manifest.json`` says.
+
+    Attributes:
+        facts: what decides the vectors, such as the model's identity; resumed only if equal.
+        dimension: of the vectors.
+        shards: those that are whole, in order.
+        complete: whether these are all.
+    """
+
+    facts: dict[str, Any]
+    dimension: int
+    shards: tuple[Shard, ...] = ()
+    complete: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of all shards."""
+        return sum(shard.rows for shard in self.shards)
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Read a folder's manifest; None if it has none.
+
+    Raises:
+        InputError: it is damaged, or of another program.
+    """
+    path = folder / NAME
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        if data.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        data["shards"] = tuple(Shard(**shard) for shard in data["shards"])
+        return Manifest(**data)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(path, f"is no manifest of vectors ({error})") from error
+
+
+def encode_shards(
+    folder: Path,
+    encode: EncodeFn,
+    texts: Iterable[str],
+    *,
+    facts: dict[str, Any],
+    dimension: int,
+    rows: int,
+    keep_texts: bool = False,
+) -> Manifest:
+    """Encode a stream into a folder, or go on where a run that was killed left off.
+
+    Args:
+        folder: is created; another process that writes to it is refused.
+        encode: texts in, vectors out; must give the same for a text each time.
+        texts: the stream, from its beginning; in every run the same.
+        facts: JSON that decides the vectors.
+        dimension: of the vectors.
+        rows: texts a shard.
+        keep_texts: also write the texts of each shard, as JSON.
+
+    Returns:
+        The manifest, complete.
+
+    Raises:
+        OutputError: the folder holds vectors with other facts, or another process writes to it.
+        InputError: the texts are not those that the first shards were made of.
+    """
+    check_writable(folder)
+    lock = FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise OutputError(f"{folder}: another process is writing to it") from error
+    with lock:
+        facts = {**facts, "rows_a_shard": rows, "texts_kept": keep_texts}
+        manifest = read_manifest(folder) or Manifest(facts, dimension)
+        if manifest.facts != facts:
+            differing = sorted(k for k in facts if manifest.facts.get(k) != facts[k])
+            raise OutputError(
+                f"{folder}: was begun with other settings ({', '.join(differing)}); finish it with "
+                "those, or remove it"
+            )
+        _sweep(folder, manifest)
+        return _fill(folder, manifest, encode, texts, keep_texts=keep_texts, size=rows)
+
+
+def _fill(
+    folder: Path,
+    manifest: Manifest,
+    encode: EncodeFn,
+    texts: Iterable[str],
+    *,
+    keep_texts: bool,
+    size: int,
+) -> Manifest:
+    stream, seen, first = iter(texts), Seen(), 0
+    with progress.task("encode", unit="sentences", start=manifest.rows) as advance:
+        for number, block in enumerate(_blocks(stream, size)):
+            keys = hashes(block)
+            digest = hashlib.sha256(keys.tobytes()).hexdigest()
+            if number < len(manifest.shards):
+                done = manifest.shards[number]
+                if (done.texts, done.rows) != (digest, len(block)):
+                    raise InputError(
+                        folder / done.name,
+                        "was made of other texts than the input holds now; give the same input, or "
+                        "remove the folder to begin anew",
+                    )
+            else:
+                shard = Shard(f"shard-{number:06d}.npy", len(block), digest)
+                vectors = _vectors(folder, manifest, encode, block, keys, seen, size)
+                _write(folder, shard, vectors, block if keep_texts else None)
+                manifest = replace(manifest, shards=(*manifest.shards, shard))
+                _name(folder, manifest)
+                advance(len(block))
+            seen.add(keys, first)
+            first += len(block)
+    if first < manifest.rows:
+        raise InputError(
+            folder,
+            f"holds {manifest.rows:,} vectors and the input has {first:,} texts now; give the same "
+            "input, or remove the folder to begin anew",
+        )
+    manifest = replace(manifest, complete=True)
+    _name(folder, manifest)
+    return manifest
+
+
+def _blocks(stream: Iterator[str], size: int) -> Iterator[list[str]]:
+    while block := list(islice(stream, size)):
+        yield block
+
+
+def _vectors(
+    folder: Path,
+    manifest: Manifest,
+    encode: EncodeFn,
+    texts: Sequence[str],
+    keys: NDArray[np.uint64],
+    seen: "Seen",
+    size: int,
+) -> Vectors:
+    """Vectors of a block: of texts that came before from where they are, of others computed."""
+    _, firsts, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(firsts, kind="stable")  # computed in the order of the texts
+    before = seen.find(keys[firsts])
+    fresh = [int(at) for at in order if before[at] < 0]
+    distinct = np.empty((len(firsts), manifest.dimension), dtype=np.float32)
+    if fresh:
+        found = np.asarray(encode([texts[firsts[at]] for at in fresh]), dtype=np.float32)
+        distinct[fresh] = found
+    for shard in np.unique(before[before >= 0] // size):
+        rows = np.flatnonzero((before >= 0) & (before // size == shard))
+        stored = np.load(folder / manifest.shards[shard].name, mmap_mode="r", allow_pickle=False)
+        distinct[rows] = stored[before[rows] - shard * size]
+    return distinct[which.reshape(-1)]
+
+
+def _write(folder: Path, shard: Shard, vectors: Vectors, texts: Sequence[str] | None) -> None:
+    if texts is not None:
+        write_json(texts_of(folder, shard), list(texts))
+    with atomic_file(folder / shard.name, "wb") as stream:
+        writer = NpyWriter(stream, "<f4", vectors.shape[1])
+        writer.append(vectors)
+        writer.finish()
+
+
+def _name(folder: Path, manifest: Manifest) -> None:
+    with writing(folder):
+        write_json(folder / NAME, {"format": FORMAT, **asdict(manifest)})
+
+
+def _sweep(folder: Path, manifest: Manifest) -> None:
+    """Remove what a killed run left half done."""
+    named = {shard.name for shard in manifest.shards}
+    named |= {texts_of(folder, shard).name for shard in manifest.shards}
+    for path in [*folder.glob("shard-*"), *folder.glob(".shard-*"), *folder.glob(f".{NAME}.*")]:
+        if path.name not in named:
+            path.unlink(missing_ok=True)
+
+
+def texts_of(folder: Path, shard: Shard) -> Path:
+    """Where the texts of a shard are kept."""
+    return (folder / shard.name).with_suffix(".json")
+
+
+def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, list[str] | None]]:
+    """Vectors of each shard, mapped, and its texts if they are kept."""
+    for shard in manifest.shards:
+        texts = texts_of(folder, shard)
+        kept = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
+        yield np.load(folder / shard.name, mmap_mode="r", allow_pickle=False), kept
+
+
+def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:
+    """(n, 2) uint64: 128 bits of BLAKE2b of each text."""
+    joined = b"".join(hashlib.blake2b(encoded(text), digest_size=16).digest() for text in texts)
+    return np.frombuffer(joined, dtype="<u8").reshape(-1, 2)
+
+
+class Seen:
+    """Which texts came before, and in which row first: sorted hashes, 24 bytes a text."""
+
+    def __init__(self) -> None:
+        self.high = np.empty(0, dtype=np.uint64)
+        self.low = np.empty(0, dtype=np.uint64)
+        self.rows = np.empty(0, dtype=np.int64)
+
+    def add(self, keys: NDArray[np.uint64], first: int) -> None:
+        """Remember the texts of a block whose first row is ``first``, while there is room."""
+        keys, at = np.unique(keys, axis=0, return_index=True)
+        new = (self.find(keys) < 0).nonzero()[0][: MOST - len(self.rows)]
+        high = np.concatenate([self.high, keys[new, 0]])
+        order = np.argsort(high, kind="stable")
+        self.high = high[order]
+        self.low = np.concatenate([self.low, keys[new, 1]])[order]
+        self.rows = np.concatenate([self.rows, at[new] + first])[order]
+
+    def find(self, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """For each text the row it first came in, -1 where it is not known."""
+        found = np.full(len(keys), -1, dtype=np.int64)
+        if len(self.high):
+            places = np.minimum(np.searchsorted(self.high, keys[:, 0]), len(self.high) - 1)
+            # Two texts that share their first 64 bits but not the rest: one is computed again.
+            same = (self.high[places] == keys[:, 0]) & (self.low[places] == keys[:, 1])
+            found[same] = self.rows[places[same]]
+        return found

@@ -1,0 +1,150 @@
+"""The command export, and what uses its graphs: encode and search without torch, and auto."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from contrasent.cli.encode import encode
+from contrasent.cli.evaluate import evaluate
+from contrasent.cli.export import export
+from contrasent.cli.index import index
+from contrasent.cli.search import search
+from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.model.encoder import Encoder
+
+pytest.importorskip("onnxruntime")
+
+app = typer.Typer()
+for command in (encode, evaluate, export, index, search):
+    app.command(command.__name__)(command)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory, sentences):
+    path = tmp_path_factory.mktemp("text") / "lines.txt"
+    path.write_text("\n".join(sentences[:90]) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(bert, tmp_path_factory, lines):
+    """A tiny model with two exports beside it."""
+    folder = tmp_path_factory.mktemp("model") / "m"
+    Encoder.load(bert, pooler="mean", normalise=True).save(folder, card="# A card\n")
+    said = json.loads(run("export", folder, "--to", "onnx", "--json").stdout)
+    assert said["difference"] <= 1e-5
+    run("export", folder, "--to", "onnx", "--int8", "--calibrate", lines)
+    assert "| onnx-int8 |" in (folder / "README.md").read_text()
+    return folder
+
+
+def wanted(model, lines):
+    return Encoder.load(model).encode(lines.read_text().splitlines())
+
+
+def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
+    for number, arguments in enumerate(([model, "--runtime", "onnx"], [model / "onnx"])):
+        target = tmp_path / f"{number}.npy"
+        said = json.loads(
+            run("encode", *arguments[:1], lines, "-o", target, *arguments[1:], "--json").stdout
+        )
+        assert said["runtime"] == "onnx"
+        assert said["identity"] == Encoder.load(model).identity
+        assert np.abs(np.load(target) - wanted(model, lines)).max() <= 1e-5
+
+
+def test_auto_says_what_it_measured(model, lines, tmp_path):
+    result = run("encode", model, lines, "-o", tmp_path / "v.npy", "--runtime", "auto")
+    assert "sentences a second: torch " in result.stderr
+    assert ", onnx " in result.stderr
+    assert "int8" not in result.stderr  # it has other vectors
+    assert np.abs(np.load(tmp_path / "v.npy") - wanted(model, lines)).max() <= 1e-5
+
+
+def test_invariant_is_the_same_in_any_order(model, lines, tmp_path):
+    texts = lines.read_text().splitlines()
+    (tmp_path / "back.txt").write_text("\n".join(texts[::-1]))
+    for name, source in (("a", lines), ("b", tmp_path / "back.txt")):
+        run("encode", model, source, "-o", tmp_path / f"{name}.npy", "--invariant")
+    assert np.array_equal(np.load(tmp_path / "a.npy"), np.load(tmp_path / "b.npy")[::-1])
+
+
+def test_a_folder_of_shards_and_a_run_that_goes_on(model, lines, tmp_path, monkeypatch):
+    monkeypatch.setattr("contrasent.cli.encode.SHARD", 25)
+    out = tmp_path / "vectors"
+    run("encode", model, lines, "-o", out, "--runtime", "onnx")
+    manifest = json.loads((out / "manifest.json").read_text())
+    assert [s["rows"] for s in manifest["shards"]] == [25, 25, 25, 15]
+    found = np.concatenate([np.load(out / s["name"]) for s in manifest["shards"]])
+    assert np.abs(found - wanted(model, lines)).max() <= 1e-5
+    with pytest.raises(OutputError, match="--overwrite"):
+        run("encode", model, lines, "-o", out)
+    manifest["shards"], manifest["complete"] = manifest["shards"][:2], False
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    said = json.loads(run("encode", model, lines, "-o", out, "--runtime", "onnx", "--json").stdout)
+    assert (said["texts"], said["computed"]) == (90, 40)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("x")
+    with pytest.raises(OutputError, match="holds no vectors"):
+        run("encode", model, lines, "-o", tmp_path / "mine", "--overwrite")
+
+
+def test_what_an_export_cannot_do_is_refused(model, lines, tmp_path):
+    out = ["-o", tmp_path / "v.npy"]
+    with pytest.raises(ModelError, match=r"contrasent export .* --to openvino --int8"):
+        run("encode", model, lines, *out, "--runtime", "openvino-int8")
+    with pytest.raises(OptionError, match="no such runtime"):
+        run("encode", model, lines, *out, "--runtime", "onxx")
+    with pytest.raises(OptionError, match="--max-tokens 9"):
+        run("encode", model / "onnx", lines, *out, "--max-tokens", 9)
+    with pytest.raises(OptionError, match="is exported to onnx"):
+        run("encode", model / "onnx", lines, *out, "--runtime", "torch")
+    with pytest.raises(OptionError, match="is for --int8 alone"):
+        run("export", model, "--to", "onnx", "--calibrate", lines)
+    with pytest.raises(OptionError, match="name a folder to write"):
+        run("export", "all-MiniLM-L6-v2", "--to", "onnx")
+    with pytest.raises(OutputError, match="--overwrite"):
+        run("export", model, "--to", "onnx")
+
+
+TRACED = """
+import re, sys
+from pathlib import Path
+from contrasent.cli.app import app
+try:
+    app(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code, end.code
+heavy = [name for name in ("torch", "transformers", "scipy") if name in sys.modules]
+peak = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
+print("HEAVY", heavy, int(peak[1]) // 1024)
+"""
+
+
+def test_encode_and_search_need_neither_torch_nor_transformers(model, lines, tmp_path):
+    run("index", model, lines, "-o", tmp_path / "index")
+    query = lines.read_text().splitlines()[3]
+    for arguments in (
+        ["encode", model, lines, "-o", tmp_path / "v.npy", "--runtime", "onnx"],
+        ["encode", model / "onnx", lines, "-o", tmp_path / "w.parquet"],
+        ["search", tmp_path / "index", query, "--runtime", "onnx"],
+    ):
+        command = [sys.executable, "-c", TRACED, *(str(a) for a in arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        heavy, megabytes = done.stdout.splitlines()[-1].removeprefix("HEAVY ").rsplit(" ", 1)
+        assert heavy == "[]"
+        assert int(megabytes) < 300
+    assert done.stdout.splitlines()[0].startswith("  1  1.0000  3")

@@ -1,0 +1,136 @@
+"""Exported graphs against torch: every kind of encoder, every pooler, head and scaling."""
+
+import json
+
+import numpy as np
+import pytest
+
+from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.model.encoder import Encoder
+from contrasent.model.export import export
+from contrasent.model.exports_card import add_export
+from contrasent.model.golden import PROBES
+from contrasent.model.poolers import POOLERS
+from contrasent.model.runtime import Exported, read_export
+from tiny_models import KINDS
+
+pytest.importorskip("onnxruntime")
+
+WAYS = {
+    "bert": ("mean", "none", True),
+    "roberta": ("cls", "tanh", False),
+    "distilbert": ("max", "batchnorm", True),
+    "mpnet": ("first_last", "none", False),
+    "electra": ("embeddings_last", "tanh", True),
+    "modernbert": ("last_two", "none", False),
+}
+
+
+@pytest.fixture(scope="module")
+def models(tiny, tmp_path_factory):
+    """A model of each kind, each with another pooler; together all heads and both scalings."""
+    import torch
+
+    assert set(WAYS) == set(KINDS)
+    assert {way[0] for way in WAYS.values()} == set(POOLERS)
+    home = tmp_path_factory.mktemp("models")
+    for kind, (pooler, head, normalise) in WAYS.items():
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(3)
+            encoder = Encoder.load(tiny[kind], pooler=pooler, head=head, normalise=normalise)
+        if head == "batchnorm":  # statistics that do something
+            encoder.head[1].running_mean.uniform_(-0.1, 0.1)
+        encoder.save(home / kind, card="# A card\n\n## Scores\n\nnone\n")
+    return {kind: home / kind for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def onnx(models):
+    """The tiny BERT's export, beside it."""
+    export(models["bert"], models["bert"] / "onnx", engine="onnx")
+    return models["bert"] / "onnx"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_pooler_and_head_gives_the_vectors_of_torch(
+    kind, models, onnx, tmp_path, sentences
+):
+    target = onnx
+    if kind != "bert":
+        target = tmp_path / "out"
+        export(models[kind], target, engine="onnx")
+    texts = [*sentences[:40], "", *PROBES]
+    wanted = Encoder.load(models[kind]).encode(texts)
+    exported = Exported.load(target)
+    for batch in (1, 7, 64):
+        found = exported.encode(texts, batch=batch)
+        assert found.dtype == np.float32
+        assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
+    assert exported.truncated == sum(len(exported.tokenizer.backend.encode(t).overflowing) > 0
+                                     for t in texts)  # fmt: skip
+    assert read_export(target).difference <= 1e-5
+
+
+def test_openvino_in_float32_gives_the_vectors_of_torch(models, tmp_path, sentences):
+    pytest.importorskip("openvino")
+    export(models["modernbert"], tmp_path / "out", engine="openvino")  # with sliding windows
+    wanted = Encoder.load(models["modernbert"]).encode(sentences[:40])
+    found = Exported.load(tmp_path / "out").encode(sentences[:40], batch=16)
+    assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("engine", ["onnx", "openvino"])
+def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):
+    pytest.importorskip(engine)
+    said = export(models["bert"], tmp_path / "q", engine=engine, calibration=sentences[:100])
+    assert said.name == f"{engine}-int8"
+    assert said.made["quantised_products"] == 12  # 6 products with weights in each of 2 layers
+    wanted = Encoder.load(models["bert"]).encode(sentences[200:260])
+    found = Exported.load(tmp_path / "q").encode(sentences[200:260])
+    cosines = (found * wanted).sum(axis=1)
+    assert 0.98 < cosines.min() < 1 - 1e-7
+    assert json.loads((tmp_path / "q" / "export.json").read_text())["cosine"] == said.cosine
+
+
+def test_an_export_of_other_weights_is_refused(models, tmp_path, onnx):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(models["bert"], copy)
+    assert Exported.load(copy / "onnx", model=copy).identity == Encoder.load(copy).identity
+    config = copy / "config.json"
+    config.write_text(config.read_text() + " ")
+    with pytest.raises(ModelError, match="other weights or settings"):
+        Exported.load(copy / "onnx", model=copy)
+
+
+def test_a_graph_that_gives_other_vectors_is_not_kept(models, tmp_path, monkeypatch):
+    monkeypatch.setattr("contrasent.model.export.VERY_LOW", -1e-3)
+    with pytest.raises(ModelError, match="differ from torch's by"):
+        export(models["bert"], tmp_path / "bad", engine="onnx")
+    assert not (tmp_path / "bad").exists()
+
+
+def test_what_cannot_be_is_refused_before_any_work(models, onnx, tmp_path):
+    with pytest.raises(OptionError, match=r"--to 'onx'.*did you mean 'onnx'"):
+        export(models["bert"], tmp_path / "x", engine="onx")
+    with pytest.raises(OutputError, match="--overwrite"):
+        export(models["bert"], onnx, engine="onnx")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("mine")
+    with pytest.raises(OutputError, match="is no export"):
+        export(models["bert"], tmp_path / "other", engine="onnx", overwrite=True)
+    with pytest.raises(OptionError, match="16 at least"):
+        export(models["bert"], tmp_path / "few", engine="onnx", calibration=["one"])
+
+
+def test_the_card_lists_an_export_once(models, onnx):
+    said = read_export(onnx)
+    for speed in (1.0, 2.0):
+        assert add_export(models["bert"], said, {"times_as_fast": speed})
+    card = (models["bert"] / "README.md").read_text()
+    assert card.count("## Exports") == 1
+    assert card.count("| onnx |") == 1
+    assert "times as fast 2.00" in card
+    assert "# A card" in card
+    assert "## Scores" in card
