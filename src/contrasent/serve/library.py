@@ -6,17 +6,17 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from contrasent.errors import UserError
 from contrasent.search.index import Index
 from contrasent.search.opening import AnyIndex
-from contrasent.search.plane import plane
+from contrasent.search.plane import plane, spread
 from contrasent.types import Vectors
 
 LOOK_EVERY = 1.0
-MAPPED = 5000
-"""Rows of an index in Milvus that a map is made of."""
-KEPT = 4
-"""Maps that are kept."""
+PLACED = {"pca": 5000, "umap": 2000}
+"""Rows that a map is made of, by method."""
 
 
 class Library:
@@ -32,7 +32,7 @@ class Library:
         self._looked = time.monotonic()
         self._lock = threading.Lock()
         self._drawing = threading.Lock()
-        self._maps: dict[tuple[int, int, str], dict[str, Any]] = {}
+        self._maps: dict[tuple[int, str], dict[str, Any]] = {}
 
     def _newest(self) -> tuple[AnyIndex, int]:
         """The snapshot to use and its size; looks for a newer one once a second at most."""
@@ -57,23 +57,19 @@ class Library:
         return [[asdict(hit) for hit in hits] for hits in found], texts
 
     def map(self, limit: int, method: str) -> dict[str, Any]:
-        """Points of the index on a plane; one at a time, and the last few are kept."""
+        """Some points of the index on a plane; placed once for each snapshot, one at a time."""
         with self._drawing:
             index, texts = self._newest()
-            key = (index.generation, limit, method)
+            key = (index.generation, method)
             if key not in self._maps:
-                rows = index if isinstance(index, Index) else index.sample(MAPPED)
-                flat = plane(rows, limit=limit, method=method)
+                rows = index if isinstance(index, Index) else index.sample(PLACED["pca"])
+                flat = plane(rows, limit=PLACED[method], method=method)
                 points = []
                 for row, (x, y) in zip(flat.rows, flat.points, strict=True):
                     named = rows.named(int(row))
                     points.append({**named, "text": named["text"][:300], "x": x, "y": y})
-                while len(self._maps) >= KEPT:
-                    del self._maps[next(iter(self._maps))]
-                self._maps[key] = {
-                    "points": points,
-                    "texts": texts,
-                    "method": method,
-                    "explained": flat.explained,
-                }
-            return self._maps[key]
+                self._maps = {old: kept for old, kept in self._maps.items() if old[0] == key[0]}
+                self._maps[key] = {"points": points, "method": method, "explained": flat.explained}
+            placed = self._maps[key]
+        shown = spread(np.arange(len(placed["points"])), limit)
+        return {**placed, "points": [placed["points"][at] for at in shown], "texts": texts}
