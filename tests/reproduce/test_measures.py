@@ -160,3 +160,23 @@ def test_figures():
     for text in (">rate<", ">size<", ">dev<", ">ours<", ">published<", ">0.3<"):
         assert text in sweeps
     assert draw({}) is None
+
+
+def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
+    from contrasent.reproduce.plan import Job, Model, Unit
+    from contrasent.reproduce.store import Store
+    from contrasent.reproduce.work import do
+
+    model = Model("m", "encoder", {}, str(bert), pooler="mean")
+    pair = {"query": "a map", "texts": ("a torn map",)}
+    units = [
+        Unit("captions", "caption_retrieval", kinds.DEFAULTS["caption_retrieval"]),
+        Unit("pair", "pair_similarity", pair),
+    ]
+    job = Job(model, {unit.key: unit for unit in units}, "made", (0,))
+    store = Store(tmp_path / "results")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="flickr30k"):
+        do(job, store, tmp_path / "empty", keep=False)
+    assert store.has("pair")
+    assert not store.has("captions")

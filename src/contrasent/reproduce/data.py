@@ -41,7 +41,8 @@ def scored_pairs(options: dict[str, Any], folder: Path | None) -> list[ScoredPai
     split = options.get("split", "test")
     found: list[ScoredPairs] = []
     for task in options.get("tasks", ("STSB",)):
-        splits = WHOLE if split == "all" and task not in STS_YEARS else (split,)
+        every = ("test",) if task in STS_YEARS else WHOLE
+        splits = every if split == "all" else (split,)
         for name in splits:
             found += sts_pairs(task, split=name, form=form, folder=folder)
     return found

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contrasent.errors import TrainingError
+from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, kinds
 from contrasent.reproduce.measure import clocked, following, measure, traced
@@ -43,18 +43,27 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
     """
     told = describe(job)
     wanted = [unit for unit in job.units.values() if not store.has(unit.key)]
-    try:
-        loaded = _Loaded(job.model, store, folder, told)
-        found = {}
-        for unit in wanted:
-            began = time.monotonic()
+    loaded = _Loaded(job.model, store, folder, told)
+    found: dict[str, Report] = {}
+    failed: UserError | None = None
+    for unit in wanted:
+        began = time.monotonic()
+        try:
             report = loaded.measure(unit)
-            seconds = round(time.monotonic() - began, 1)
-            store.write_unit(unit.key, report, {"model": job.model.key, "seconds": seconds, **told})
-            found[unit.key] = report
-    except TrainingError as error:
-        store.write_record(job.model.key, {**told, "failed": str(error)})
-        raise
+        except TrainingError as error:
+            store.write_record(job.model.key, {**told, "failed": str(error)})
+            raise
+        except OutputError:
+            raise
+        except UserError as error:
+            # What one measurement lacks, another may not need.
+            failed = failed or error
+            continue
+        seconds = round(time.monotonic() - began, 1)
+        store.write_unit(unit.key, report, {"model": job.model.key, "seconds": seconds, **told})
+        found[unit.key] = report
+    if failed is not None:
+        raise failed
     if job.model.kind == "train" and not keep:
         store.drop_model(job.model.key)
     return found
