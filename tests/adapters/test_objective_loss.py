@@ -6,8 +6,8 @@ import warnings
 import pytest
 import torch
 
+from contrasent.adapters.objective_loss import ObjectiveLoss, encoder_around
 from contrasent.errors import ModelError, OptionError, TrainingError
-from contrasent.train.adapter import ObjectiveLoss, encoder_of
 
 st = pytest.importorskip("sentence_transformers")
 datasets = pytest.importorskip("datasets")
@@ -91,7 +91,7 @@ def test_trains_the_model_and_what_is_beside_it(name, folder, tmp_path, sentence
 
 def test_the_encoder_is_the_model(folder, sentences):
     model = model_of(folder)
-    encoder = encoder_of(model)
+    encoder = encoder_around(model)
     texts = [*sentences[:9], "", "one"]
     assert torch.allclose(
         torch.tensor(encoder.encode(texts)), torch.tensor(model.encode(texts)), atol=1e-5
@@ -144,4 +144,4 @@ def test_bad_input(folder, sentences):
     with pytest.raises(TrainingError, match="2 columns"):
         loss([features, features])
     with pytest.raises(ModelError, match="transformer and a pooling"):
-        encoder_of(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+        encoder_around(torch.nn.Sequential(torch.nn.Linear(2, 2)))

@@ -60,7 +60,7 @@ class ObjectiveLoss(nn.Module):
         """
         super().__init__()
         check(objective, parameters)
-        self.objective: Objective = find(objective)(encoder_of(model), **parameters)
+        self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         self.objective.to(self.objective.encoder.device)
         for view in self.objective.views:
             if view.level != "token":
@@ -130,7 +130,7 @@ class ObjectiveLoss(nn.Module):
         )
 
 
-def encoder_of(model: Any) -> Encoder:
+def encoder_around(model: Any) -> Encoder:
     """An encoder that shares the weights of a ``SentenceTransformer``.
 
     Raises:
