@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent import progress
-from contrasent.cli.loading import Counting, find_model, lasting_name, load_model
+from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
 from contrasent.cli.options import (
     BatchSize,
     Json,
@@ -94,7 +94,7 @@ def index(
         metadata=[position(name.strip()) for name in metadata.split(",")] if metadata else (),
     )
     folder = find_model(model)
-    encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+    encode = open_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
     loading = {"pooler": pooler, "max_tokens": max_tokens}
     recall = None
     began = time.monotonic()
@@ -167,7 +167,7 @@ def check_backend(backend: str, kind: str) -> None:
 
 def in_milvus(
     output: Path,
-    encode: Counting,
+    encode: Counting[Model],
     rows: "Records",
     uri: str,
     collection: str,
@@ -226,7 +226,7 @@ def check_change(
     read_manifest(output)
 
 
-def change(output: Path, encode: Counting, rows: "Records", *, update: bool) -> "AnyIndex":
+def change(output: Path, encode: Counting[Model], rows: "Records", *, update: bool) -> "AnyIndex":
     """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
     from contrasent.search.opening import open_writer
     from contrasent.search.stream import ROWS_AT_ONCE

@@ -12,13 +12,12 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from contrasent.cli.loading import find_model, load_model
+from contrasent.cli.loading import Model, find_model, open_model
 from contrasent.cli.options import MaxTokens, Pooler, Quiet, quieten
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.types import Tokens
 
 if TYPE_CHECKING:
-    from contrasent.model.encoder import Encoder
     from contrasent.serve.settings import Served
 
 KEY = "CONTRASENT_API_KEY"
@@ -83,7 +82,7 @@ def serve(
     library = None if index is None else open_index(index)
     listener = listen(host, port)
     stored = {} if library is None else library.manifest.settings
-    encode = load_model(
+    encode = open_model(
         folder,
         pooler=pooler or stored.get("pooler"),
         max_tokens=max_tokens or stored.get("max_tokens"),
@@ -161,7 +160,7 @@ def log_lines(quiet: bool) -> None:
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
 
 
-def served(encoder: "Encoder", name: str) -> "Served":
+def served(encoder: Model, name: str) -> "Served":
     """An encoder as the server sees it."""
     from contrasent.serve.settings import Served
 

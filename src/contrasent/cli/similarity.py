@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.loading import find_model, load_model
+from contrasent.cli.loading import find_model, open_model
 from contrasent.cli.options import Json, MaxTokens, Pooler, Quiet, emit, quieten, remark
 
 
@@ -20,7 +20,7 @@ def similarity(
     """Print how similar two texts are: the cosine of their vectors, from -1 to 1."""
     quieten(quiet)
     folder = find_model(model)
-    encode = load_model(folder, pooler=pooler, max_tokens=max_tokens)
+    encode = open_model(folder, pooler=pooler, max_tokens=max_tokens)
     from contrasent.search.checks import checked
 
     one, two = checked(encode([first, second]), 2, None, "cosine")

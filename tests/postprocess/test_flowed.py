@@ -1,0 +1,73 @@
+"""A folder with a flow is a model like any other: index, search, similarity, serve."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from contrasent.cli.app import app
+from contrasent.cli.loading import find_model, open_model
+from contrasent.cli.serve import served
+from contrasent.errors import OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.postprocess.flow import Settings, fit
+from contrasent.postprocess.folder import write_flow
+from contrasent.serve.app import create_app
+
+
+@pytest.fixture(scope="module")
+def made(bert, sentences, tmp_path_factory):
+    """The folder, the encoder below, and the flow."""
+    encoder = Encoder.load(bert, pooler="mean")
+    flow = fit(encoder.encode(sentences[:256]), Settings(levels=2, steps=1, epochs=1))
+    folder = tmp_path_factory.mktemp("flow") / "flow"
+    write_flow(folder, flow, encoder.save)
+    return folder, encoder, flow
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in (*arguments, "--json", "--quiet")])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return json.loads(result.stdout)
+
+
+def test_index_search_similarity(made, sentences, tmp_path):
+    folder, encoder, flow = made
+    wanted = flow.transform(encoder.encode(sentences[:2]))
+    cosine = wanted[0] @ wanted[1] / np.prod(np.linalg.norm(wanted, axis=1))
+    told = run("similarity", folder, *sentences[:2])
+    assert told["similarity"] == pytest.approx(cosine, abs=1e-5)
+    (tmp_path / "lines.txt").write_text("\n".join(sentences[:30]))
+    told = run("index", folder, tmp_path / "lines.txt", "-o", tmp_path / "index")
+    assert told["identity"] not in (encoder.identity, "")
+    hits = run("search", tmp_path / "index", sentences[7], "-k", 1)["results"][0]["hits"]
+    assert (hits[0]["text"], hits[0]["score"]) == (sentences[7], pytest.approx(1, abs=1e-5))
+
+
+def test_another_flow_is_another_model(made):
+    folder, encoder, flow = made
+    one = open_model(find_model(str(folder))).encoder.identity
+    vectors = encoder.encode(["a", "b"] * 64)
+    other = fit(vectors, Settings(levels=2, steps=1, epochs=1, seed=1))
+    from contrasent.postprocess.flowed import Flowed
+
+    assert Flowed(encoder, other).identity != one
+    assert Flowed(encoder, flow).identity == one
+
+
+def test_serve(made, sentences):
+    from fastapi.testclient import TestClient
+
+    folder, encoder, flow = made
+    model = served(open_model(find_model(str(folder))).encoder, "flow")
+    with TestClient(create_app(model), base_url="http://localhost") as client:
+        answer = client.post("/v1/embeddings", json={"input": sentences[:3]}).json()
+    got = np.array([item["embedding"] for item in answer["data"]])
+    assert got == pytest.approx(flow.transform(encoder.encode(sentences[:3])), abs=1e-4)
+
+
+def test_other_runtimes_are_refused(made):
+    with pytest.raises(OptionError, match="torch alone"):
+        open_model(made[0], runtime="onnx")
