@@ -2,7 +2,8 @@
 
 Two things are compared by running them in turn, A B A B ..., each in a process of its own; what is
 printed is the median of the ratios of neighbours, with the smallest and the largest. Those that
-miss their goal are listed first. A benchmark that does not run is a failure.
+miss their goal are listed first. A benchmark that does not run is a failure. Training has its own
+way of taking turns, see :mod:`benchmarks.training`.
 """
 
 import argparse
@@ -17,6 +18,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from benchmarks import training
 
 BIN = Path(sys.executable).parent
 
@@ -41,20 +44,6 @@ class Comparison:
 
 
 COMPARISONS = (
-    Comparison(
-        "training, MiniLM, batch 64, 32 tokens, fp32",
-        "train_ours",
-        "train_theirs",
-        1.1,
-        {"batch": 64, "steps": 10, "tokens": 32},
-    ),
-    Comparison(
-        "training, MiniLM, batch 64, 128 tokens, fp32",
-        "train_ours",
-        "train_theirs",
-        1.1,
-        {"batch": 64, "steps": 5, "tokens": 128},
-    ),
     Comparison(
         "encoding, MiniLM, Wikipedia sentences, batch 64",
         "encode_ours",
@@ -131,6 +120,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="comparisons whose title has this in it")
     options = parser.parse_args()
     import torch
 
@@ -139,8 +129,12 @@ def main() -> None:
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, "
         f"{options.rounds} rounds in turn"
     )
-    lines = whole_processes(options.rounds)
+    lines = training.measure(options.only)
+    if not options.only:
+        lines += whole_processes(options.rounds)
     for comparison in COMPARISONS:
+        if options.only not in comparison.title:
+            continue
         ours, theirs = compare(comparison, options.rounds)
         ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
         middle = statistics.median(ratios)
@@ -151,8 +145,11 @@ def main() -> None:
         )
         print(told, flush=True)
         lines.append((middle >= comparison.goal, told))
-    gap = difference()
-    lines.append((gap <= 1e-5, f"vectors differ by at most {gap:.1e}, goal at most 1e-5"))
+    if not options.only:
+        gap = difference()
+        lines.append((gap <= 1e-5, f"vectors differ by at most {gap:.1e}, goal at most 1e-5"))
+    if not lines:
+        sys.exit(f"no comparison has {options.only!r} in its title")
     print("\nsummary, missed goals first")
     for met, line in sorted(lines):
         print(f"{'met   ' if met else 'MISSED'} {line}")

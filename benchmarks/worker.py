@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,74 +47,6 @@ def minilm() -> str:
     return str(resolve("all-MiniLM-L6-v2"))
 
 
-def train_ours(options: dict[str, Any]) -> dict[str, float]:
-    """Unsupervised SimCSE by this library: sentences a second of the steps after the first two."""
-    from contrasent.model.encoder import Encoder
-    from contrasent.objectives.simcse import SimCSE
-    from contrasent.train.fit import fit
-    from contrasent.train.settings import Settings
-
-    texts = sentences(options["batch"] * options["steps"])
-    base = options.get("base") or minilm()
-    encoder = Encoder.load(base, pooler=options.get("pooler"), dropout=0.1, attention_dropout=0.1)
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(
-            batch=options["batch"],
-            max_tokens=options["tokens"],
-            steps=options["steps"],
-            precision=options.get("precision", "fp32"),
-            checkpoint_every=10**6,
-        )
-        run = fit(SimCSE(encoder, projector="none"), texts, settings, folder=Path(folder) / "m")
-    return {"rate": run.sentences_per_second}
-
-
-def train_theirs(options: dict[str, Any]) -> dict[str, float]:
-    """The same by sentence-transformers' trainer: MultipleNegativesRankingLoss on (s, s)."""
-    from datasets import Dataset
-    from sentence_transformers import (
-        SentenceTransformer,
-        SentenceTransformerTrainer,
-        SentenceTransformerTrainingArguments,
-    )
-    from sentence_transformers.losses import MultipleNegativesRankingLoss
-    from transformers import TrainerCallback
-
-    texts = sentences(options["batch"] * options["steps"])
-    model = SentenceTransformer(options.get("base") or minilm())
-    model.max_seq_length = options["tokens"]
-    marks: list[float] = []
-
-    class Clock(TrainerCallback):
-        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-            marks.append(time.perf_counter())
-
-        def on_train_end(self, *args: Any, **kwargs: Any) -> None:
-            marks.append(time.perf_counter())
-
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = SentenceTransformerTrainingArguments(
-            folder,
-            per_device_train_batch_size=options["batch"],
-            max_steps=options["steps"],
-            learning_rate=3e-5,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            logging_strategy="no",
-            dataloader_num_workers=0,
-        )
-        trainer = SentenceTransformerTrainer(
-            model=model,
-            args=arguments,
-            train_dataset=Dataset.from_dict({"anchor": texts, "positive": texts}),
-            loss=MultipleNegativesRankingLoss(model, scale=20.0),
-            callbacks=[Clock()],
-        )
-        trainer.train()
-    return {"rate": options["batch"] * options["steps"] / (marks[1] - marks[0])}
-
-
 def encode_ours(options: dict[str, Any]) -> dict[str, float]:
     """Sentences a second of Encoder.encode, after a warm-up."""
     from contrasent.model.encoder import Encoder
@@ -147,7 +78,7 @@ def _rate(work: Callable[[], Any], texts: list[str], options: dict[str, Any]) ->
     return {"rate": len(texts) / seconds}
 
 
-JOBS = {job.__name__: job for job in (train_ours, train_theirs, encode_ours, encode_theirs)}
+JOBS = {job.__name__: job for job in (encode_ours, encode_theirs)}
 
 
 if __name__ == "__main__":

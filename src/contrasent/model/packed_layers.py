@@ -163,9 +163,7 @@ class _AddNorm(torch.autograd.Function):
     ) -> Tensor:
         kept = dropout.keep(x, p)
         total = torch.addmm(bias, y, weight.t(), beta=kept.scale, alpha=kept.scale)
-        if kept.mask is not None:
-            total.mul_(kept.mask)
-        total.add_(x)
+        total = x + total if kept.mask is None else torch.addcmul(x, total, kept.mask)
         out, mean, deviation = torch.native_layer_norm(total, gain.shape, gain, shift, epsilon)
         ctx.scale = kept.scale
         ctx.save_for_backward(y, weight, gain, shift, total, mean, deviation, kept.mask)
