@@ -38,7 +38,7 @@ def check_target(target: Path, overwrite: bool) -> None:
         OutputError: it exists and must not be lost, or cannot be written.
     """
     if target.exists() and not (overwrite and (target / NAME).is_file()):
-        if (target / MILVUS).is_file():
+        if overwrite and (target / MILVUS).is_file():
             raise OutputError(
                 f"{target}: is an index in Milvus, which is not replaced unasked; drop its "
                 "collection and remove the folder, or choose another target"
