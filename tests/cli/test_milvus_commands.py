@@ -124,5 +124,5 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
         run("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
     for command in ("cluster", "dedupe", "mine", "remove"):
-        with pytest.raises(InputError, match=r"milvus\.json: is not readable"):
+        with pytest.raises(InputError, match=r"milvus\.json: is damaged"):
             run(command, folder, *(["--id", "a"] if command == "remove" else []))
