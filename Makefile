@@ -26,6 +26,8 @@ check: setup
 bench: setup
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.encoding
+	$(BIN)/python -m benchmarks.search
 
 clean:
 	rm -rf $(VENV) demo-model build dist

@@ -35,6 +35,8 @@ FORMAT = "contrasent-export-1"
 EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
 RUNTIMES = ("torch", *EXPORTS, "auto")
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
+STEPS = {"onnx": 1, "openvino": 4}
+"""Widths of calls are multiples of this."""
 BUDGET = 4096
 """Padded tokens of one call at most: memory stays bounded however long the texts are."""
 
@@ -188,9 +190,15 @@ class Exported:
         return self.tokenizer(sentences)
 
     def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of tokenised sentences in one call, padded to the longest."""
-        ids, mask = tokens.pad(self.tokenizer.specials.pad)
-        return self._run(ids, mask.astype(np.int64))
+        """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
+        pad = self.tokenizer.specials.pad
+        ids, mask = tokens.pad(pad)
+        width = ids.shape[1]
+        # OpenVINO makes kernels for each new shape, which takes as long as a call: few widths.
+        step = STEPS[self.export.engine]
+        more = ((0, 0), (0, min(-(-width // step) * step, self.max_tokens) - width))
+        ids = np.pad(ids, more, constant_values=pad)
+        return self._run(ids, np.pad(mask.astype(np.int64), more))
 
     def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
         """Vectors of sentences, float32, in the order given.
