@@ -9,6 +9,7 @@ from contrasent.types import Vectors
 
 QUERIES_AT_ONCE = 256
 SCORES_AT_ONCE = 1 << 23  # 32 MB of float32 scores
+ROWS_AT_ONCE = 1 << 18  # after the first block few rows are better than the best seen
 
 
 def unit(vectors: Vectors) -> Vectors:
@@ -104,7 +105,7 @@ def scan(
         best: what is kept.
         allowed: (all rows,) bool; rows that are not allowed do not exist.
     """
-    step = max(1, SCORES_AT_ONCE // max(1, len(queries)))
+    step = max(1, min(ROWS_AT_ONCE, SCORES_AT_ONCE // max(1, len(queries))))
     for first, vectors in blocks:
         for start in range(0, len(vectors), step):
             part = vectors[start : start + step]
