@@ -89,9 +89,7 @@ def _embed(backbone: Any, packing: Packing) -> Tensor:
 
 def _layer(layer: Any, x: Tensor, groups: tuple[Group, ...]) -> Tensor:
     own, out = layer.attention.self, layer.attention.output
-    three = own.query, own.key, own.value
-    weight = torch.cat([m.weight for m in three])
-    qkv, x = linear(x, weight, torch.cat([m.bias for m in three]))
+    qkv, x = linear(x, own.query, own.key, own.value)
     heads: int = own.num_attention_heads
     if torch.is_grad_enabled() or _p(own.dropout):
         mixed = attend(qkv, groups, heads, _p(own.dropout))
@@ -122,8 +120,7 @@ def _last_layer_of_firsts(layer: Any, x: Tensor, packing: Packing) -> Tensor:
     """The layer's output at the first tokens, (n, d): only they ask, all tokens answer."""
     own = layer.attention.self
     first = x[packing.firsts]
-    weight = torch.cat([own.key.weight, own.value.weight])
-    both = functional.linear(x, weight, torch.cat([own.key.bias, own.value.bias]))
+    both, _ = linear(x, own.key, own.value)
     heads: int = own.num_attention_heads
     asked = own.query(first).view(len(first), heads, 1, -1) * own.scaling
     mixed = []

@@ -56,12 +56,14 @@ def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: floa
     return result
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Give x W' + b, and x once more for what is added to it later.
+def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
+    """What several layers make of x, side by side, and x once more for what is added to it later.
 
     The second output's gradient enters the product that gives the gradient of x.
     """
-    y, same = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    weights = [part.weight for part in parts]
+    biases = [part.bias for part in parts]
+    y, same = _Linear.apply(x, len(parts), *weights, *biases)  # type: ignore[no-untyped-call]
     return y, same
 
 
@@ -185,15 +187,19 @@ class _AddNorm(torch.autograd.Function):
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x, weight)
-        return functional.linear(x, weight, bias), x.view_as(x)
+    def forward(ctx: Any, x: Tensor, count: int, *given: Tensor) -> tuple[Tensor, Tensor]:
+        weights, biases = given[:count], given[count:]
+        ctx.save_for_backward(x, *weights)
+        return functional.linear(x, torch.cat(weights), torch.cat(biases)), x.view_as(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, weight = ctx.saved_tensors
-        return torch.addmm(residual, grad, weight), grad.t() @ x, grad.sum(0)
+    def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor | None, ...]:
+        x, *weights = ctx.saved_tensors
+        sizes = [len(weight) for weight in weights]
+        by_weights = torch.split(grad.t() @ x, sizes)
+        by_biases = torch.split(grad.sum(0), sizes)
+        return torch.addmm(residual, grad, torch.cat(weights)), None, *by_weights, *by_biases
 
 
 class _GeluLinear(torch.autograd.Function):
