@@ -158,7 +158,6 @@ def _check_before(
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import check_data
     from contrasent.files import check_writable
-    from contrasent.postprocess.folder import is_flow
     from contrasent.text.datasets import FORMS
 
     if len(set(models)) < len(models):
@@ -175,7 +174,7 @@ def _check_before(
 
         check_matplotlib()
     for model in models:
-        if not Path(model).is_file() and not is_flow(Path(model)):
+        if not Path(model).is_file():
             find_model(model)
     check_data(suites, options)
 
@@ -208,16 +207,7 @@ def _load(
 
         return _Opened(Glove.load(Path(model), stop_words=stop_words), None, lambda: None)
     from contrasent.cli.loading import find_model, open_model
-    from contrasent.postprocess.folder import is_flow, read_flow
 
-    if is_flow(Path(model)):
-        from contrasent.postprocess.whitening import whitened
-
-        folder, flow = read_flow(Path(model))
-        below = open_model(
-            folder, runtime=runtime, batch=batch, pooler=pooler, max_tokens=max_tokens
-        )
-        return _Opened(whitened(below, flow.transform), _token_count(below), below.remark)
     counting = open_model(
         find_model(model), runtime=runtime, batch=batch, pooler=pooler, max_tokens=max_tokens
     )

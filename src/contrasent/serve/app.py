@@ -15,7 +15,7 @@ from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from contrasent.errors import InputError, UserError
+from contrasent.errors import InputError, MissingExtraError, UserError
 from contrasent.search.exact import unit
 from contrasent.search.opening import AnyIndex
 from contrasent.serve import schemas
@@ -45,7 +45,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, words in {
         400: "The request cannot be answered as it is.",
         401: "A key is needed.",
-        404: "There is no such model, or no index.",
+        404: "There is no such model, no index, or no package that draws such a map.",
         408: "The body did not arrive in time.",
         413: "The body is too large.",
         415: "The body is not application/json.",
@@ -284,6 +284,11 @@ def _add_errors(app: FastAPI) -> None:
         log.error("%s", json.dumps({"event": "index", "problem": str(error)}))
         body = problem(503, "the index cannot be read now", "index_unavailable")
         return Response(body, 503, {"Retry-After": "5"}, "application/json")
+
+    @app.exception_handler(MissingExtraError)
+    async def not_installed(_: Request, error: MissingExtraError) -> Response:
+        body = problem(404, str(error), "not_installed")
+        return Response(body, 404, media_type="application/json")
 
     @app.exception_handler(UserError)
     async def user_error(_: Request, error: UserError) -> Response:
