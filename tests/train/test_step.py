@@ -7,9 +7,9 @@ import platform
 import pytest
 import torch
 
+from contrasent import memory
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
-from contrasent.train import memory
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings

@@ -89,7 +89,10 @@ def serve(
     )
     import uvicorn
 
+    from contrasent.memory import returned
     from contrasent.serve.app import create_app
+
+    returned()
 
     shown = name or Path(model).name or folder.name
     app = create_app(served(encode.encoder, shown), index=library, settings=settings)

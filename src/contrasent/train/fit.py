@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from contrasent import parallel, progress
+from contrasent import memory, parallel, progress
 from contrasent.files import write_json
 from contrasent.model.backbone import longest_input
 from contrasent.model.card import Facts, card
@@ -22,7 +22,7 @@ from contrasent.text.buckets import BucketPlan
 from contrasent.text.cache import TokenCache, discard, tokenised
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.text.tokens import Tokenizer
-from contrasent.train import checkpoint, memory
+from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
 from contrasent.train.encoders import configure
 from contrasent.train.monitor import Monitor
