@@ -306,12 +306,71 @@ def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
     assert run(*asked, "--overwrite")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["train"], ["train", "x.txt"], ["train", "x.txt", "-o", "m", "--sed", "1"], ["trian"]],
-)
-def test_a_line_that_cannot_be_parsed(run, arguments):
+UNPARSED = {
+    "unknown command": (["trian"], ["trian: no such command; did you mean 'train'?"]),
+    "unknown command, nothing near": (
+        ["xyzzy"],
+        ["xyzzy: no such command; see 'contrasent --help'"],
+    ),
+    "unknown command of a group": (
+        ["data", "lst"],
+        ["lst: no such command; did you mean 'list'?"],
+    ),
+    "unknown option": (
+        ["train", "x.txt", "-o", "m", "--sed", "1"],
+        ["--sed: no such option; did you mean '--seed'?"],
+    ),
+    "unknown option, nothing near": (
+        ["train", "--bogus", "1"],
+        ["--bogus: no such option; see 'contrasent train --help'"],
+    ),
+    "unknown option before the command": (
+        ["--versin", "train"],
+        ["--versin: no such option; did you mean '--version'?"],
+    ),
+    "unknown letter": (["train", "-x"], ["-x: no such option; see 'contrasent train --help'"]),
+    "missing argument": (["train"], ["CORPUS is missing (txt, csv", "'contrasent train --help'"]),
+    "missing argument with a name of its own": (["encode", "m"], ["INPUT is missing (File, "]),
+    "missing option": (
+        ["train", "x.txt"],
+        ["--output/-o is missing (Folder for the model); see 'contrasent train --help'"],
+    ),
+    "option without its value": (
+        ["data", "get", "STSB", "-o"],
+        ["option '-o' requires an argument; see 'contrasent data get --help'"],
+    ),
+    "switch with a value": (["train", "--resume=3"], ["option '--resume' does not take a value"]),
+    "too many arguments": (
+        ["train", "a.txt", "b.txt", "-o", "m"],
+        ["got unexpected extra argument", "(b.txt)", "see 'contrasent train --help'"],
+    ),
+    "no whole number": (
+        ["train", "x.txt", "-o", "m", "--seed", "abc"],
+        ["--seed 'abc': must be a whole number"],
+    ),
+    "no number": (["serve", "m", "--timeout", "soon"], ["--timeout 'soon': must be a number"]),
+    "out of range": (
+        ["encode", "m", "x", "-o", "y", "--batch", "0"],
+        ["--batch '0': must be greater than or equal to 1"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), UNPARSED.values(), ids=UNPARSED)
+def test_a_line_that_cannot_be_parsed(refused, arguments, words):
+    refused(*arguments, words=words)
+
+
+@pytest.mark.parametrize("arguments", [[], ["data"]])
+def test_a_group_without_a_command_shows_its_help(run, arguments):
     code, out, err = run(*arguments)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    assert "Usage:" in err
+    assert code == 2
+    assert "Usage: contrasent" in out + err
+    assert "Commands" in out + err
+
+
+def test_help_and_version_are_no_errors(run):
+    for arguments in (["--help"], ["train", "--help"], ["--version"]):
+        code, out, err = run(*arguments)
+        assert (code, err) == (0, ""), arguments
+        assert "contrasent" in out

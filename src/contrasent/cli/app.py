@@ -28,10 +28,12 @@ from contrasent.cli.search import search
 from contrasent.cli.serve import serve
 from contrasent.cli.similarity import similarity
 from contrasent.cli.train import train
+from contrasent.cli.usage import Commands
 from contrasent.cli.whiten import whiten
 
 app = typer.Typer(
     name="contrasent",
+    cls=Commands,
     help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -7,12 +7,15 @@ from typing import Annotated
 import typer
 
 from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten, remark
+from contrasent.cli.usage import Commands
 from contrasent.errors import OptionError, OutputError
 
 data = typer.Typer(
-    name="data", help="Named data sets: what there is, where it is, and as files.",
+    name="data",
+    cls=Commands,
+    help="Named data sets: what there is, where it is, and as files.",
     no_args_is_help=True,
-)  # fmt: skip
+)
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 Folder = Annotated[
