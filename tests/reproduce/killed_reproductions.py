@@ -19,8 +19,8 @@ import torch
 
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, measure, plan, work
-from contrasent.reproduce.plan import Place, Planner, scale_named
-from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.plan import Place, Planner
+from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.report import book
 from contrasent.reproduce.run import run
 from contrasent.reproduce.store import Store
@@ -120,7 +120,7 @@ def reproduce(base, home, results, items, seeds):
     results.mkdir(exist_ok=True)
     recipes = find_recipes(items, home / "recipes")
     place = Place(results, home / "data", str(base))
-    found = Planner(place, scale_named("lab")).plan(recipes, seeds)
+    found = Planner(place, scales()["lab"]).plan(recipes, seeds)
     outcome = run(found, Store(results), place.data)
     (results / "made").write_text(str(outcome.made))
     told = book(recipes, results, "lab")

@@ -7,8 +7,8 @@ import pytest
 
 from contrasent.errors import OptionError
 from contrasent.reproduce import data
-from contrasent.reproduce.plan import NUMBERS, Place, Planner, folder_digest, scale_named
-from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.plan import NUMBERS, Place, Planner, folder_digest
+from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.run import duration, seconds_of
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
@@ -34,7 +34,7 @@ def plan(folder, tmp_path, bert):
 
     def plan(*items, seeds=1, base=bert, scale=None, results=tmp_path / "results"):
         place = Place(results, folder, str(base))
-        return Planner(place, scale or scale_named("lab")).plan(find_recipes(list(items)), seeds)
+        return Planner(place, scale or scales()["lab"]).plan(find_recipes(list(items)), seeds)
 
     return plan
 
@@ -74,7 +74,7 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
 
     key, told = keys()
     assert told["version"] == NUMBERS["train"]
-    lab = scale_named("lab")
+    lab = scales()["lab"]
     same = replace(lab, settings={**lab.settings, "checkpoint_every": 7})
     assert keys(scale=same)[0] == key
     other = replace(lab, settings={**lab.settings, "steps": 81})

@@ -12,7 +12,7 @@ from killed_reproductions import OTHER, RECIPE
 
 from contrasent import cli, progress
 from contrasent.report import Report, Row
-from contrasent.reproduce import data, measure
+from contrasent.reproduce import data, measure, reading
 
 SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
 CLAIMS = """
@@ -221,6 +221,27 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
     was = [row["cells"]["made"]["values"] for row in two["items"][0]["rows"]]
     assert base == was[0]
     assert not set(plain) & set(was[1])
+
+
+def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
+    (home / "recipes" / "scales.toml").write_text(
+        (reading.HERE / "scales.toml")
+        .read_text()
+        .replace("a small encoder, 80", "our own, 80")
+        # The recipe says steps and batch itself, but not this.
+        .replace("max_tokens = 32", "max_tokens = 8")
+    )
+    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
+    code, _, err = call(*run, "--seeds", 1, "--base", bert, "--json", "own.json")
+    assert code == 0, err
+    (item,) = json.loads((home / "own.json").read_text())["items"]
+    assert item["scale_title"].startswith("our own, 80 steps")
+    records = [json.loads(p.read_text()) for p in (home / "reproduction/units").glob("train-*")]
+    assert [r["told"]["settings"]["max_tokens"] for r in records] == [8, 8]
+    (home / "recipes" / "scales.toml").write_text("[labs]\n")
+    code, _, err = call(*run, "--base", bert)
+    assert code == 2
+    assert "scales.toml" in err
 
 
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):

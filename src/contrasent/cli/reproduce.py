@@ -112,12 +112,12 @@ def reproduce(
     chosen = scale
     if stored is None:
         chosen = scale or _default_scale()
-        from contrasent.reproduce.plan import scale_named
+        from contrasent.reproduce.reading import scales
         from contrasent.text.datafiles import data_folder
         from contrasent.train.settings import assignments
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
-        size = scale_named(chosen).changed(assignments(assign or []), sentences)
+        size = scales(home)[chosen].changed(assignments(assign or []), sentences)
         _compute(recipes, where, size, seeds, jobs, most, keep, quiet)
     _tell(recipes, place, chosen, (report, figures, json_file), quiet)
 

@@ -17,7 +17,6 @@ from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, kinds
 from contrasent.reproduce.corpora import Built
-from contrasent.reproduce.reading import scales
 from contrasent.reproduce.recipe import BASE, GLOVE, TARGET, Evaluation, Recipe, Row
 from contrasent.reproduce.scale import Resolved, Scale, chosen, models_of
 from contrasent.reproduce.store import Store
@@ -373,11 +372,6 @@ def digest_of(told: Any) -> str:
     """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
     text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def scale_named(name: str) -> Scale:
-    """A scale by name."""
-    return scales()[name]
 
 
 def describe(job: Job) -> dict[str, Any]:

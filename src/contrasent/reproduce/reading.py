@@ -1,6 +1,5 @@
 """From TOML files to recipes, strictly: what is misspelt or impossible is refused with its line."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +79,14 @@ def find_recipes(names: list[str], folder: Path = HERE) -> list[Recipe]:
     return [read_recipe(files[name]) for name in files if name in wanted]
 
 
-@cache
 def scales(folder: Path = HERE) -> dict[str, Scale]:
-    """The scales of ``scales.toml``.
+    """The scales of a folder of recipes: of its ``scales.toml``, or the package's if it has none.
 
     Raises:
         InputError: the file cannot be read.
     """
-    top = read(folder / "scales.toml")
+    own = folder / "scales.toml"
+    top = read(own if own.is_file() else HERE / own.name)
     found = {}
     for name in SCALES:
         table = top.table(name)
@@ -150,7 +149,7 @@ def read_recipe(path: Path) -> Recipe:
     )
     _check_whole(recipe, top)
     top.done()
-    for scale in SCALES:
+    for scale in scales(recipe.folder).values():
         _check_settings(recipe, scale, top)
     return recipe
 
@@ -260,16 +259,16 @@ def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
     return Claim(name, text, column, better, than, row, sign)
 
 
-def _check_settings(recipe: Recipe, scale: str, top: Table) -> None:
+def _check_settings(recipe: Recipe, scale: Scale, top: Table) -> None:
     """Choose the settings of every row as a run would, so that a wrong one is found now."""
     for row in recipe.rows:
-        if row.kind != "train" or scale not in row.scales:
+        if row.kind != "train" or scale.name not in row.scales:
             continue
         try:
-            chosen(recipe, row, scales()[scale])
+            chosen(recipe, row, scale)
         except OptionError as error:
             unknown = str(error.value) if error.option == "set" else error.option
-            top.source.refuse(_place(top, recipe, row, unknown, scale), f"{row.name}: {error}")
+            top.source.refuse(_place(top, recipe, row, unknown, scale.name), f"{row.name}: {error}")
         except UserError as error:
             top.source.refuse(("rows", row.place), f"{row.name}: {error}")
 

@@ -5,6 +5,7 @@ TOML, ``scale.py`` says what a row becomes at a scale.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 PAPERS = {
@@ -254,6 +255,11 @@ class Recipe:
     def name(self) -> str:
         """As it is named on the command line."""
         return f"{self.paper}:{self.item}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of recipes that it belongs to."""
+        return Path(self.file).parents[1]
 
     def row(self, name: str) -> Row:
         """A row by name."""

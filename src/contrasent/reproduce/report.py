@@ -38,7 +38,7 @@ def book(recipes: Sequence[Recipe], home: Path, scale: str | None) -> dict[str, 
 
     def find(name: str) -> "_Item":
         if name not in shelf:
-            (recipe,) = find_recipes([name], Path(recipes[0].file).parents[1])
+            (recipe,) = find_recipes([name], recipes[0].folder)
             shelf[name] = _Item(recipe, store, scale)
         return shelf[name]
 
@@ -135,7 +135,7 @@ class _Item:
             "kind": recipe.kind,
             "about": recipe.about,
             "scale": self.scale,
-            "scale_title": scales()[self.scale].title,
+            "scale_title": scales(recipe.folder)[self.scale].title,
             "scale_note": recipe.scale[self.scale].note,
             "base": self.manifest["base"] if self.manifest else "",
             "changes": self.manifest.get("changes", {}) if self.manifest else {},
