@@ -115,6 +115,40 @@ def test_a_recipe_and_what_overrides_it(run, texts, bert, tmp_path):
     assert given == {"temperature": 0.2, "projector": "none", "symmetric": False}
 
 
+def test_a_finished_run_says_so_before_a_model_is_loaded(
+    run, texts, pairs, bert, tmp_path, monkeypatch, capfd
+):
+    given = ["--set", "temperature=0.1", "--set", "heldout=10", "--set", "evaluate_every=2"]
+    given += ["--set", "steps=4", *FAST]
+    methods = {"one": (texts, "simcse"), "two": (pairs, "simcse_supervised + esimcse")}
+    asked = {
+        name: ["train", corpus, "--objective", method, "-o", name, "--base", bert, *given]
+        for name, (corpus, method) in methods.items()
+    }
+    first = {name: run(*command, "--json") for name, command in asked.items()}
+    files = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
+    monkeypatch.setattr(Encoder, "load", None)
+    for name, command in asked.items():
+        assert run(*command, "--resume", "--json") == first[name]
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")} == files
+    for more, words in (
+        (["--set", "temperature=0.2"], "has temperature 0.1, this one 0.2"),
+        (["--set", "steps=5"], "has steps 4, this one 5"),
+        (["--set", "heldout=12"], "has rows '"),
+        (["--evaluate", "none"], "has evaluated True, this one False"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, asked["two"]), *more, "--resume"])
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        assert caught.value.code == 2
+        said = capfd.readouterr().err
+        assert "two: the run there" in said and words in said
+    progress.show("silent")
+    texts.write_text(texts.read_text() + "One more line.\n")
+    with pytest.raises(AssertionError, match="sha256"):
+        run(*asked["one"], "--resume")
+
+
 def test_the_head_of_the_base_is_dropped_on_request(run, texts, bert, tmp_path):
     Encoder.load(bert, pooler="cls", head="tanh").save(tmp_path / "base")
     for name, more in (("kept", []), ("dropped", ["--set", "head=none"])):

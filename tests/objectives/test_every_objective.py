@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from contrasent.errors import OptionError
-from contrasent.objectives._find import find, names, parameters
+from contrasent.objectives._find import described, find, names, parameters
 from contrasent.text.views import VIEWS
 
 NAMES = [
@@ -203,6 +203,17 @@ def test_methods_that_differ_in_one_place_must_be_told(load, examples):
     )
     assert objective.contrast.negatives == "off_dropout"
     assert objective.contrast.factor == 0.9
+
+
+@pytest.mark.parametrize("name", [*NAMES, *COMBINED])
+def test_an_objective_is_described_without_being_built(name, load, examples):
+    objective = build(name, "bert", load, examples)
+    told = objective.describe()
+    given = {k: v for k, v in objective._given.items() if k != "methods"}
+    assert described(name, given) == told
+    assert told["name"] == name
+    assert len(told) == 1 + len(parameters(name))
+    assert described(name.replace("+", " + "), given) == told
 
 
 def test_unknown_and_doubled_names_are_refused():

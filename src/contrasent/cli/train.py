@@ -136,8 +136,23 @@ def _run(
 ) -> "Run":
     from contrasent.files import check_writable
     from contrasent.model.pretrained import resolve
+    from contrasent.objectives._find import described
+    from contrasent.train.run import RunFolder, asked
 
     folder = resolve(base)
+    done = RunFolder(output).finished() if options["resume"] else None
+    if done is not None and "WORLD_SIZE" not in os.environ:  # said before the model is loaded
+        told = asked(
+            settings,
+            described(objective, parameters),
+            source,
+            options["rows"],
+            base=_public(base),
+            evaluated=options["evaluate"] is not None,
+            processes=1,
+        )
+        RunFolder(output).check_same(told)
+        return done
     check_writable(output)
     with clock.part("load"):
         from contrasent.model.card import Facts

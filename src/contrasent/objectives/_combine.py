@@ -6,7 +6,7 @@ from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.objectives import _contrast
 from contrasent.objectives._base import Objective
-from contrasent.objectives._find import agree, find, parameters
+from contrasent.objectives._find import agree, described, find, parameters
 from contrasent.text.views import Identity, View
 
 
@@ -88,9 +88,8 @@ class Combination(Objective):
 
     def describe(self) -> dict[str, Any]:
         """Name and all parameters."""
-        defaults = {key: parameter.default for key, parameter in parameters(self.name).items()}
         given = {key: value for key, value in self._given.items() if key != "methods"}
-        return {"name": self.name, **defaults, **given}
+        return described(self.name, given)
 
 
 def _views(parts: list[Objective], names: str) -> tuple[View, ...]:

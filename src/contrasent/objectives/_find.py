@@ -5,7 +5,7 @@ checked before anything heavy is imported.
 """
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -86,6 +86,17 @@ def parameters(name: str) -> dict[str, Parameter]:
             argument.arg, ast.unparse(argument.annotation), ast.literal_eval(default)
         )
     return found
+
+
+def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Name and all parameters, as logs and model cards show them.
+
+    Args:
+        name: of an objective.
+        given: the parameters that are set; the others have their defaults.
+    """
+    defaults = {key: parameter.default for key, parameter in parameters(name).items()}
+    return {"name": "+".join(methods(name)), **defaults, **given}
 
 
 def agree(name: str, given: Iterable[str]) -> None:

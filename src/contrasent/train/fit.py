@@ -1,6 +1,5 @@
 """The training loop, in plain torch."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
 from contrasent.train.encoders import configure
 from contrasent.train.monitor import Monitor
-from contrasent.train.run import Run, RunFolder
+from contrasent.train.run import Run, RunFolder, asked
 from contrasent.train.settings import Settings
 from contrasent.train.signals import interruptible
 from contrasent.train.step import WINDOW, Steps, Told
@@ -162,15 +161,15 @@ class _Loop:
         return self._finish(last, began, (last - first) * collator.plan.batch)
 
     def _open(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> bool:
-        told = {
-            "settings": asdict(self.settings),
-            "objective": self.objective.describe(),
-            "base": self.facts.base,
-            "corpus": {"source": self.corpus.source, "sha256": self.corpus.digest()},
-            "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
-            "evaluated": self.evaluate is not None,
-            "processes": parallel.world(),
-        }
+        told = asked(
+            self.settings,
+            self.objective.describe(),
+            self.corpus,
+            rows,
+            base=self.facts.base,
+            evaluated=self.evaluate is not None,
+            processes=parallel.world(),
+        )
         going_on = False
         if parallel.is_main():
             weights = sum(p.numel() * p.element_size() for p in self.objective.parameters())

@@ -12,14 +12,22 @@ MODEL/run/profile.json    where the time went, if that was asked for
 ```
 """
 
+import hashlib
 import json
 import shutil
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from contrasent.text.corpus import Corpus
+    from contrasent.train.settings import Settings
 
 TEMPORARY = tuple(
     f".{name}."
@@ -48,6 +56,38 @@ class Run:
     score: float | None
     best_step: int | None
     history: list[tuple[int, float]] = field(default_factory=list)
+
+
+def asked(
+    settings: "Settings",
+    objective: dict[str, Any],
+    corpus: "Corpus",
+    rows: "NDArray[np.int64] | None",
+    *,
+    base: str,
+    evaluated: bool,
+    processes: int,
+) -> dict[str, Any]:
+    """What is asked of a run, as ``run/settings.json`` keeps it: who resumes must ask the same.
+
+    Args:
+        settings: of the run.
+        objective: name and parameters, as ``Objective.describe`` gives them.
+        corpus: the text; a hash of it is kept.
+        rows: those of the corpus to train on, or None.
+        base: the model it begins from.
+        evaluated: whether an evaluation decides which model is the best.
+        processes: that train together.
+    """
+    return {
+        "settings": asdict(settings),
+        "objective": objective,
+        "base": base,
+        "corpus": {"source": corpus.source, "sha256": corpus.digest()},
+        "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
+        "evaluated": evaluated,
+        "processes": processes,
+    }
 
 
 class RunFolder:
@@ -91,7 +131,7 @@ class RunFolder:
             self.home.mkdir(exist_ok=True)
             self._sweep()
         if resume and occupied:
-            self._same(told)
+            self.check_same(told)
             return self.checkpoint.is_file()
         write_json(self.settings, told)
         return False
@@ -135,7 +175,12 @@ class RunFolder:
                 if path.name.startswith(TEMPORARY):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def _same(self, told: dict[str, Any]) -> None:
+    def check_same(self, told: dict[str, Any]) -> None:
+        """Refuse to go on with a run of which something else was asked.
+
+        Raises:
+            OutputError: a setting, or the corpus, is another one.
+        """
         before = json.loads(self.settings.read_text("utf-8"))
         now = json.loads(json.dumps(told))
         for key in sorted(before.keys() | now.keys()):
