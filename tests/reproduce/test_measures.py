@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from contrasent.reproduce import corpora, data, kinds, measure
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.measure import traced
 from contrasent.text.corpus import open_corpus
+from contrasent.text.datasets import ScoredPairs
+from contrasent.text.official import STS_TASKS
 
 
 @pytest.fixture
@@ -126,6 +129,47 @@ def test_the_similarity_of_a_query():
     found = measure.measure(encode, "pair_similarity", options, None)
     assert [r.task for r in found] == ["1", "2"]
     assert [r.value for r in found] == pytest.approx([0.0, 0.5**0.5])
+
+
+def test_the_mean_of_seven_sets_that_were_measured_apart():
+    """Its interval is nearly the one that a bootstrap of all seven at once finds."""
+    random = np.random.default_rng(5)
+    options = {"tasks": STS_TASKS, "split": "test", "aggregate": ("all",)}
+    draws = [70 + i + random.gamma(60.0, 0.1 + 0.02 * i, 40_000) for i in range(7)]
+    rows = []
+    for task, drawn in zip(STS_TASKS, draws, strict=True):
+        bounds = np.percentile(drawn, [2.5, 97.5])
+        for metric in ("spearman", "pearson"):
+            rows.append(Row(task, "test", metric, "all", float(drawn.mean()), 9, *bounds))
+    spearman, pearson = measure.seven(rows, options)
+    assert (spearman.task, spearman.metric, pearson.metric) == ("STS7", "spearman", "pearson")
+    assert spearman.value == pytest.approx(np.mean([d.mean() for d in draws]))
+    assert spearman.count == 63
+    whole = np.mean(draws, axis=0)
+    low, high = np.percentile(whole, [2.5, 97.5])
+    assert spearman.low == pytest.approx(low, abs=0.05 * (high - low))
+    assert spearman.high == pytest.approx(high, abs=0.05 * (high - low))
+    # One set without an interval, and there is none of the mean; six sets have no mean of seven.
+    bare = [replace(rows[0], low=None, high=None), *rows[1:]]
+    assert [r.low for r in measure.seven(bare, options)] == [None, pearson.low]
+    assert measure.seven(rows, {**options, "tasks": STS_TASKS[:6]}) == []
+
+
+def test_mean_cosine_by_rating():
+    angles = {"a": 0.0, "b": 0.3, "c": 1.0, "d": 2.0, "e": 3.0}
+
+    def encode(texts):
+        return np.array([[np.cos(angles[t]), np.sin(angles[t])] for t in texts], np.float32)
+
+    one = ScoredPairs("STSB", ("a", "b", "a"), ("b", "c", "c"), np.array([5.0, 4.0, 3.9]), "ours")
+    two = ScoredPairs("STSB", ("a", "b"), ("d", "e"), np.array([0.0, 1.0]), "ours")
+    found = {r.aggregate: r for r in measure.by_rating(encode, [one, two], "all")}
+    assert list(found) == ["0-1", "1-2", "3-4", "4-5"]
+    assert found["0-1"].value == pytest.approx(np.cos(2.0))
+    assert found["1-2"].value == pytest.approx(np.cos(2.7))
+    assert found["4-5"].value == pytest.approx((np.cos(0.3) + np.cos(0.7)) / 2)
+    assert [r.count for r in found.values()] == [1, 1, 1, 2]
+    assert {r.metric for r in found.values()} == {"mean_cosine"}
 
 
 def test_every_kind_is_measured_and_has_defaults():

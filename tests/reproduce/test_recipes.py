@@ -155,6 +155,35 @@ def test_settings_come_from_scale_template_and_row(write):
     assert (paper.settings["batch"], paper.settings["steps"], paper.select) == (64, None, "stsb")
 
 
+def test_a_row_may_say_how_many_sentences(write):
+    path = write(
+        (
+            'corpus = "wiki"\n',
+            'corpus = "wiki"\nsentences = 300\nlab = { sentences = 200 }\n',
+        ),
+        ("{ stsb = 82.5 }", "{ stsb = 82.5 }\npaper = { sentences = 0 }"),
+        ("[[claims]]", "[scale.lab]\nsentences = 100\n\n[[claims]]"),
+    )
+    recipe = read_recipe(path)
+    counts = {
+        scale: [chosen(recipe, row, scales()[scale]).sentences for row in recipe.rows[:2]]
+        for scale in ("lab", "paper")
+    }
+    assert counts == {"lab": [200, 200], "paper": [0, 300]}
+    # What a row does not say is the recipe's, then the scale's.
+    recipe = read_recipe(write(("[[claims]]", "[scale.lab]\nsentences = 100\n\n[[claims]]")))
+    counts = [chosen(recipe, recipe.rows[0], scales()[s]).sentences for s in ("lab", "paper")]
+    assert counts == [100, None]
+
+
+def test_a_claim_about_several_columns(write):
+    more = '[columns.two]\nevaluation = "dev"\nmetric = "pearson"\n\n[templates'
+    path = write(
+        ("[templates", more), ('column = "stsb"\nbetter', 'columns = ["stsb", "two"]\nbetter')
+    )
+    assert read_recipe(path).claims[0].columns == ("stsb", "two")
+
+
 WRONG = [
     (("title =", "titel ="), 1, "no such key 'titel'; did you mean 'title'?"),
     (('kind = "scores"', 'kind = "score"'), 3, "did you mean 'scores'?"),
@@ -183,6 +212,9 @@ WRONG = [
     (("title = ", "title "), 1, "not valid TOML"),
     (('title = "Crops"', 'title = "Crops"\nsweep = "percnt"'), 2, "did you mean 'percent'?"),
     (('use = "unsup"', 'use = "unsup"\nlab = { evaluations = ["dew"] }'), 24, "mean 'dev'?"),
+    (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), 20, "must be 0 (all) or more"),
+    (('column = "stsb"', 'columns = ["stsb", "sts"]'), 42, "columns 'sts': unknown; did you mean"),
+    (('column = "stsb"', 'columns = ["stsb"]\ncolumn = "stsb"'), 39, "has a column, or columns"),
 ]  # fmt: skip
 
 
@@ -198,7 +230,7 @@ def test_what_is_wrong_is_said_with_its_line(write, change, line, problem):
 
 
 def test_there_are_many_ways_to_be_wrong():
-    assert len(WRONG) == 27
+    assert len(WRONG) == 30
 
 
 def test_claims_that_rest_on_nothing(write):

@@ -113,7 +113,7 @@ def test_protocols_are_told_of_ten_papers(recipes):
 def test_the_study_has_five_claims_that_rest_on_measurements(recipes):
     claims = recipes["study:claims"].claims
     assert len(claims) == 5
-    measured = {f"{r.name}#{c.name}": c for r in recipes.values() for c in r.claims if c.column}
+    measured = {f"{r.name}#{c.name}": c for r in recipes.values() for c in r.claims if c.columns}
     for claim in claims:
         assert claim.rests_on
         assert set(claim.rests_on) <= set(measured)

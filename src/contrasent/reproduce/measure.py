@@ -1,17 +1,24 @@
 """The measures that recipes name: a model in, a report out."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from contrasent.evaluate.bias import length_bias, repetition_bias
 from contrasent.evaluate.collections import caption_retrieval, side_by_side, stsb_retrieval
-from contrasent.evaluate.geometry import geometry
-from contrasent.evaluate.sts import sts
+from contrasent.evaluate.bootstrap import mean_interval
+from contrasent.evaluate.geometry import RATINGS, geometry
+from contrasent.evaluate.sts import AVERAGE, METRICS, sts
 from contrasent.evaluate.transfer import transfer
+from contrasent.evaluate.vectors import encode_distinct
 from contrasent.metrics import cosine
 from contrasent.report import Report, Row
 from contrasent.reproduce import data
+from contrasent.text.datasets import ScoredPairs
+from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
 Options = dict[str, Any]
@@ -91,6 +98,37 @@ def clocked(record: dict[str, Any]) -> Report:
     return Report(rows, {})
 
 
+def seven(rows: Sequence[Row], options: Options) -> list[Row]:
+    """The plain mean over the seven STS sets, where each was measured with vectors of its own.
+
+    Its interval is put together from those of the sets, which are independent of one another: the
+    distance of the mean to an end is the root of the sum of the sets' squared distances, over
+    their number (method of variance estimates recovery; Zou and Donner, 2008).
+
+    Args:
+        rows: of the sets, as ``sts`` gives them for each alone.
+        options: of the measure.
+
+    Returns:
+        Rows of task "STS7" as ``sts`` gives them for a single model; none if a set is not there.
+    """
+    if not set(STS_TASKS) <= set(options["tasks"]):
+        return []
+    report = Report(tuple(rows))
+    found = []
+    for metric in METRICS:
+        for aggregate in options["aggregate"]:
+            own = [report.one(task=t, metric=metric, aggregate=aggregate) for t in STS_TASKS]
+            value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
+            bounds: tuple[float | None, float | None] = (None, None)
+            if all(r.low is not None and r.high is not None for r in own):
+                below = math.hypot(*(r.value - (r.low or 0.0) for r in own)) / len(own)
+                above = math.hypot(*((r.high or 0.0) - r.value for r in own)) / len(own)
+                bounds = value - below, value + above
+            found.append(Row(AVERAGE, options["split"], metric, aggregate, value, count, *bounds))
+    return found
+
+
 def _sts(encode: EncodeFn, o: Options, folder: Path | None) -> Report:
     return sts(
         encode,
@@ -108,7 +146,30 @@ def _transfer(encode: EncodeFn, o: Options, folder: Path | None) -> Report:
 
 
 def _geometry(encode: EncodeFn, o: Options, folder: Path | None) -> Report:
-    return geometry(encode, split=o["split"], form=o["form"], folder=folder)
+    found = geometry(encode, split=o["split"], form=o["form"], folder=folder)
+    rows = by_rating(encode, data.scored_pairs(o, folder), o["split"])
+    return Report((*found.rows, *rows), found.notes)
+
+
+def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> list[Row]:
+    """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
+
+    Returns:
+        Rows of metric "mean_cosine", their aggregate the ratings: "0-1" to "4-5". A rating on a
+        border belongs to the upper one, 5 to the last.
+    """
+    first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
+    encoded = encode_distinct(encode, [first, second])
+    cosines = cosine(encoded(first), encoded(second))
+    scores = np.concatenate([p.scores for p in parts])
+    found = []
+    for low in range(RATINGS):
+        last = low == RATINGS - 1
+        own = cosines[(scores >= low) & ((scores < low + 1) | last)]
+        if len(own):
+            name, mean, bounds = f"{low}-{low + 1}", float(own.mean()), mean_interval(own)
+            found.append(Row(parts[0].name, split, "mean_cosine", name, mean, len(own), *bounds))
+    return found
 
 
 def _stsb_retrieval(encode: EncodeFn, o: Options, folder: Path | None) -> Report:

@@ -12,6 +12,7 @@ from contrasent.reproduce.recipe import (
     KINDS,
     PAPERS,
     SCALES,
+    TARGET,
     Claim,
     Column,
     Evaluation,
@@ -156,11 +157,18 @@ def read_recipe(path: Path) -> Recipe:
 
 def _check_whole(recipe: Recipe, top: Table) -> None:
     names = [row.name for row in recipe.rows]
+    evaluations = recipe.evaluations
     for i, row in enumerate(recipe.rows):
         if row.name in names[:i]:
             top.source.refuse(("rows", row.place), f"two rows are named {row.name!r}")
         if row.also and not recipe.also_source:
             top.source.refuse(("rows", row.place, "also"), "also_source must say where from")
+        target = row.fit is not None and row.fit.corpus == TARGET
+        for name in {n for some in row.evaluations.values() for n in some} if target else ():
+            if evaluations[name].kind != "sts":
+                problem = f"{row.name}: a fit to {TARGET!r} belongs to STS sets; {name!r} measures "
+                problem += f"{evaluations[name].kind} (evaluations = [...] says what is measured)"
+                top.source.refuse(("rows", row.place), problem)
     if recipe.reference and recipe.reference not in names:
         near = suggestion(recipe.reference, names)
         top.refuse("reference", f"reference {recipe.reference!r}: no such row{near}")
@@ -238,13 +246,19 @@ def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
     name, text = table.take("name", "text"), table.take("text", "text")
     rests_on = table.texts("rests_on")
     column = table.take("column", "text", "")
+    several = table.texts("columns")
     better, than = table.take("better", "text", ""), table.texts("than")
     row, sign = table.take("row", "text", ""), table.take("sign", "text", "")
     table.done()
     if rests_on:
         return Claim(name, text, rests_on=rests_on)
-    if column not in columns:
-        table.refuse("column", f"column {column!r}: unknown{suggestion(column, columns)}")
+    if bool(column) == bool(several):
+        table.source.refuse(table.at, "a claim has a column, or columns, or rests_on")
+    about = several or (column,)
+    for other in about:
+        if other not in columns:
+            key = "columns" if several else "column"
+            table.refuse(key, f"{key} {other!r}: unknown{suggestion(other, columns)}")
     if sign and sign not in ("positive", "negative"):
         table.refuse("sign", f'sign must be "positive" or "negative", it is {sign!r}')
     if bool(sign) == bool(better) or bool(sign) != bool(row) or bool(better) != bool(than):
@@ -256,7 +270,7 @@ def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
         for other in filter(None, wanted):
             if other not in names:
                 table.refuse(key, f"{key} {other!r}: no such row{suggestion(other, names)}")
-    return Claim(name, text, column, better, than, row, sign)
+    return Claim(name, text, about, better, than, row, sign)
 
 
 def _check_settings(recipe: Recipe, scale: Scale, top: Table) -> None:

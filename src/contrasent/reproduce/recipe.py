@@ -122,6 +122,8 @@ class Row:
         base: what training begins from.
         corpus: a name of ``corpora.CORPORA``.
         settings: of run and objective, by scale.
+        sentences: rows of the corpus, by scale; None for the recipe's or the scale's own number,
+            0 for all.
         encoder: what is measured as it is, of kind "encoder".
         pooler: of the encoder.
         fit: what is done to its vectors.
@@ -144,6 +146,7 @@ class Row:
     base: str = BASE
     corpus: str = ""
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sentences: dict[str, int | None] = field(default_factory=dict)
     encoder: str = ""
     pooler: str = ""
     fit: Fit | None = None
@@ -170,7 +173,7 @@ class Claim:
     Attributes:
         name: unique in the recipe.
         text: the statement, in our words.
-        column: whose values it is about.
+        columns: whose values it is about; it must hold in each.
         better: the row that should be the better one.
         than: the rows that it should be better than.
         row: the row whose value has a sign.
@@ -180,7 +183,7 @@ class Claim:
 
     name: str
     text: str
-    column: str = ""
+    columns: tuple[str, ...] = ()
     better: str = ""
     than: tuple[str, ...] = ()
     row: str = ""

@@ -7,6 +7,7 @@ machine that has neither the data nor a model.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -232,26 +233,32 @@ class _Item:
                 told = there.claim(inner, find)
                 parts.append((f"{item}: {inner.text}", Verdict(**told["verdict"])))
         elif claim.sign:
-            arm = self.arms.get(claim.column, {}).get(claim.row)
-            parts.append((f"{claim.row} is {claim.sign}", verdict.signed(arm, claim.sign)))
+            for column in claim.columns:
+                arm = self.arms.get(column, {}).get(claim.row)
+                said = f"{claim.row} is {claim.sign}{self._where(claim, column)}"
+                parts.append((said, verdict.signed(arm, claim.sign)))
         else:
-            for other in claim.than:
-                parts.append((f"{claim.better} against {other}", self._better(claim, other)))
+            for column, other in product(claim.columns, claim.than):
+                said = f"{claim.better} against {other}{self._where(claim, column)}"
+                parts.append((said, self._better(claim.better, other, column)))
         whole = verdict.together([v for _, v in parts])
         return {
             "name": claim.name,
             "text": claim.text,
-            "column": self.recipe.columns[claim.column].title if claim.column else "",
+            "columns": [self.recipe.columns[c].title for c in claim.columns],
             "verdict": whole.to_json(),
             "parts": [{"text": text, **v.to_json()} for text, v in parts],
         }
 
-    def _better(self, claim: Claim, other: str) -> Verdict:
-        arms = self.arms.get(claim.column, {})
-        if claim.better not in arms or other not in arms:
+    def _where(self, claim: Claim, column: str) -> str:
+        return f", {self.recipe.columns[column].title}" if len(claim.columns) > 1 else ""
+
+    def _better(self, better: str, other: str, column: str) -> Verdict:
+        arms = self.arms.get(column, {})
+        if better not in arms or other not in arms:
             return Verdict(ABSENT, "")
-        sign = 1.0 if self.recipe.columns[claim.column].better == "higher" else -1.0
-        return verdict.direction(verdict.gap(arms[other], arms[claim.better]), sign)
+        sign = 1.0 if self.recipe.columns[column].better == "higher" else -1.0
+        return verdict.direction(verdict.gap(arms[other], arms[better]), sign)
 
     def _figure(self) -> dict[str, Any]:
         """What the item's figure is drawn from."""

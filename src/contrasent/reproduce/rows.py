@@ -59,7 +59,9 @@ def _shared(table: Table) -> dict[str, Any]:
             found[f"{scale} evaluations"] = own.texts("evaluations")
         else:
             own.texts("evaluations")
+        _sentences(own, f"{scale} sentences", found)
         own.done()
+    _sentences(table, "sentences", found)
     found["sets"] = sets
     if "postprocess" in table:
         found["fit"] = _fit(table.table("postprocess"))
@@ -77,6 +79,16 @@ def _shared(table: Table) -> dict[str, Any]:
         name = found["corpus"]
         table.refuse("corpus", f"corpus {name!r}: unknown{suggestion(name, CORPORA)}")
     return found
+
+
+def _sentences(table: Table, name: str, found: dict[str, Any]) -> None:
+    """The number of rows that a corpus is sampled to; 0 stands for all of it."""
+    count = table.take("sentences", "count", None)
+    if count is None:
+        return
+    if count < 0:
+        table.refuse("sentences", f"sentences must be 0 (all) or more, it is {count}")
+    found[name] = count
 
 
 def _fit(table: Table) -> Fit:
@@ -140,6 +152,7 @@ def rows_of(place: int, table: Table, templates: dict[str, Template], told: Told
             base=both.get("base", BASE),
             corpus=both.get("corpus", ""),
             settings=scaled if kind == "train" else {},
+            sentences={s: both.get(f"{s} sentences", both.get("sentences")) for s in SCALES},
             encoder=both.get("encoder", ""),
             pooler=both.get("pooler", ""),
             fit=both.get("fit"),

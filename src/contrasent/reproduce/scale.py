@@ -92,6 +92,8 @@ class Resolved:
 def chosen(recipe: Recipe, row: Row, scale: Scale, *, seed: int = 0) -> Resolved:
     """The settings of a row at a scale: the scale's, then the recipe's, then the row's own.
 
+    The number of sentences is the row's, else the recipe's, else the scale's.
+
     Raises:
         OptionError: a name or a value that cannot be.
     """
@@ -103,13 +105,14 @@ def chosen(recipe: Recipe, row: Row, scale: Scale, *, seed: int = 0) -> Resolved
     settings = Settings(**found.run)
     check_parameters(row.objective, found.objective)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
+    counts = (row.sentences.get(scale.name), changes.sentences, scale.sentences)
     return Resolved(
         row.objective,
         found.objective,
         defaults,
         asdict(settings),
         changes.select or scale.select,
-        scale.sentences if changes.sentences is None else changes.sentences,
+        next((n for n in counts if n is not None), None),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, kinds
-from contrasent.reproduce.measure import clocked, following, measure, traced
+from contrasent.reproduce.measure import clocked, following, measure, seven, traced
 from contrasent.reproduce.plan import Job, Model, Unit, describe
 from contrasent.reproduce.recipe import TARGET
 from contrasent.reproduce.store import Store
@@ -105,7 +105,7 @@ class _Loaded:
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
             encode = self._fitted(unit.fit, list(dict.fromkeys(texts)))
             rows += measure(encode, unit.kind, options, self.folder).rows
-        return Report((*rows, *_averages(rows, unit.options)), {"fitted": "to each task"})
+        return Report((*rows, *seven(rows, unit.options)), {"fitted": "to each task"})
 
     def _encode(self) -> EncodeFn:
         """The model; each sentence is encoded once for all measurements."""
@@ -281,23 +281,3 @@ def _processor() -> str:
         return platform.machine()
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def _averages(rows: Sequence[Row], options: dict[str, Any]) -> list[Row]:
-    """The plain mean over the seven sets, as ``sts`` gives it for a single model."""
-    from contrasent.evaluate.sts import AVERAGE
-
-    if not set(kinds.STS) <= set(options["tasks"]):
-        return []
-    report = Report(tuple(rows))
-    return [
-        Row(
-            AVERAGE,
-            options["split"],
-            "spearman",
-            aggregate,
-            report.average(kinds.STS, metric="spearman", aggregate=aggregate),
-            sum(r.count for r in report.select(metric="spearman", aggregate=aggregate)),
-        )
-        for aggregate in options["aggregate"]
-    ]
