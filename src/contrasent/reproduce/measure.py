@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from contrasent.evaluate.bias import length_bias, repetition_bias
-from contrasent.evaluate.collections import caption_retrieval, side_by_side, stsb_retrieval
 from contrasent.evaluate.bootstrap import mean_interval
+from contrasent.evaluate.collections import caption_retrieval, side_by_side, stsb_retrieval
 from contrasent.evaluate.geometry import RATINGS, geometry
 from contrasent.evaluate.sts import AVERAGE, METRICS, sts
 from contrasent.evaluate.transfer import transfer

@@ -4,7 +4,6 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
