@@ -64,7 +64,7 @@ def asked(
     corpus: "Corpus",
     rows: "NDArray[np.int64] | None",
     *,
-    base: str,
+    base: str | None,
     evaluated: bool,
     processes: int,
 ) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def asked(
         objective: name and parameters, as ``Objective.describe`` gives them.
         corpus: the text; a hash of it is kept.
         rows: those of the corpus to train on, or None.
-        base: the model it begins from.
+        base: the model it begins from, if it has a name.
         evaluated: whether an evaluation decides which model is the best.
         processes: that train together.
     """
