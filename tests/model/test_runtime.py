@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError
+from contrasent.model.calls import by_budget, distinct, in_calls, same_bits
 from contrasent.model.encoder import Encoder
-from contrasent.model.runtime import by_budget, read_export, same_bits
+from contrasent.model.runtime import read_export
 
 
 def test_calls_hold_every_row_once_and_keep_the_budget():
@@ -21,6 +22,39 @@ def test_calls_hold_every_row_once_and_keep_the_budget():
             assert len(call) <= most
         longest = [lengths[call].max() for call in calls]
         assert longest == sorted(longest, reverse=True)
+
+
+def test_without_a_budget_calls_are_slices_of_the_longest_first():
+    lengths = np.random.default_rng(1).integers(1, 300, 57)
+    order = sorted(range(57), key=lambda row: (-lengths[row], row))
+    for most in (1, 7, 57, 100):
+        calls = [list(call) for call in by_budget(lengths, most)]
+        assert calls == [order[start : start + most] for start in range(0, 57, most)]
+
+
+def test_equal_sentences_are_one_text():
+    texts, where = distinct(["b", "a", "b", "", "a"])
+    assert texts == ["b", "a", ""]
+    assert where.tolist() == [0, 1, 0, 2, 1]
+    assert where.dtype == np.int64
+    assert distinct([])[0] == []
+    with pytest.raises(TypeError, match="not one string"):
+        distinct("one string")
+
+
+def test_vectors_of_calls_come_in_the_order_of_the_rows(encoder, sentences):
+    tokens, _ = encoder.tokenise(sentences[:20])
+    calls = by_budget(tokens.lengths, 3)
+    sizes = []
+
+    def embed(part):
+        sizes.append(len(part))
+        return np.stack([part.lengths, part.ids[part.offsets[:-1] + 1]], axis=1)
+
+    found = in_calls(embed, tokens, 2, calls)
+    assert sizes == [3] * 6 + [2]
+    assert found.dtype == np.float32
+    assert np.array_equal(found, embed(tokens))
 
 
 @pytest.fixture(scope="module")

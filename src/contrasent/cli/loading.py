@@ -68,7 +68,7 @@ class Counting(Generic[M_co]):
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Encode, and count."""
         if self.invariant:
-            from contrasent.model.runtime import same_bits
+            from contrasent.model.calls import same_bits
 
             tokens, cut = self.encoder.tokenise(texts)
             self.texts += len(texts)

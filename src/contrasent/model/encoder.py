@@ -2,8 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,50 +11,35 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent import parallel, progress
+from contrasent import parallel
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
-from contrasent.model import chunks
-from contrasent.model import dropout as dropout_
 from contrasent.model import folder as folder_
-from contrasent.model import packed as packed_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
+from contrasent.model.calls import by_budget, distinct, in_calls
 from contrasent.model.golden import write_golden
-from contrasent.model.groups import by_length
 from contrasent.model.heads import as_dense, check_head, make_head
-from contrasent.model.packing import Packing
-from contrasent.model.poolers import check_pooler, layer_weights, pooler
+from contrasent.model.pooled import Pooled, full
+from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
 
-BUCKET = 8
-"""Padded lengths are multiples of it where shapes are bucketed."""
 
-
-class Encoder(nn.Module):
+class Encoder(Pooled):
     """Sentences in, vectors out.
 
     A head inside the encoder belongs to the model and is saved with it. (A head that training
     alone needs lives in the objective.)
 
-    Attributes:
-        backbone: a transformers encoder without its own pooling layer.
-        tokenizer: what turns sentences into ids.
-        pooling: name of the pooler, see :mod:`contrasent.model.poolers`.
+    Attributes, besides those of :class:`contrasent.model.pooled.Pooled`:
         head: network on the pooled vector, or None.
         normalise: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.
         source: the transformers folder that the weights came from, or None.
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
-        packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
-            false for the backbone's own forward pass, in padded groups of similar length.
-        chunk: rows whose forward pass is kept in memory at once (:mod:`contrasent.model.chunks`); 0
-            for all.
-        bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
-            faster on one block of a known shape.
     """
 
     def __init__(
@@ -69,21 +53,12 @@ class Encoder(nn.Module):
         lower_case: bool = False,
         source: Path | None = None,
     ) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.tokenizer = tokenizer
-        self.pooling = pooling
+        super().__init__(backbone, tokenizer, pooling)
         self.head = head
         self.normalise = normalise
         self.lower_case = lower_case
         self.source = source
         self.truncated = 0
-        self._pool = pooler(pooling)
-        self._all_layers = layer_weights(pooling, self.layers) is not None
-        dropout_.take_over(backbone)
-        self.packed = packed_.fits(backbone)
-        self.chunk = 0
-        self.bucketed = False
 
     @classmethod
     def load(
@@ -155,20 +130,6 @@ class Encoder(nn.Module):
         encoder.bucketed = encoder.device.type != "cpu"
         return encoder
 
-    def compile_backbone(self) -> None:
-        """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs.
-
-        Names of weights stay as they are.
-        """
-        self.packed, self.bucketed = False, True
-        mode = "default" if self.device.type == "cpu" else "reduce-overhead"
-        self.backbone.compile(dynamic=False, mode=mode)
-
-    @property
-    def layers(self) -> int:
-        """Number of transformer layers."""
-        return int(self._config.num_hidden_layers)
-
     @property
     def dimension(self) -> int:
         """Size of the vectors."""
@@ -182,11 +143,6 @@ class Encoder(nn.Module):
         return self.tokenizer.max_tokens
 
     @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return next(self.backbone.parameters()).device
-
-    @property
     def identity(self) -> str:
         """A hash of all that decides the vectors: weights, tokenizer, pooling, head, length."""
         digest = hashlib.sha256()
@@ -197,10 +153,6 @@ class Encoder(nn.Module):
             digest.update(key.encode())
             digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
         return digest.hexdigest()
-
-    @property
-    def _config(self) -> Any:
-        return self.backbone.config
 
     def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
         """Token ids of sentences, and for each whether it was cut at ``max_tokens``."""
@@ -216,95 +168,7 @@ class Encoder(nn.Module):
         in float64.
         """
         pooled = self.pool(tokens)
-        return pooled if self.head is None else _full(self.head(pooled))
-
-    def pool(self, tokens: Tokens) -> Tensor:
-        """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
-        if len(tokens) == 0:
-            return torch.empty(0, int(self._config.hidden_size), device=self.device)
-        if not 0 < self.chunk < len(tokens):
-            return self._pool_block(tokens)
-        order = chunks.cut(tokens.lengths, self.chunk)
-        # When a chunk is computed again, dropout may have been switched on in the meantime.
-        still = not self.backbone.training
-        work = self._pool_still if still else self._pool_block
-        return self._in_order([chunks.replayed(work, tokens.select(rows)) for rows in order], order)
-
-    def _pool_still(self, tokens: Tokens) -> Tensor:
-        with self.dropout_off():
-            return self._pool_block(tokens)
-
-    def _pool_block(self, tokens: Tokens) -> Tensor:
-        if self.packed and packed_.able(self.backbone, tokens):
-            return self._in_order(*self._pool_packed(tokens))
-        return self._in_order(*self._pool_groups(tokens))
-
-    def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
-        """Vectors of parts of a block, in the order of its rows."""
-        place = np.argsort(np.concatenate(order), kind="stable")
-        vectors = parts[0] if len(parts) == 1 else torch.cat(parts)
-        if np.array_equal(place, np.arange(len(place))):
-            return vectors  # nothing to move, and nothing for a GPU to wait for
-        return vectors[torch.from_numpy(place).to(self.device)]
-
-    def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
-        """Pooled vectors of padded groups, and which rows they are."""
-        lengths = tokens.lengths
-        parts = []
-        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
-        for rows in order:
-            hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
-            parts.append(_full(self._pool(hidden, mask)))
-        return parts, order
-
-    def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
-        """The same without padding."""
-        packing = Packing.of(tokens)
-        firsts = self.pooling == "cls"
-        states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
-        if firsts:
-            return [_full(states[-1])], [packing.order]
-        parts = []
-        for hidden in zip(*[packing.split(state) for state in states], strict=True):
-            mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
-            parts.append(_full(self._pool(hidden, mask)))
-        return parts, [packing.order]
-
-    def hidden(
-        self, tokens: Tokens, *, all_layers: bool = False
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Token vectors of one padded block.
-
-        Returns:
-            Hidden states, each (n, t, d): the last alone, or the embedding output and all layers;
-            and the mask (n, t), true on real tokens.
-        """
-        ids, mask = self.padded(tokens)
-        # Without padding there is nothing to mask, and attention takes a faster path.
-        told = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
-        output = self.backbone(
-            input_ids=ids, attention_mask=told, output_hidden_states=all_layers, return_dict=True
-        )
-        states = output.hidden_states if all_layers else (output.last_hidden_state,)
-        return tuple(states), mask
-
-    def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""
-        pad, device = self.tokenizer.specials.pad, self.device
-        ids, mask = (torch.from_numpy(array) for array in tokens.pad(pad))
-        if self.bucketed:
-            room = min(-ids.shape[1] % BUCKET, longest_input(self._config) - ids.shape[1])
-            ids = nn.functional.pad(ids, (0, room), value=pad)
-            mask = nn.functional.pad(mask, (0, room), value=False)
-        if device.type == "cuda":  # a copy from pinned memory is not waited for
-            ids, mask = ids.pin_memory(), mask.pin_memory()
-        return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
-
-    @contextmanager
-    def dropout_off(self) -> Iterator[None]:
-        """Switch off all dropout, attention included, for the block."""
-        with dropout_.off(self):
-            yield
+        return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()
     def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
@@ -317,13 +181,8 @@ class Encoder(nn.Module):
             sentences: any number of strings, empty ones included.
             batch: sentences a forward pass.
         """
-        if isinstance(sentences, str):
-            raise TypeError("encode takes a sequence of sentences, not one string")
-        place: dict[str, int] = {}
-        where = np.fromiter(
-            (place.setdefault(s, len(place)) for s in sentences), np.int64, len(sentences)
-        )
-        tokens, cut = self.tokenise(list(place))
+        texts, where = distinct(sentences)
+        tokens, cut = self.tokenise(texts)
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning(
@@ -332,14 +191,9 @@ class Encoder(nn.Module):
                 len(sentences),
                 self.max_tokens,
             )
-        out = np.empty((len(place), self.dimension), dtype=np.float32)
-        order = np.argsort(-tokens.lengths, kind="stable")
-        with self.dropout_off(), progress.task("encode", len(place), "sentences") as advance:
-            for start in range(0, len(order), batch):
-                rows = order[start : start + batch]
-                out[rows] = self.embed(tokens.select(rows))
-                advance(len(rows))
-        return out[where]
+        with self.dropout_off():
+            calls = by_budget(tokens.lengths, batch)
+            return in_calls(self.embed, tokens, self.dimension, calls)[where]
 
     @torch.inference_mode()
     def embed(self, tokens: Tokens) -> Vectors:
@@ -385,7 +239,3 @@ class Encoder(nn.Module):
             lower_case=self.lower_case,
         )
         self.tokenizer.save(folder)
-
-
-def _full(vectors: Tensor) -> Tensor:
-    return vectors if vectors.dtype == torch.float64 else vectors.float()

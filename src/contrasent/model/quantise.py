@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
-from contrasent.model.runtime import by_budget
+from contrasent.model.calls import by_budget
 from contrasent.model.sessions import INPUTS
 from contrasent.text.tokens import Tokenizer
 

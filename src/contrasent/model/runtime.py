@@ -12,7 +12,7 @@ Beside a model it lies in the folder of its name: ``MODEL/onnx``, ``MODEL/openvi
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent import progress
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import write_json
+from contrasent.model.calls import by_budget, distinct, in_calls
 from contrasent.model.golden import Facts
 from contrasent.model.sessions import Run, open_session
 from contrasent.text.tokens import Tokenizer
@@ -206,67 +206,10 @@ class Exported:
         Equal sentences are computed once; the longest come first, at most ``batch`` of them and
         4,096 tokens a call.
         """
-        if isinstance(sentences, str):
-            raise TypeError("encode takes a sequence of sentences, not one string")
-        place: dict[str, int] = {}
-        where = np.fromiter(
-            (place.setdefault(s, len(place)) for s in sentences), np.int64, len(sentences)
-        )
-        tokens, cut = self.tokenise(list(place))
+        texts, where = distinct(sentences)
+        tokens, cut = self.tokenise(texts)
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning("%d of %d sentences were cut", self.truncated, len(sentences))
-        out = np.empty((len(place), self.dimension), dtype=np.float32)
-        with progress.task("encode", len(place), "sentences") as advance:
-            for rows in by_budget(tokens.lengths, batch):
-                out[rows] = self.embed(tokens.select(rows))
-                advance(len(rows))
-        return out[where]
-
-
-def by_budget(
-    lengths: NDArray[np.int64], most: int, *, budget: int = BUDGET
-) -> list[NDArray[np.int64]]:
-    """Partition rows into calls, longest rows first, with little padding and bounded memory.
-
-    Args:
-        lengths: (n,) tokens of each row.
-        most: rows a call.
-        budget: padded tokens a call; a longer row is alone.
-    """
-    order = np.argsort(-lengths, kind="stable")
-    calls, start = [], 0
-    while start < len(order):
-        room = max(1, budget // max(1, int(lengths[order[start]])))
-        calls.append(order[start : start + min(most, room)])
-        start += len(calls[-1])
-    return calls
-
-
-def same_bits(
-    embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
-) -> Vectors:
-    """Vectors that do not depend, to the bit, on which other rows there are or in which order.
-
-    The order in which a processor adds products depends on the shape of a matrix, so every row is
-    computed in a shape that its own length decides: with rows of its length alone, without padding,
-    always as many of them as fit the budget; places that are left over are filled by repetition.
-
-    Args:
-        embed: rows of tokens to vectors, in one pass.
-        tokens: the rows.
-        dimension: of the vectors.
-        budget: tokens a pass.
-    """
-    out = np.empty((len(tokens), dimension), dtype=np.float32)
-    lengths = tokens.lengths
-    with progress.task("encode", len(tokens), "sentences") as advance:
-        for length in np.unique(lengths):
-            count = max(1, budget // max(1, int(length)))
-            rows = np.flatnonzero(lengths == length)
-            for start in range(0, len(rows), count):
-                part = rows[start : start + count]
-                filled = np.resize(part, count)
-                out[part] = embed(tokens.select(filled))[: len(part)]
-                advance(len(part))
-    return out
+        calls = by_budget(tokens.lengths, batch, budget=BUDGET)
+        return in_calls(self.embed, tokens, self.dimension, calls)[where]

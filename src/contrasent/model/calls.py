@@ -1,0 +1,94 @@
+"""Texts in calls of a model: equal ones once, in few calls of bounded size, or in the same bits."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import progress
+from contrasent.types import Tokens, Vectors
+
+
+def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Every sentence once, and for each of those given (n,) which of them it is.
+
+    Raises:
+        TypeError: one string instead of a sequence.
+    """
+    if isinstance(sentences, str):
+        raise TypeError("encode takes a sequence of sentences, not one string")
+    place: dict[str, int] = {}
+    where = np.fromiter(
+        (place.setdefault(s, len(place)) for s in sentences), np.int64, len(sentences)
+    )
+    return list(place), where
+
+
+def in_calls(
+    embed: Callable[[Tokens], Vectors],
+    tokens: Tokens,
+    dimension: int,
+    calls: Iterable[NDArray[np.int64]],
+) -> Vectors:
+    """Vectors (n, d) of rows of tokens, computed a few at a time.
+
+    Args:
+        embed: rows of tokens to vectors, in one call.
+        tokens: n rows.
+        dimension: d.
+        calls: rows of each call; together every row.
+    """
+    out = np.empty((len(tokens), dimension), dtype=np.float32)
+    with progress.task("encode", len(tokens), "sentences") as advance:
+        for rows in calls:
+            out[rows] = embed(tokens.select(rows))
+            advance(len(rows))
+    return out
+
+
+def by_budget(
+    lengths: NDArray[np.int64], most: int, *, budget: int | None = None
+) -> list[NDArray[np.int64]]:
+    """Partition rows into calls, longest rows first, with little padding and bounded memory.
+
+    Args:
+        lengths: (n,) tokens of each row.
+        most: rows a call.
+        budget: padded tokens a call; a longer row is alone. Any number of them if None.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    calls, start = [], 0
+    while start < len(order):
+        room = most if budget is None else budget // max(1, int(lengths[order[start]]))
+        calls.append(order[start : start + max(1, min(most, room))])
+        start += len(calls[-1])
+    return calls
+
+
+def same_bits(
+    embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
+) -> Vectors:
+    """Vectors that do not depend, to the bit, on which other rows there are or in which order.
+
+    The order in which a processor adds products depends on the shape of a matrix, so every row is
+    computed in a shape that its own length decides: with rows of its length alone, without padding,
+    always as many of them as fit the budget; places that are left over are filled by repetition.
+
+    Args:
+        embed: rows of tokens to vectors, in one pass.
+        tokens: the rows.
+        dimension: of the vectors.
+        budget: tokens a pass.
+    """
+    out = np.empty((len(tokens), dimension), dtype=np.float32)
+    lengths = tokens.lengths
+    with progress.task("encode", len(tokens), "sentences") as advance:
+        for length in np.unique(lengths):
+            count = max(1, budget // max(1, int(length)))
+            rows = np.flatnonzero(lengths == length)
+            for start in range(0, len(rows), count):
+                part = rows[start : start + count]
+                filled = np.resize(part, count)
+                out[part] = embed(tokens.select(filled))[: len(part)]
+                advance(len(part))
+    return out

@@ -1,0 +1,167 @@
+"""From tokens to pooled vectors: how a batch is cut up, padded or packed, and computed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from contrasent.model import chunks
+from contrasent.model import dropout as dropout_
+from contrasent.model import packed as packed_
+from contrasent.model.backbone import longest_input
+from contrasent.model.groups import by_length
+from contrasent.model.packing import Packing
+from contrasent.model.poolers import layer_weights, pooler
+from contrasent.text.tokens import Tokenizer
+from contrasent.types import Tokens
+
+BUCKET = 8
+"""Padded lengths are multiples of it where shapes are bucketed."""
+
+
+class Pooled(nn.Module):
+    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in.
+
+    Attributes:
+        backbone: a transformers encoder without its own pooling layer.
+        tokenizer: what turns sentences into ids.
+        pooling: name of the pooler, see :mod:`contrasent.model.poolers`.
+        packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
+            false for the backbone's own forward pass, in padded groups of similar length.
+        chunk: rows whose forward pass is kept in memory at once (:mod:`contrasent.model.chunks`); 0
+            for all.
+        bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
+            faster on one block of a known shape.
+    """
+
+    def __init__(self, backbone: nn.Module, tokenizer: Tokenizer, pooling: str) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self._pool = pooler(pooling)
+        self._all_layers = layer_weights(pooling, self.layers) is not None
+        dropout_.take_over(backbone)
+        self.packed = packed_.fits(backbone)
+        self.chunk = 0
+        self.bucketed = False
+
+    def compile_backbone(self) -> None:
+        """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs.
+
+        Names of weights stay as they are.
+        """
+        self.packed, self.bucketed = False, True
+        mode = "default" if self.device.type == "cpu" else "reduce-overhead"
+        self.backbone.compile(dynamic=False, mode=mode)
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer layers."""
+        return int(self._config.num_hidden_layers)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.backbone.parameters()).device
+
+    @property
+    def _config(self) -> Any:
+        return self.backbone.config
+
+    def pool(self, tokens: Tokens) -> Tensor:
+        """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
+        if len(tokens) == 0:
+            return torch.empty(0, int(self._config.hidden_size), device=self.device)
+        if not 0 < self.chunk < len(tokens):
+            return self._pool_block(tokens)
+        order = chunks.cut(tokens.lengths, self.chunk)
+        # When a chunk is computed again, dropout may have been switched on in the meantime.
+        still = not self.backbone.training
+        work = self._pool_still if still else self._pool_block
+        return self._in_order([chunks.replayed(work, tokens.select(rows)) for rows in order], order)
+
+    def _pool_still(self, tokens: Tokens) -> Tensor:
+        with self.dropout_off():
+            return self._pool_block(tokens)
+
+    def _pool_block(self, tokens: Tokens) -> Tensor:
+        if self.packed and packed_.able(self.backbone, tokens):
+            return self._in_order(*self._pool_packed(tokens))
+        return self._in_order(*self._pool_groups(tokens))
+
+    def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
+        """Vectors of parts of a block, in the order of its rows."""
+        place = np.argsort(np.concatenate(order), kind="stable")
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if np.array_equal(place, np.arange(len(place))):
+            return vectors  # nothing to move, and nothing for a GPU to wait for
+        return vectors[torch.from_numpy(place).to(self.device)]
+
+    def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
+        """Pooled vectors of padded groups, and which rows they are."""
+        lengths = tokens.lengths
+        parts = []
+        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
+        for rows in order:
+            hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
+            parts.append(full(self._pool(hidden, mask)))
+        return parts, order
+
+    def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
+        """The same without padding."""
+        packing = Packing.of(tokens)
+        firsts = self.pooling == "cls"
+        states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
+        if firsts:
+            return [full(states[-1])], [packing.order]
+        parts = []
+        for hidden in zip(*[packing.split(state) for state in states], strict=True):
+            mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
+            parts.append(full(self._pool(hidden, mask)))
+        return parts, [packing.order]
+
+    def hidden(
+        self, tokens: Tokens, *, all_layers: bool = False
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Token vectors of one padded block.
+
+        Returns:
+            Hidden states, each (n, t, d): the last alone, or the embedding output and all layers;
+            and the mask (n, t), true on real tokens.
+        """
+        ids, mask = self.padded(tokens)
+        # Without padding there is nothing to mask, and attention takes a faster path.
+        told = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
+        output = self.backbone(
+            input_ids=ids, attention_mask=told, output_hidden_states=all_layers, return_dict=True
+        )
+        states = output.hidden_states if all_layers else (output.last_hidden_state,)
+        return tuple(states), mask
+
+    def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
+        """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""
+        pad, device = self.tokenizer.specials.pad, self.device
+        ids, mask = (torch.from_numpy(array) for array in tokens.pad(pad))
+        if self.bucketed:
+            room = min(-ids.shape[1] % BUCKET, longest_input(self._config) - ids.shape[1])
+            ids = nn.functional.pad(ids, (0, room), value=pad)
+            mask = nn.functional.pad(mask, (0, room), value=False)
+        if device.type == "cuda":  # a copy from pinned memory is not waited for
+            ids, mask = ids.pin_memory(), mask.pin_memory()
+        return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
+
+    @contextmanager
+    def dropout_off(self) -> Iterator[None]:
+        """Switch off all dropout, attention included, for the block."""
+        with dropout_.off(self):
+            yield
+
+
+def full(vectors: Tensor) -> Tensor:
+    """Vectors in float32; in float64 if they are that."""
+    return vectors if vectors.dtype == torch.float64 else vectors.float()
