@@ -4,8 +4,9 @@ A slot belongs to a split. Its matrix is (d + 1, c * r): column k * r + i is cla
 L2 weight i, the bias is the last row.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 from contrasent.evaluate.folds import Rows
 
 Matrix = NDArray[np.float32]
+Array = TypeVar("Array", bound=Any)
+"""Of numpy or of torch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,43 @@ class State(Protocol):
         """(r, d + 1, c) the best weights."""
 
 
-class NumpyState:
+class Slots(Generic[Array]):
+    """What a state holds of each split in training, one slot behind the other.
+
+    Args:
+        start: (d + 1, c * r) first weights.
+        join: puts arrays together along the first axis.
+
+    Attributes:
+        weights: (f, d + 1, c * r) of f slots.
+        mean: first moment of the gradient, of the same shape.
+        square: its second moment.
+        kept: the best weights so far.
+        steps: (f,) steps taken.
+    """
+
+    def __init__(self, start: Array, join: Callable[[list[Array]], Array]) -> None:
+        self.first, self.join = start[None], join
+        self.zero = self.first - self.first
+        self.weights = self.mean = self.square = self.kept = self.first[:0]
+        self.steps = np.empty(0, dtype=np.int64)
+
+    def enter(self) -> None:
+        """Add a slot that begins at the first weights."""
+        self.weights = self.join([self.weights, self.first])
+        self.kept = self.join([self.kept, self.first])
+        self.mean = self.join([self.mean, self.zero])
+        self.square = self.join([self.square, self.zero])
+        self.steps = np.append(self.steps, 0)
+
+    def stay(self, slots: list[int]) -> None:
+        """Drop all slots but these."""
+        self.weights, self.mean = self.weights[slots], self.mean[slots]
+        self.square, self.kept = self.square[slots], self.kept[slots]
+        self.steps = self.steps[slots]
+
+
+class NumpyState(Slots[Matrix]):
     """:class:`State` on the processor.
 
     Args:
@@ -97,25 +136,7 @@ class NumpyState:
     ) -> None:
         self.features, self.labels, self.procedure = features, labels, procedure
         self.classes, self.width = start.shape[1], width
-        self.start = np.repeat(start, width, axis=1)
-        empty = np.empty((0, *self.start.shape), dtype=np.float32)
-        self.weights, self.mean, self.square, self.kept = empty, empty, empty, empty
-        self.steps = np.empty(0, dtype=np.int64)
-
-    def enter(self) -> None:
-        """See :class:`State`."""
-        zero = np.zeros_like(self.start)[None]
-        self.weights = np.concatenate([self.weights, self.start[None]])
-        self.kept = np.concatenate([self.kept, self.start[None]])
-        self.mean = np.concatenate([self.mean, zero])
-        self.square = np.concatenate([self.square, zero])
-        self.steps = np.append(self.steps, 0)
-
-    def stay(self, slots: list[int]) -> None:
-        """See :class:`State`."""
-        self.weights, self.mean = self.weights[slots], self.mean[slots]
-        self.square, self.kept = self.square[slots], self.kept[slots]
-        self.steps = self.steps[slots]
+        super().__init__(np.repeat(start, width, axis=1), np.concatenate)
 
     def step(self, slots: list[int], rows: Rows, share: Matrix, penalties: Matrix) -> None:
         """See :class:`State`."""

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.evaluate.folds import Rows
-from contrasent.evaluate.senteval_state import Matrix, Procedure
+from contrasent.evaluate.senteval_state import Matrix, Procedure, Slots
 
 
-class TorchState:
+class TorchState(Slots[Tensor]):
     """:class:`contrasent.evaluate.senteval_state.State` on a device of torch.
 
     Features, weights and moments stay on the device; a step sends row numbers there, a check
@@ -45,25 +45,7 @@ class TorchState:
         self.device, self.procedure = self.features.device, procedure
         self.labels = self._moved(labels)
         self.classes, self.width = start.shape[1], width
-        self.start = self._moved(np.repeat(start, width, axis=1))
-        empty = self.start.new_empty((0, *self.start.shape))
-        self.weights, self.mean, self.square, self.kept = empty, empty, empty, empty
-        self.steps = np.empty(0, dtype=np.int64)
-
-    def enter(self) -> None:
-        """Add a slot that begins at the first weights."""
-        first, zero = self.start[None], torch.zeros_like(self.start)[None]
-        self.weights = torch.cat([self.weights, first])
-        self.kept = torch.cat([self.kept, first])
-        self.mean = torch.cat([self.mean, zero])
-        self.square = torch.cat([self.square, zero])
-        self.steps = np.append(self.steps, 0)
-
-    def stay(self, slots: list[int]) -> None:
-        """Drop all slots but these."""
-        self.weights, self.mean = self.weights[slots], self.mean[slots]
-        self.square, self.kept = self.square[slots], self.kept[slots]
-        self.steps = self.steps[slots]
+        super().__init__(self._moved(np.repeat(start, width, axis=1)), torch.cat)
 
     def step(self, slots: list[int], rows: Rows, share: Matrix, penalties: Matrix) -> None:
         """One step of the optimiser for some slots, on a batch each."""
