@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import info_nce, similarities, two_source_info_nce
+from contrasent.losses import contrastive, info_nce, mean_cosines, similarities, two_source_info_nce
 
 few = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
+
+
+@pytest.fixture(scope="module", params=["whole", "in blocks"], autouse=True)
+def logits_at_once(request):
+    """Every test here is run with one block of rows and with blocks of a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in blocks":
+            patch.setattr(contrastive, "LOGITS", 24)
+        yield
 
 
 def vectors(seed: int, *shape: int) -> Tensor:
@@ -41,6 +50,41 @@ def loop_info_nce(anchors, positives, hard, extra, tau, kind, first, alpha) -> f
         numerator = math.exp(sim(anchor, positives[first + i], kind) / tau)
         total -= math.log(numerator / denominator)
     return total / len(anchors)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("factor", [None, 0.9])
+def test_blocks_of_rows_change_neither_loss_nor_gradient(monkeypatch, symmetric, factor):
+    parts = [vectors(k, *shape) for k, shape in enumerate([(7, 4), (9, 4), (9, 2, 4), (3, 4)])]
+    results = []
+    for logits in (10**9, 100, 1):
+        monkeypatch.setattr(contrastive, "LOGITS", logits)
+        a, b, hard, extra = (part.clone().requires_grad_() for part in parts)
+        shared = {"hard_negatives": hard, "extra_negatives": extra, "alpha": 0.5, "first": 1}
+        if factor is None:
+            shared |= {"symmetric": symmetric, "anchors_all": b.flip(0) if symmetric else None}
+            loss = info_nce(a, b, **shared)
+        else:
+            loss = two_source_info_nce(
+                a, b[:7], negative_anchors=a.flip(0), negatives=b, factor=factor, **shared
+            )
+        loss.backward()
+        results.append([loss.detach(), *(part.grad for part in (a, b, hard, extra))])
+    for other in results[1:]:
+        for got, wanted in zip(other, results[0], strict=True):
+            torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 6), d=st.integers(1, 5))
+def test_mean_cosines_are_those_of_all_pairs(seed, n, d):
+    a, b = vectors(seed, n, d), vectors(seed + 1, n, d)
+    cosines = [[sim(x, y, "cosine") for y in b.tolist()] for x in a.tolist()]
+    same = [cosines[i][i] for i in range(n)]
+    others = [cosines[i][j] for i in range(n) for j in range(n) if i != j] or [0.0]
+    got = mean_cosines(a, b)
+    assert got[0].item() == pytest.approx(sum(same) / n, abs=1e-12)
+    assert got[1].item() == pytest.approx(sum(others) / len(others), abs=1e-12)
 
 
 @few

@@ -8,6 +8,7 @@ from contrasent.losses.contrastive import (
     FactorForm,
     Similarity,
     info_nce,
+    mean_cosines,
     similarities,
     two_source_info_nce,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "dimension_wise_contrast",
     "info_nce",
     "masked_lm",
+    "mean_cosines",
     "similarities",
     "token_detection",
     "two_source_info_nce",

@@ -8,11 +8,13 @@ and ``first`` says where the own rows begin among the candidates. Nothing here c
 """
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from contrasent.errors import OptionError
 from contrasent.losses._precision import full, full_precision
@@ -22,6 +24,8 @@ SIMILARITIES = ("cosine", "dot")
 FactorForm = Literal["positive_logit", "negative_sum"]
 FACTOR_FORMS = ("positive_logit", "negative_sum")
 EPSILON = 1e-8
+LOGITS = 1 << 21
+"""Comparisons that are held at once (8 MiB in float32); batches up to 1,448 are one block."""
 
 
 def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
@@ -40,6 +44,24 @@ def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
     """
     with full_precision(a):
         return _normalised(a, kind) @ _normalised(b, kind).T
+
+
+def mean_cosines(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean cosine of row i of ``a`` with row i of ``b``, and of row i with the rows j != i.
+
+    Args:
+        a: (n, d).
+        b: (n, d).
+
+    Returns:
+        Two scalars, float32 or float64; of one row alone the second is 0.
+    """
+    with full_precision(a):
+        left, right = _normalised(a, "cosine"), _normalised(b, "cosine")
+        pairs = (left * right).sum(dim=1)
+        # All cosines together are the product of the sums: no matrix of them is needed.
+        others = left.sum(dim=0) @ right.sum(dim=0) - pairs.sum()
+    return pairs.mean(), others / max(len(pairs) * (len(pairs) - 1), 1)
 
 
 def info_nce(
@@ -96,22 +118,31 @@ def info_nce(
     with full_precision(anchors):
         rows = _normalised(anchors, similarity)
         candidates = _normalised(positives, similarity)
-        blocks = [rows @ candidates.T / temperature]
-        if hard_negatives is not None:
-            blocks.append(
-                _hard_logits(rows, hard_negatives, m, temperature, similarity, first, alpha)
-            )
-        if extra_negatives is not None and len(extra_negatives):
-            blocks.append(rows @ _normalised(extra_negatives, similarity).T / temperature)
+        hard = _flat(hard_negatives, m, similarity)
+        extra = _normalised(extra_negatives, similarity) if extra_negatives is not None else None
+
+        def forward(part: slice) -> Tensor:
+            own = rows[part]
+            blocks = [own @ candidates.T / temperature]
+            if hard is not None:
+                blocks.append(_hard_logits(own, hard, m, temperature, first + part.start, alpha))
+            if extra is not None and len(extra):
+                blocks.append(own @ extra.T / temperature)
+            return F.cross_entropy(torch.cat(blocks, dim=1), labels[part])
+
         labels = torch.arange(first, first + n, device=anchors.device)
-        loss = F.cross_entropy(torch.cat(blocks, dim=1), labels)
+        loss = _mean(forward, n, sum(len(c) for c in (candidates, hard, extra) if c is not None))
         if symmetric:
             everyone = anchors if anchors_all is None else anchors_all
             if len(everyone) != m:
                 raise ValueError(f"symmetric needs the anchors of all {m} rows as anchors_all")
-            own = candidates[first : first + n]
-            backward = own @ _normalised(everyone, similarity).T / temperature
-            loss = (loss + F.cross_entropy(backward, labels)) / 2
+            others = _normalised(everyone, similarity)
+
+            def backward(part: slice) -> Tensor:
+                logits = candidates[first : first + n][part] @ others.T / temperature
+                return F.cross_entropy(logits, labels[part])
+
+            loss = (loss + _mean(backward, n, m)) / 2
         return loss
 
 
@@ -182,47 +213,82 @@ def two_source_info_nce(
     with full_precision(anchors):
         pairs = _normalised(anchors, similarity) * _normalised(positives, similarity)
         positive = pairs.sum(dim=1) / temperature
-        rows = _normalised(negative_anchors, similarity)
-        in_batch = rows @ _normalised(negatives, similarity).T / temperature
-        own = torch.zeros_like(in_batch, dtype=torch.bool)
-        own.diagonal(first).fill_(True)
-        blocks = [in_batch.masked_fill(own, -math.inf)]
-        if hard_negatives is not None:
-            blocks.append(
-                _hard_logits(rows, hard_negatives, m, temperature, similarity, first, alpha)
-            )
-        if extra_negatives is not None and len(extra_negatives):
-            blocks.append(rows @ _normalised(extra_negatives, similarity).T / temperature)
-        negative = torch.cat(blocks, dim=1)
         if factor_form == "positive_logit":
             positive = positive * factor
-        else:
-            negative = negative + math.log(factor)
-        logits = torch.cat([positive[:, None], negative], dim=1)
-        return F.cross_entropy(logits, torch.zeros(n, dtype=torch.long, device=anchors.device))
+        rows = _normalised(negative_anchors, similarity)
+        candidates = _normalised(negatives, similarity)
+        hard = _flat(hard_negatives, m, similarity)
+        extra = _normalised(extra_negatives, similarity) if extra_negatives is not None else None
+
+        def forward(part: slice) -> Tensor:
+            own = rows[part]
+            in_batch = own @ candidates.T / temperature
+            self_pairs = torch.zeros_like(in_batch, dtype=torch.bool)
+            self_pairs.diagonal(first + part.start).fill_(True)
+            blocks = [in_batch.masked_fill(self_pairs, -math.inf)]
+            if hard is not None:
+                blocks.append(_hard_logits(own, hard, m, temperature, first + part.start, alpha))
+            if extra is not None and len(extra):
+                blocks.append(own @ extra.T / temperature)
+            negative = torch.cat(blocks, dim=1)
+            if factor_form == "negative_sum":
+                negative = negative + math.log(factor)
+            logits = torch.cat([positive[part, None], negative], dim=1)
+            return F.cross_entropy(logits, labels[part])
+
+        labels = torch.zeros(n, dtype=torch.long, device=anchors.device)
+        return _mean(forward, n, sum(len(c) for c in (candidates, hard, extra) if c is not None))
 
 
-def _hard_logits(
-    rows: Tensor,
-    hard_negatives: Tensor,
-    candidates: int,
-    temperature: float,
-    similarity: Similarity,
-    first: int,
-    alpha: float,
-) -> Tensor:
-    """Logits (n, m * h) of all hard negatives, ln alpha added to those of the row itself."""
+def _mean(block: Callable[[slice], Tensor], rows: int, columns: int) -> Tensor:
+    """Mean over rows of a loss that compares each row with ``columns`` others.
+
+    Above ``LOGITS`` comparisons it is made of blocks of rows, each of which is computed once more
+    in the backward pass, so that one block at a time is in memory.
+
+    Args:
+        block: mean of the loss over a slice of the rows.
+        rows: number of rows.
+        columns: number of comparisons of each.
+    """
+    height = max(1, LOGITS // max(columns, 1))
+    if rows <= height:
+        return block(slice(0, rows))
+    parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
+    sums = [_again(block, part) * (part.stop - part.start) for part in parts]
+    return torch.stack(sums).sum() / rows
+
+
+def _again(block: Callable[[slice], Tensor], part: slice) -> Tensor:
+    """A block of which only the result is kept for the backward pass."""
+    if not torch.is_grad_enabled():
+        return block(part)
+    # Nothing random happens here, so torch's generator need not be set back.
+    result: Tensor = checkpoint(block, part, use_reentrant=False, preserve_rng_state=False)
+    return result
+
+
+def _flat(hard_negatives: Tensor | None, candidates: int, kind: Similarity) -> Tensor | None:
+    """Hard negatives (m, h, d) as (m * h, d) rows ready for products."""
+    if hard_negatives is None:
+        return None
     if hard_negatives.dim() != 3 or len(hard_negatives) != candidates:
         raise ValueError(
             f"hard negatives of shape {tuple(hard_negatives.shape)} for {candidates} candidates; "
             "wanted (candidates, negatives of each, dimensions)"
         )
-    n, (m, h, _) = len(rows), hard_negatives.shape
-    flat = _normalised(hard_negatives.flatten(0, 1), similarity)
-    logits = rows @ flat.T / temperature
+    return _normalised(hard_negatives.flatten(0, 1), kind)
+
+
+def _hard_logits(
+    rows: Tensor, hard: Tensor, candidates: int, temperature: float, first: int, alpha: float
+) -> Tensor:
+    """Logits (n, m * h) of all hard negatives, ln alpha added to those of the row itself."""
+    logits = rows @ hard.T / temperature
     if alpha == 1.0:
         return logits
-    own = torch.zeros(n, m, h, dtype=torch.bool, device=rows.device)
+    shape = (len(rows), candidates, len(hard) // candidates)
+    own = torch.zeros(shape, dtype=torch.bool, device=rows.device)
     own.diagonal(first).fill_(True)
     own = own.flatten(1)
     if alpha == 0.0:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from contrasent import parallel
 from contrasent.errors import OptionError
-from contrasent.losses import FactorForm, Similarity, info_nce, similarities, two_source_info_nce
+from contrasent.losses import FactorForm, Similarity, info_nce, mean_cosines, two_source_info_nce
 
 if TYPE_CHECKING:
     from contrasent.objectives._step import Step
@@ -128,11 +128,8 @@ def merge(settings: list[Contrast]) -> Contrast:
 @torch.no_grad()
 def watch(anchors: Tensor, positives: Tensor) -> Terms:
     """Mean cosine of the positive pairs and of the other pairs of a batch; not part of the loss."""
-    cosines = similarities(anchors, positives)
-    diagonal = cosines.diagonal()
-    count = len(cosines)
-    others = (cosines.sum() - diagonal.sum()) / max(count * (count - 1), 1)
-    return {"cosine_positive": diagonal.mean(), "cosine_negative": others}
+    same, others = mean_cosines(anchors, positives)
+    return {"cosine_positive": same, "cosine_negative": others}
 
 
 def _gathered(hard: Tensor | None) -> Tensor | None:
