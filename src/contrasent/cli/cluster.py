@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from contrasent.cli.listing import Output, check_listing, shortened, write_listing
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SHOWN = 20
 
 
 def cluster(
-    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    index: IndexFolder,
     clusters: Annotated[
         int | None, typer.Option("--clusters", "-c", help="How many clusters (k-means).")
     ] = None,

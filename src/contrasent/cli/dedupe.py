@@ -1,12 +1,11 @@
 """``contrasent dedupe INDEX``."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from contrasent.cli.listing import Output, check_listing, shortened, write_listing
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ SHOWN = 10
 
 
 def dedupe(
-    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    index: IndexFolder,
     threshold: Annotated[
         float, typer.Option(help="Cosine from which two texts count as the same.")
     ] = 0.95,

@@ -1,21 +1,38 @@
 """``contrasent dimension-wise MODEL CORPUS -o MODEL2``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import BatchSize, MaxTokens, Overwrite, Pooler, Quiet, quieten, remark
-from contrasent.cli.whiten import add_layer, bare_encoder, check_target, distinct_sentences
+from contrasent.cli.fitting import (
+    Epochs,
+    LearningRate,
+    NewModel,
+    Text,
+    add_layer,
+    bare_encoder,
+    check_target,
+    distinct_sentences,
+)
+from contrasent.cli.options import (
+    BatchSize,
+    MaxTokens,
+    ModelName,
+    Overwrite,
+    Pooler,
+    Quiet,
+    quieten,
+    remark,
+)
 
 
 def dimension_wise(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
-    corpus: Annotated[Path, typer.Argument(help="Text to fit on: a file or folder.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the new model.")],
+    model: ModelName,
+    corpus: Text,
+    output: NewModel,
     temperature: Annotated[float, typer.Option(help="Of the dimension-wise loss.")] = 0.05,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the vectors.")] = 1,
+    lr: LearningRate = 1e-3,
+    epochs: Epochs = 1,
     seed: Annotated[int, typer.Option(min=0, help="Of dropout's views and the order.")] = 0,
     sentences: Annotated[
         int, typer.Option(min=512, help="Fit on at most so many distinct sentences.")

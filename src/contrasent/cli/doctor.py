@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from contrasent.cli.loading import find_model
-from contrasent.cli.options import Json, MaxTokens, Pooler, Quiet, emit, quieten
+from contrasent.cli.options import Json, MaxTokens, ModelName, Pooler, Quiet, emit, quieten
 from contrasent.errors import ModelError, OptionError
 from contrasent.types import Vectors
 
@@ -27,7 +27,7 @@ LARGEST = 256 * 1024 * 1024
 
 
 def doctor(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    model: ModelName,
     url: Annotated[
         str | None,
         typer.Option(

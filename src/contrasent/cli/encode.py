@@ -11,6 +11,7 @@ import typer
 from contrasent.cli.loading import Counting, Model, find_model, open_model
 from contrasent.cli.options import (
     BatchSize,
+    Column,
     Invariant,
     Json,
     MaxTokens,
@@ -43,9 +44,7 @@ def encode(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="FILE.npy, FILE.parquet, or a folder of shards.")
     ],
-    column: Annotated[
-        str | None, typer.Option(help="Column with the text, by name or position from 0.")
-    ] = None,
+    column: Column = None,
     unit: Annotated[bool, typer.Option("--unit", help="Scale vectors to length one.")] = False,
     runtime: Runtime = None,
     invariant: Invariant = False,

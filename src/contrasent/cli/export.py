@@ -10,6 +10,7 @@ from contrasent.cli.loading import find_model
 from contrasent.cli.options import (
     Json,
     MaxTokens,
+    ModelName,
     Overwrite,
     Pooler,
     Quiet,
@@ -28,7 +29,7 @@ SENTENCES = 500
 
 
 def export(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    model: ModelName,
     to: Annotated[str, typer.Option("--to", help="Runtime: onnx or openvino.")],
     int8: Annotated[
         bool, typer.Option("--int8", help="Compute matrix products with 8-bit integers.")

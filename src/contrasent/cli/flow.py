@@ -1,20 +1,36 @@
 """``contrasent flow MODEL CORPUS -o MODEL2``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import BatchSize, MaxTokens, Overwrite, Pooler, Quiet, quieten, remark
-from contrasent.cli.whiten import bare_encoder, check_target, distinct_sentences
+from contrasent.cli.fitting import (
+    Epochs,
+    LearningRate,
+    NewModel,
+    Text,
+    bare_encoder,
+    check_target,
+    distinct_sentences,
+)
+from contrasent.cli.options import (
+    BatchSize,
+    MaxTokens,
+    ModelName,
+    Overwrite,
+    Pooler,
+    Quiet,
+    quieten,
+    remark,
+)
 
 
 def flow(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
-    corpus: Annotated[Path, typer.Argument(help="Text to fit on: a file or folder.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the new model.")],
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the vectors.")] = 1,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    model: ModelName,
+    corpus: Text,
+    output: NewModel,
+    epochs: Epochs = 1,
+    lr: LearningRate = 1e-3,
     levels: Annotated[int, typer.Option(min=1, help="Levels of the flow.")] = 3,
     steps: Annotated[int, typer.Option(min=1, help="Steps in each level.")] = 3,
     seed: Annotated[int, typer.Option(help="Of first weights and order.")] = 0,

@@ -13,8 +13,10 @@ from contrasent import progress
 from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
 from contrasent.cli.options import (
     BatchSize,
+    Column,
     Json,
     MaxTokens,
+    ModelName,
     Overwrite,
     Pooler,
     Quiet,
@@ -34,12 +36,10 @@ KINDS = ("hnsw", "ivfpq")
 
 
 def index(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    model: ModelName,
     corpus: Annotated[str, typer.Argument(help="File, folder, or - for standard input.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Index folder to make.")],
-    column: Annotated[
-        str | None, typer.Option(help="Column with the text, by name or position from 0.")
-    ] = None,
+    column: Column = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column with the ids; row numbers if not given.")
     ] = None,

@@ -1,19 +1,18 @@
 """``contrasent mine INDEX``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from contrasent.cli.listing import Output, check_listing, shortened, write_listing
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten
 from contrasent.errors import OptionError
 
 SHOWN = 10
 
 
 def mine(
-    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    index: IndexFolder,
     limit: Annotated[int, typer.Option(min=1, help="Pairs to find.")] = 1000,
     threshold: Annotated[float, typer.Option(help="Leave out pairs that score less.")] = 0.5,
     identical: Annotated[

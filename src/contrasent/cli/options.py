@@ -1,12 +1,18 @@
 """Options that several commands share, with one name and one help text each."""
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from contrasent import progress
 
+ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
+IndexFolder = Annotated[Path, typer.Argument(help="Index folder.")]
+Column = Annotated[
+    str | None, typer.Option(help="Column with the text, by name or position from 0.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]

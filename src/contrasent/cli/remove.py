@@ -1,16 +1,15 @@
 """``contrasent remove INDEX --id ID | --where CONDITION``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, Quiet, emit, quieten
+from contrasent.cli.options import IndexFolder, Json, Quiet, emit, quieten
 from contrasent.errors import OptionError
 
 
 def remove(
-    index: Annotated[Path, typer.Argument(help="Index folder.")],
+    index: IndexFolder,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a row to remove.")] = None,
     where: Annotated[
         list[str] | None,

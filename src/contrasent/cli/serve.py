@@ -13,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from contrasent.cli.loading import Model, find_model, open_model
-from contrasent.cli.options import MaxTokens, Pooler, Quiet, quieten
+from contrasent.cli.options import MaxTokens, ModelName, Pooler, Quiet, quieten
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.types import Tokens
 
@@ -26,7 +26,7 @@ NEEDED = {"fastapi": "fastapi", "uvicorn": "uvicorn", "orjson": "orjson"}
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    model: ModelName,
     index: Annotated[
         Path | None, typer.Option(help="Index folder, made by the same model, for /search.")
     ] = None,

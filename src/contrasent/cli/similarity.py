@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from contrasent.cli.loading import find_model, open_model
-from contrasent.cli.options import Json, MaxTokens, Pooler, Quiet, emit, quieten, remark
+from contrasent.cli.options import Json, MaxTokens, ModelName, Pooler, Quiet, emit, quieten, remark
 
 
 def similarity(
-    model: Annotated[str, typer.Argument(help="Model folder or name.")],
+    model: ModelName,
     first: Annotated[str, typer.Argument(metavar='"A"', help="One text.")],
     second: Annotated[str, typer.Argument(metavar='"B"', help="The other text.")],
     pooler: Pooler = None,
