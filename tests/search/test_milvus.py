@@ -124,6 +124,8 @@ def test_a_writer_does_what_the_other_does(tmp_path, kind):
             writer.delete(["5"])
         with pytest.raises(OptionError, match="not one id for each of 2 texts"):
             writer.add(["w", "v"], encode, ids=["7"])
+        with pytest.raises(OptionError, match="metadata 2: is not one value for 1 texts"):
+            writer.add(["w"], encode, metadata=[1, 2])
         with pytest.raises(ModelError, match="cannot be compared"):
             writer.add(["w"], encode, model="other")
         writer.compact()

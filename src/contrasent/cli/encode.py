@@ -187,7 +187,7 @@ def write_npy(
     output: Path, blocks: Iterable[tuple[Vectors, list[str] | None]], dimension: int
 ) -> None:
     """Write vectors to an .npy file, with memory for one block."""
-    from contrasent.search.segment import NpyWriter
+    from contrasent.search.segment_writer import NpyWriter
 
     with atomic_file(output, "wb") as stream:
         writer = NpyWriter(stream, "<f4", dimension)

@@ -19,7 +19,8 @@ from contrasent.files import writing
 from contrasent.search.exact import Best, scan
 from contrasent.search.index import Index
 from contrasent.search.manifest import Part
-from contrasent.search.segment import check_size, describe
+from contrasent.search.segment import check_size
+from contrasent.search.segment_writer import describe
 from contrasent.search.writer import Writer
 from contrasent.types import Vectors
 

@@ -1,8 +1,9 @@
 """What an index refuses, with the words it says."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,6 +61,38 @@ def numbered(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
     if wrong is not None:
         raise OptionError("ids", wrong, "is not a string")
     return list(ids)
+
+
+def distinct_ids(ids: Sequence[str], count: int) -> list[str]:
+    """The ids given, one for each row and none twice."""
+    names = numbered(ids, count, 0)
+    refuse_repeats(names)
+    return names
+
+
+def free_ids(count: int, first: int, taken: Callable[[list[str]], bool]) -> tuple[list[str], int]:
+    """Running numbers from ``first`` on that no row has, and the number behind them.
+
+    Args:
+        count: how many.
+        first: the first that may be free.
+        taken: whether rows have any of some ids.
+    """
+    while taken(names := numbered(None, count, first)):
+        first += count
+    return names, first + count
+
+
+def refuse_taken(taken: Sequence[str]) -> None:
+    """Refuse to add rows if these, their ids in the index, are any."""
+    if taken:
+        raise OptionError("ids", taken[0], "is in the index already; update it, or delete it first")
+
+
+def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
+    """Refuse metadata that are not one value a text."""
+    if metadata is not None and len(metadata) != count:
+        raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 
 
 def refuse_repeats(ids: Sequence[str]) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import InputError, OptionError, UserError
+from contrasent.errors import InputError, UserError
 from contrasent.files import atomic_folder
 from contrasent.search.checks import (
+    check_metadata,
     check_metric,
     check_target,
     checked,
@@ -25,7 +26,8 @@ from contrasent.search.filters import Where
 from contrasent.search.manifest import Manifest, Part, read_manifest, write_manifest
 from contrasent.search.query import Hit
 from contrasent.search.rows import Rows
-from contrasent.search.segment import Segment, SegmentWriter, check_size, open_array, open_segment
+from contrasent.search.segment import Segment, check_size, open_array, open_segment
+from contrasent.search.segment_writer import SegmentWriter
 from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
 from contrasent.types import EncodeFn, Vectors
 
@@ -76,8 +78,7 @@ class Index(Rows):
         """
         check_metric(metric)
         names = numbered(ids, len(texts), 0)
-        if metadata is not None and len(metadata) != len(texts):
-            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
+        check_metadata(metadata, len(texts))
         if not texts:
             raise UserError("there are no texts to index")
         refuse_repeats(names)

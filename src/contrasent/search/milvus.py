@@ -28,7 +28,8 @@ from contrasent.search.manifest import (
 )
 from contrasent.search.milvus_filters import expression
 from contrasent.search.query import About, Hit
-from contrasent.search.segment import Segment, SegmentWriter, encoded, json_text
+from contrasent.search.segment import Segment, encoded, json_text
+from contrasent.search.segment_writer import SegmentWriter
 from contrasent.types import EncodeFn, Vectors
 
 LONGEST = 65_535

@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from contrasent.errors import OptionError
-from contrasent.search.checks import checked, numbered, refuse_missing, refuse_repeats
+from contrasent.search.checks import distinct_ids, free_ids, refuse_missing, refuse_taken
 from contrasent.search.filters import Where, check_where
 from contrasent.search.milvus import BATCH, MilvusIndex, row_of, talking
 from contrasent.search.milvus_filters import expression, ids_in
@@ -54,15 +53,12 @@ class MilvusWriter:
     ) -> int:
         """Add rows; an id that is there already is refused. Returns how many were added."""
         if ids is None:
-            names = self._free(len(texts))
+            names, self.next_id = free_ids(
+                len(texts), self.next_id, lambda some: bool(self._there(some))
+            )
         else:
-            names = numbered(ids, len(texts), 0)
-            refuse_repeats(names)
-            taken = self._there(names)
-            if taken:
-                raise OptionError(
-                    "ids", min(taken), "is in the index already; update it, or delete it first"
-                )
+            names = distinct_ids(ids, len(texts))
+            refuse_taken(sorted(self._there(names)))
         self._put(texts, vectors, names, metadata, model)
         return len(texts)
 
@@ -76,8 +72,7 @@ class MilvusWriter:
         model: str | None = None,
     ) -> tuple[int, int]:
         """Replace the rows of these ids, add the others; returns how many of each."""
-        names = numbered(ids, len(texts), 0)
-        refuse_repeats(names)
+        names = distinct_ids(ids, len(texts))
         old = len(self._there(names))
         self._put(texts, vectors, names, metadata, model)
         return old, len(texts) - old
@@ -121,25 +116,15 @@ class MilvusWriter:
         model: str | None,
     ) -> None:
         index = self.index
-        if model is not None:
-            index.check_model(model)
         if not texts:
             return
-        given = vectors(texts) if callable(vectors) else vectors
-        array = checked(given, len(texts), index.dimension, index.metric)
+        array = index.row_vectors(texts, vectors, metadata=metadata, model=model)
         values = metadata if metadata is not None else [None] * len(texts)
         rows = zip(texts, names, values, array, strict=True)
         block = [row_of(text, name, value, vector) for text, name, value, vector in rows]
         with talking(index.uri):
             for start in range(0, len(block), BATCH):
                 index.client.upsert(index.collection, block[start : start + BATCH])
-
-    def _free(self, count: int) -> list[str]:
-        """Running numbers that no row has."""
-        while self._there(names := numbered(None, count, self.next_id)):
-            self.next_id += count
-        self.next_id += count
-        return names
 
     def _there(self, ids: Sequence[str]) -> set[str]:
         """Those of some ids that rows have."""

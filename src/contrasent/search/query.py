@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import ModelError, UserError
-from contrasent.search.checks import check_k, check_threshold, checked
+from contrasent.search.checks import check_k, check_metadata, check_threshold, checked
 from contrasent.search.filters import Where, check_where
 from contrasent.search.manifest import Manifest
 from contrasent.types import EncodeFn, Vectors
@@ -69,6 +69,32 @@ class About:
                 f"{where} holds vectors of model {self.model!r} and {option} is {model!r}: their "
                 "vectors cannot be compared; use the first, or build the index again"
             )
+
+    def row_vectors(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> Vectors:
+        """Vectors (n, d) of rows to write, checked and scaled as those of the index.
+
+        Args:
+            texts: of the n rows.
+            vectors: of them, or what makes them.
+            metadata: one JSON value a row.
+            model: identity of the model behind the vectors.
+
+        Raises:
+            OptionError: metadata that are too few or too many.
+            ModelError: vectors of another model or dimension, or not finite.
+        """
+        if model is not None:
+            self.check_model(model)
+        check_metadata(metadata, len(texts))
+        given = vectors(texts) if callable(vectors) else vectors
+        return checked(given, len(texts), self.dimension, self.metric)
 
     def query_vectors(
         self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None

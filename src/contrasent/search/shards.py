@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import InputError, OutputError
 from contrasent.files import atomic_file, check_writable, write_json, writing
-from contrasent.search.segment import NpyWriter, encoded
+from contrasent.search.segment import encoded
+from contrasent.search.segment_writer import NpyWriter
 from contrasent.types import EncodeFn, Vectors
 
 NAME = "manifest.json"

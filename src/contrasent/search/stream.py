@@ -12,7 +12,8 @@ from contrasent import progress
 from contrasent.errors import OptionError, UserError
 from contrasent.search.checks import checked
 from contrasent.search.manifest import Part
-from contrasent.search.segment import Segment, SegmentWriter, open_array, open_strings
+from contrasent.search.segment import Segment, open_array, open_strings
+from contrasent.search.segment_writer import SegmentWriter
 from contrasent.types import EncodeFn
 
 ROWS_AT_ONCE = 4096

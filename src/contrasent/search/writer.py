@@ -18,13 +18,14 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import OutputError
 from contrasent.files import recover_folder, writing
-from contrasent.search.checks import checked, numbered, refuse_missing, refuse_repeats
+from contrasent.search.checks import distinct_ids, free_ids, refuse_missing, refuse_taken
 from contrasent.search.ids import IdTable
 from contrasent.search.index import Index
 from contrasent.search.manifest import Manifest, Part, write_manifest
-from contrasent.search.segment import NpyWriter, Segment, SegmentWriter, describe
+from contrasent.search.segment import Segment
+from contrasent.search.segment_writer import NpyWriter, SegmentWriter, describe
 from contrasent.types import EncodeFn, Vectors
 
 LOCK = ".lock"
@@ -114,11 +115,7 @@ class Writer:
         names = self._names(ids, len(texts))
         block = self._block(texts, vectors, names, metadata, model)
         found = self.ids.find(names)
-        if (found >= 0).any():
-            taken = names[int(np.flatnonzero(found >= 0)[0])]
-            raise OptionError(
-                "ids", taken, "is in the index already; update it, or delete it first"
-            )
+        refuse_taken([names[row] for row in np.flatnonzero(found >= 0)])
         self._append(block)
         return len(block)
 
@@ -214,13 +211,11 @@ class Writer:
 
     def _names(self, ids: Sequence[str] | None, count: int) -> list[str]:
         if ids is not None:
-            names = numbered(ids, count, 0)
-            refuse_repeats(names)
-            return names
-        first = self.manifest.next_id
-        while (self.ids.find(names := numbered(None, count, first)) >= 0).any():
-            first += count
-        self.manifest = replace(self.manifest, next_id=first + count)
+            return distinct_ids(ids, count)
+        names, behind = free_ids(
+            count, self.manifest.next_id, lambda some: bool((self.ids.find(some) >= 0).any())
+        )
+        self.manifest = replace(self.manifest, next_id=behind)
         return names
 
     def _block(
@@ -231,12 +226,7 @@ class Writer:
         metadata: Sequence[Any] | None,
         model: str | None,
     ) -> Segment:
-        if model is not None:
-            self.index.check_model(model)
-        if metadata is not None and len(metadata) != len(texts):
-            raise OptionError("metadata", len(metadata), f"is not one value for {len(texts)} texts")
-        given = vectors(texts) if callable(vectors) else vectors
-        array = checked(given, len(texts), self.manifest.dimension, self.manifest.metric)
+        array = self.index.row_vectors(texts, vectors, metadata=metadata, model=model)
         return Segment.pack(array, texts, names, metadata)
 
     def _append(self, block: Segment) -> None:

@@ -1,0 +1,104 @@
+"""Writing a segment, block by block; :mod:`contrasent.search.segment` says what is in its files."""
+
+import hashlib
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.search.segment import FLAT, Segment, Strings
+
+
+class NpyWriter:
+    """An ``.npy`` file that grows block by block; its header is completed by :meth:`finish`.
+
+    Args:
+        stream: a binary file that can seek, at its start; the caller closes it.
+        dtype: of the elements.
+        width: length of the second axis, or None for a vector.
+    """
+
+    def __init__(self, stream: IO[bytes], dtype: str, width: int | None = None) -> None:
+        self.stream, self.dtype, self.width, self.rows = stream, np.dtype(dtype), width, 0
+        self._header()
+
+    def _header(self) -> None:
+        shape = (self.rows,) if self.width is None else (self.rows, self.width)
+        self.stream.seek(0)
+        np.lib.format.write_array_header_1_0(
+            self.stream, {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        )
+
+    def append(self, block: NDArray[Any]) -> None:
+        """Write rows behind those already there."""
+        self.stream.write(np.ascontiguousarray(block, dtype=self.dtype).tobytes())
+        self.rows += len(block)
+
+    def finish(self) -> None:
+        """Write the header again, now with the row count; numpy leaves room for its digits."""
+        self._header()
+        self.stream.seek(0, os.SEEK_END)
+
+
+class SegmentWriter:
+    """Write a segment folder in blocks of rows, with memory for one block.
+
+    Use as a context manager; :attr:`files` describes what was written once it is left.
+
+    Args:
+        folder: a folder that exists and is empty.
+        dimension: length of each vector.
+    """
+
+    def __init__(self, folder: Path, dimension: int) -> None:
+        self.folder, self.rows, self.opened = folder, 0, ExitStack()
+        self.vectors = NpyWriter(self._file("vectors.npy"), "<f4", dimension)
+        self.hashes = NpyWriter(self._file("hashes.npy"), "<u8")
+        self.data = {name: self._file(f"{name}.bin") for name in FLAT}
+        self.offsets = {name: NpyWriter(self._file(f"{name}.npy"), "<i8") for name in FLAT}
+        self.ends = dict.fromkeys(FLAT, 0)
+        for writer in self.offsets.values():
+            writer.append(np.zeros(1, dtype=np.int64))
+        self.files: dict[str, dict[str, Any]] = {}
+
+    def _file(self, name: str) -> IO[bytes]:
+        return self.opened.enter_context((self.folder / name).open("wb"))
+
+    def append(self, block: Segment) -> None:
+        """Write a block of rows."""
+        self.vectors.append(block.vectors)
+        self.hashes.append(block.hashes)
+        for name in FLAT:
+            strings: Strings = getattr(block, name)
+            first, last = strings.offsets[0], strings.offsets[-1]
+            self.data[name].write(strings.data[first:last].tobytes())
+            self.offsets[name].append(strings.offsets[1:] - first + self.ends[name])
+            self.ends[name] += int(last - first)
+        self.rows += len(block)
+
+    def __enter__(self) -> "SegmentWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self.opened:
+            for writer in (self.vectors, self.hashes, *self.offsets.values()):
+                writer.finish()
+        if kind is None:
+            self.files = {path.name: describe(path) for path in sorted(self.folder.iterdir())}
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Size and sha256 of a file, as the manifest keeps them; the file is flushed to disk."""
+    with path.open("r+b") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        os.fsync(stream.fileno())
+    return {"bytes": path.stat().st_size, "sha256": digest}
