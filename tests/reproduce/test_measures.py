@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from contrasent.errors import DataError
 from contrasent.report import Report, Row
 from contrasent.reproduce import corpora, data, kinds, measure
-from contrasent.reproduce.figures import draw
+from contrasent.reproduce.figures import draw, drawn_from
 from contrasent.reproduce.measure import traced
+from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.verdict import Arm
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS
@@ -204,6 +207,31 @@ def test_figures():
     for text in (">rate<", ">size<", ">dev<", ">ours<", ">published<", ">0.3<"):
         assert text in sweeps
     assert draw({}) is None
+    # Where values are not comparable the published ones have their own axis.
+    apart = draw({"kind": "sweep", "apart": True, "panels": panels})
+    assert ">published, right axis<" in apart
+    assert ">80.0<" in apart
+    # Several figures of one page do not share identifiers, and find their own.
+    one, two = (draw({"kind": "sweep", "panels": panels}, name) for name in ("a:b", "c:d"))
+    for figure, other in ((one, two), (two, one)):
+        own = set(re.findall(r' id="([^"]+)"', figure))
+        used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', figure))
+        assert {a or b for a, b in used} <= own
+        assert not own & set(re.findall(r' id="([^"]+)"', other))
+
+
+def test_a_sweep_shows_the_rows_of_its_own_scale():
+    (recipe,) = find_recipes(["simcse:a1"])
+    column = next(iter(recipe.columns))
+    for scale, count in (("lab", 3), ("paper", 3)):
+        arms = {column: {r.name: Arm((70.0, 71.0), seeded=True) for r in recipe.rows}}
+        (panel,) = drawn_from(recipe, scale, {}, arms)["panels"]
+        own = [r for r in recipe.rows if recipe.sweep in r.point and scale in r.scales]
+        assert len(panel["points"]) == len(own) == 12
+        lines = {point["line"] for point in panel["points"]}
+        drawn = draw({"kind": "sweep", "panels": [panel]})
+        assert len(lines) == len(re.findall(">ours lr", drawn)) == count
+    assert drawn_from(recipe, "lab", {}, {}) == {}
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):

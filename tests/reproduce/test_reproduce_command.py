@@ -153,7 +153,13 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     assert rows["theirs"]["source"] == "a letter"
     # At scale lab a value is not compared with the document's, a direction is.
     crop = rows["crop 20"]["cells"]["made"]
-    assert "difference" not in crop
+    plain = rows["plain"]["cells"]["made"]
+    gap = crop["difference"]
+    assert gap["ours"] == pytest.approx(crop["ours"] - plain["ours"], abs=1e-3)
+    assert gap["low"] < gap["ours"] < gap["high"]
+    assert gap["paper"] == crop["paper"] - plain["paper"]
+    assert crop["sd"] == pytest.approx(np.std(crop["values"], ddof=1), abs=1e-3)
+    assert "difference" not in plain
     assert crop["verdict"]["word"] in ("agrees", "differs", "not decidable")
     assert first["order"]["made"]["rows"] == 6
     (panel,) = first["figure"]["panels"]
@@ -166,8 +172,16 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     words = {part["word"] for part in claim["parts"]}
     assert len(claim["parts"]) == 2
     assert words == {i["claims"][0]["verdict"]["word"] for i in items[:2]}
-    for text in ("plain", "values are not comparable", "missing: never: its data were never"):
-        assert text in out
+    for text in (
+        "values are not comparable",
+        "missing: never: its data were never",
+        "Differences and verdicts are against 'plain'.",
+        f"{crop['ours']:.2f} {crop['sd']:.2f} [",
+        f"{gap['ours']:+.2f} [{gap['low']:+.2f}, {gap['high']:+.2f}]",
+        "1 thread",
+        "parameters a small model 13.6 M",
+    ):
+        assert text in " ".join(out.split()), text
     page = (home / "book.html").read_text()
     # Nothing is fetched.
     assert not re.findall(r"(?:src|href)=.?(?:\w+:|//)|@import|url\([^#]", page)
@@ -177,8 +191,11 @@ def test_from_a_recipe_to_a_page(call, home, bert):
         "simcse:table2",
         "Plain is better in both tables.",
         "quoted from a letter",
+        f"\N{PLUS-MINUS SIGN} {crop['sd']:.2f}",
+        "all else is not decidable",
+        "needs the checkpoint bert-large-uncased",
     ):
-        assert text in page
+        assert text in page, text
     # No path of this machine is told.
     assert str(home) not in page + (home / "book.json").read_text()
     assert str(bert) not in page + (home / "book.json").read_text()

@@ -1,7 +1,7 @@
 """The documents' figures, drawn from what was measured; as SVG, in the style of ``pictures``."""
 
+import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,15 @@ Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
 
 def drawn_from(
-    recipe: Recipe, reports: Reports, arms: Mapping[str, Mapping[str, Arm]]
+    recipe: Recipe, scale: str, reports: Reports, arms: Mapping[str, Mapping[str, Arm]]
 ) -> dict[str, Any]:
     """What a recipe's figure shows, as plain data; empty without a figure or results.
+
+    Args:
+        recipe: the item.
+        scale: "lab" or "paper"; rows that belong to the other one are not shown.
+        reports: of each row and evaluation, by seed.
+        arms: of each column and row.
 
     Returns:
         Of a trace: the mean path of each row over its seeds. Of a sweep: each row's mean, interval
@@ -27,7 +33,7 @@ def drawn_from(
     if not recipe.figure:
         return {}
     if recipe.figure == "sweep":
-        return _sweep(recipe, arms)
+        return _sweep(recipe, scale, arms)
     found: dict[str, Any] = {}
     for row in recipe.rows:
         for name in recipe.evaluations:
@@ -56,7 +62,7 @@ def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
     ]
 
 
-def _sweep(recipe: Recipe, arms: Mapping[str, Mapping[str, Arm]]) -> dict[str, Any]:
+def _sweep(recipe: Recipe, scale: str, arms: Mapping[str, Mapping[str, Arm]]) -> dict[str, Any]:
     """A panel for each axis and column."""
     panels = []
     for axis in recipe.sweep.split(","):
@@ -64,11 +70,11 @@ def _sweep(recipe: Recipe, arms: Mapping[str, Mapping[str, Arm]]) -> dict[str, A
             points = [
                 _point(recipe, row, axis, name, arms.get(name, {}).get(row.name))
                 for row in recipe.rows
-                if axis in row.point
+                if axis in row.point and scale in row.scales
             ]
-            if points:
+            if any("ours" in point or "paper" in point for point in points):
                 panels.append({"axis": axis, "column": column.title, "points": points})
-    return {"kind": "sweep", "panels": panels} if panels else {}
+    return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}
 
 
 def _point(recipe: Recipe, row: Row, axis: str, column: str, arm: Arm | None) -> dict[str, Any]:
@@ -82,16 +88,30 @@ def _point(recipe: Recipe, row: Row, axis: str, column: str, arm: Arm | None) ->
     return point
 
 
-def draw(figure: Mapping[str, Any]) -> str | None:
+def draw(figure: Mapping[str, Any], name: str = "figure") -> str | None:
     """A figure as SVG, or None if there is nothing to draw.
+
+    Args:
+        figure: what ``drawn_from`` gives.
+        name: keeps its identifiers apart from those of other figures of a page.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    if not figure:
-        return None
+    found = _drawn(figure) if figure else None
+    own = re.sub(r"[^A-Za-z0-9]+", "-", name)
+    return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
+
+
+def _drawn(figure: Mapping[str, Any]) -> str | None:
     if figure["kind"] == "trace":
-        return trace(figure["rows"])
+        names = ("step", "uniformity", "alignment")
+        return pictures.trajectories(
+            {
+                row: [dict(zip(names, point, strict=True)) for point in path]
+                for row, path in figure["rows"].items()
+            }
+        )
     if figure["kind"] == "sweep":
         return sweep(figure)
     reports = {name: Report.from_json(data) for name, data in figure["rows"].items()}
@@ -114,7 +134,7 @@ def write_figures(folder: Path, found: Mapping[str, Any]) -> list[Path]:
     """
     written = []
     for item in found["items"]:
-        drawn = draw(item["figure"])
+        drawn = draw(item["figure"], item["name"])
         if drawn is not None:
             target = folder / f"{item['name'].replace(':', '-')}.svg"
             with atomic_file(target) as stream:
@@ -123,45 +143,31 @@ def write_figures(folder: Path, found: Mapping[str, Any]) -> list[Path]:
     return written
 
 
-def trace(paths: Mapping[str, Sequence[Sequence[float]]]) -> str:
-    """Alignment against uniformity along training runs, an arrow from stop to stop."""
-    with pictures.canvas(4.4) as (figure, axes):
-        for i, (name, path) in enumerate(paths.items()):
-            colour = pictures.COLOURS[i % len(pictures.COLOURS)]
-            mark = pictures.MARKS[i % len(pictures.MARKS)]
-            x, y = [p[1] for p in path], [p[2] for p in path]
-            axes.plot(x, y, mark, color=colour, markersize=5, label=name)
-            for a, b in pairwise(path):
-                arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.8}
-                axes.annotate("", (b[1], b[2]), (a[1], a[2]), arrowprops=arrow)
-            axes.annotate(
-                str(int(path[-1][0])),
-                (x[-1], y[-1]),
-                fontsize=7,
-                xytext=(4, 3),
-                textcoords="offset points",
-            )
-        axes.margins(0.1)
-        axes.set_xlabel("uniformity (smaller is better)")
-        axes.set_ylabel("alignment (smaller is better)")
-        pictures.add_legend(figure, axes)
-        return pictures.as_svg(figure, "trace")
-
-
 def sweep(figure: Mapping[str, Any]) -> str:
-    """Values along an axis: ours with intervals, the published ones hollow; a panel each."""
+    """Values along an axis: ours with intervals, the published ones hollow; a panel each.
+
+    Where the values are not comparable, the published ones have an axis of their own, at the right.
+    """
     panels = figure["panels"]
     with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, grid):
         axes = [grid] if len(panels) == 1 else list(grid)
         for place, panel in zip(axes, panels, strict=True):
-            _panel(place, panel["points"])
+            other = _panel(place, panel["points"], apart=figure.get("apart", False))
             place.set_ylabel(panel["column"])
             place.set_xlabel(panel["axis"])
+            place.ticklabel_format(axis="y", useOffset=False)
+            if other is not None:
+                other.set_ylabel("published")
         pictures.add_legend(drawing, axes[0])
         return pictures.as_svg(drawing, "sweep")
 
 
-def _panel(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
+def _panel(axes: Any, points: Sequence[Mapping[str, Any]], *, apart: bool) -> Any | None:
+    """Draw a panel; the axes of the published values if they have their own."""
+    both = any("ours" in p for p in points) and any("paper" in p for p in points)
+    other = axes.twinx() if apart and both else None
+    if other is not None:
+        other.spines["right"].set_visible(True)
     places = list(dict.fromkeys(point["x"] for point in points))
     lines = list(dict.fromkeys(point["line"] for point in points))
     for i, line in enumerate(lines):
@@ -169,19 +175,19 @@ def _panel(axes: Any, points: Sequence[Mapping[str, Any]]) -> None:
         own = [p for p in points if p["line"] == line]
         ours = [p for p in own if "ours" in p]
         x = [places.index(p["x"]) for p in ours]
-        axes.plot(x, [p["ours"] for p in ours], "o-", color=colour, label=f"ours {line}".strip())
+        if ours:
+            values = [p["ours"] for p in ours]
+            axes.plot(x, values, "o-", color=colour, label=f"ours {line}".strip())
         for place, p in zip(x, ours, strict=True):
             if p.get("low") is not None:
                 axes.plot([place] * 2, [p["low"], p["high"]], color=colour, linewidth=1.4)
         said = [p for p in own if "paper" in p]
         if said:
-            axes.plot(
-                [places.index(p["x"]) for p in said],
-                [p["paper"] for p in said],
-                "o--",
-                color=colour,
-                markerfacecolor="none",
-                alpha=0.7,
-                label=f"published {line}".strip(),
-            )
+            style = {"color": colour, "markerfacecolor": "none", "alpha": 0.7}
+            label = f"published {line}".strip() + (", right axis" if other is not None else "")
+            x, y = [places.index(p["x"]) for p in said], [p["paper"] for p in said]
+            (other or axes).plot(x, y, "o--", **style)
+            # The legend is that of the panel's own axes.
+            axes.plot([], [], "o--", label=label, **style)
     axes.set_xticks(range(len(places)), [str(p) for p in places])
+    return other

@@ -7,19 +7,34 @@ from typing import Any
 
 from contrasent.evaluate.page import STYLE
 from contrasent.files import atomic_file
+from contrasent.reproduce import tables
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.run import duration
-from contrasent.reproduce.text import LAB_NOTE, cell_texts
-from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
+from contrasent.reproduce.text import LAB_NOTE, WORDS, about
 
-WORDS = (AGREES, DIFFERS, OPEN, ABSENT)
 OWN_STYLE = """
-.agrees { color: #2f9e6e; } .differs { color: #c9533f; font-weight: 600; }
+:root { --good: #1b7a4e; --bad: #b23a26; }
+@media (prefers-color-scheme: dark) { :root { --good: #57c795; --bad: #f0896f; } }
+a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: .2em; }
+h2 { border-top: 1px solid var(--line); padding-top: 1.6rem; }
+h2 small { color: var(--faint); font-weight: 400; }
+.agrees { color: var(--good); font-weight: 600; } .differs { color: var(--bad); font-weight: 600; }
 .not-decidable, .not-run { color: var(--faint); }
-tr.group td { color: var(--faint); font-weight: 600; border-bottom: none; padding-top: .8rem; }
-h2 small { color: var(--faint); font-weight: 400; } nav { columns: 2 22rem; font-size: 14px; }
-th:last-child { text-align: left; }
-td.said { text-align: left; white-space: normal; min-width: 11rem; }
+.wide { margin: .8rem 0; }
+thead th { min-width: 3.5rem; vertical-align: bottom; overflow-wrap: normal; }
+th small { display: block; color: var(--faint); font-weight: 400; }
+th.said, td.said, .facts th, .listing th { text-align: left; }
+td.said { min-width: 6.5rem; white-space: normal; }
+td:first-child { white-space: normal; min-width: 7rem; max-width: 19rem; }
+tr.group td { color: var(--faint); font-weight: 600; border-bottom: none; padding-top: .8rem;
+  white-space: nowrap; max-width: none; }
+.stacked td { line-height: 1.3; } .gap { padding-top: .25rem; }
+.facts td { max-width: 16rem; } .contents td:first-child { max-width: 30rem; min-width: 12rem; }
+.claims small, .claims details { display: block; } ul { padding-left: 1.2rem; }
+@media (max-width: 40rem) {
+  th, td { padding: .25rem .45rem; } td:first-child { max-width: 8.5rem; min-width: 6rem; }
+  .contents td:first-child { min-width: 9rem; max-width: 11rem; } .listing td { min-width: 11rem; }
+}
 """
 
 
@@ -58,173 +73,68 @@ def _front(found: dict[str, Any]) -> Iterator[str]:
     run, items = found["run"], found["items"]
     if any(item["scale"] == "lab" for item in items):
         yield f"<p>{escape(LAB_NOTE)}</p>"
+    codes = run["codes"]
     facts = {
+        "base": ", ".join(sorted({item["base"] for item in items if item["base"]})),
+        "scale": "; ".join(sorted({f"{i['scale']}: {i['scale_title']}" for i in items})),
+        "training runs": str(run["trained"] or ""),
+        "computing time": duration(run["seconds"]) if run["seconds"] else "",
         "machine": "; ".join(run["machines"]),
         "precision": ", ".join(run["precisions"]),
         "versions": "; ".join(run["versions"]),
-        "source of training": ", ".join(run["codes"]),
-        "computing time": duration(run["seconds"]),
-        "base": ", ".join(sorted({item["base"] for item in items if item["base"]})),
+        "source of training": ", ".join(codes[:2])
+        + (f" and {len(codes) - 2} other states of it" if len(codes) > 2 else ""),
     }
     rows = "".join(f"<dt>{k}</dt><dd>{escape(v)}</dd>" for k, v in facts.items() if v)
     yield f"<dl>{rows}</dl>"
     yield (
-        "<p class=faint>Intervals are 95 % t intervals of the mean over seeds. A direction agrees "
-        "or differs when the interval of the difference of two rows (Welch, over seeds) leaves "
-        "zero out; all else is not decidable with so many seeds.</p>"
+        "<p class=faint>A value is the mean over seeds ± their standard deviation; intervals are "
+        "95 %: t intervals of the mean over seeds, or, of rows that no seed changes (seeds: -), "
+        "bootstrap intervals over test items. A direction agrees or differs when the interval of "
+        "the difference of two rows (Welch, over seeds) leaves zero out; all else is not decidable "
+        "with so many seeds.</p>"
     )
     if len(items) > 1:
-        yield f"<nav><ul>{''.join(_entry(item) for item in items)}</ul></nav>"
+        yield _contents(items)
 
 
-def _entry(item: dict[str, Any]) -> str:
-    words = [claim["verdict"]["word"] for claim in item["claims"]]
-    counts = ", ".join(
-        f"<span class={_class(w)}>{words.count(w)} {w}</span>" for w in WORDS if w in words
+def _contents(items: list[dict[str, Any]]) -> str:
+    """Every item with the verdicts on its statements and how much of it was run."""
+    head = "".join(f"<th>{word}<small>statements</small></th>" for word in WORDS)
+    lines, paper = "", ""
+    for item in items:
+        if item["paper"] != paper:
+            paper = item["paper"]
+            lines += tables.heading(paper)
+        words = [claim["verdict"]["word"] for claim in item["claims"]]
+        counts = "".join(
+            f"<td><span class={word.replace(' ', '-')}>{words.count(word) or ''}</span></td>"
+            for word in WORDS
+        )
+        wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
+        made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
+        rows = f"{made} of {len(wanted)}" if wanted else ""
+        link = f"<a href='#{escape(item['name'])}'>{escape(item['name'])}</a>"
+        lines += f"<tr><td>{link} {escape(item['title'])}</td><td>{rows}</td>{counts}</tr>\n"
+    return (
+        f"<div class='wide contents'><table><thead><tr><th></th><th>rows run</th>{head}</tr>"
+        f"</thead>\n<tbody>{lines}</tbody></table></div>"
     )
-    said = f" – {counts}" if counts else ""
-    title = escape(item["title"])
-    return f"<li><a href='#{escape(item['name'])}'>{escape(item['name'])}</a> {title}{said}</li>"
 
 
 def _item(item: dict[str, Any]) -> str:
+    how = "".join(f"<p class=faint>{escape(line)}</p>" for line in about(item))
+    drawn = draw(item["figure"], item["name"])
     parts = [
         f"<h2 id='{escape(item['name'])}'>{escape(item['name'])}: {escape(item['title'])} "
         f"<small>{escape(item['source'])}</small></h2>",
         f"<p>{escape(item['about'])}</p>",
-        f"<p class=faint>{escape(_how(item))}</p>",
+        how,
+        tables.table(item),
+        f"<figure>{drawn}</figure>" if drawn else "",
+        tables.listings(item),
+        tables.orders(item),
+        tables.claims(item),
+        tables.skipped(item),
     ]
-    drawn = draw(item["figure"])
-    body = [_table(item), f"<figure>{drawn}</figure>" if drawn else "", _listings(item)]
-    return "\n".join(filter(None, [*parts, *body, _orders(item), _claims(item), _skipped(item)]))
-
-
-def _how(item: dict[str, Any]) -> str:
-    run = item["run"]
-    if not run["seconds"]:
-        return item["scale_note"] or ""
-    trained = f"{run['trained']} training runs, " if run["trained"] else ""
-    changes = "".join(f", {k} {v}" for k, v in item["changes"].items())
-    told = f"Scale {item['scale']}{changes}; {trained}{duration(run['seconds'])}."
-    if item["scale"] == "lab" and item["reference"]:
-        told += f" A row's verdict is about its difference from {item['reference']!r}."
-    return f"{told} {item['scale_note']}".strip()
-
-
-def _table(item: dict[str, Any]) -> str:
-    if not any(row["cells"] or row["facts"] for row in item["rows"]):
-        return ""
-    several = len(item["columns"]) > 1
-    head = "<th></th>"
-    for column in item["columns"]:
-        title = escape(column["title"])
-        facts = all(column["name"] in r["facts"] for r in item["rows"] if r["facts"])
-        if facts and any(r["facts"] for r in item["rows"]):
-            head += f"<th>{title}</th>"
-            continue
-        said = f"{title}: " if several else ""
-        head += f"<th>{said}paper</th><th>{said}ours</th><th>verdict</th>"
-    lines = [f"<thead><tr>{head}</tr></thead>\n<tbody>"]
-    group = ""
-    for row in item["rows"]:
-        if row["group"] != group:
-            group = row["group"]
-            lines.append(f"<tr class=group><td>{escape(group)}</td></tr>")
-        lines.append(f"<tr><td>{_name(row)}</td>{_cells(item, row)}</tr>")
-    return f"<div class=wide><table>{''.join(lines)}</tbody></table></div>"
-
-
-def _name(row: dict[str, Any]) -> str:
-    remarks = [row["note"]]
-    if row["source"]:
-        remarks.append(f"quoted from {row['source']}")
-    remark = "; ".join(filter(None, remarks))
-    small = f"<small>{escape(remark)}</small>" if remark else ""
-    return f"{escape(row['name'])}{small}"
-
-
-def _cells(item: dict[str, Any], row: dict[str, Any]) -> str:
-    found = ""
-    for column in item["columns"]:
-        name = column["name"]
-        if row["facts"]:
-            found += f"<td class=said>{escape(row['facts'].get(name, ''))}</td>"
-            continue
-        cell = row["cells"].get(name)
-        if cell is None:
-            found += "<td></td><td></td><td></td>"
-            continue
-        paper, ours, interval, seeds, difference, _ = cell_texts(cell)
-        also = f"<small>{item['also_source']}: {cell['also']:g}</small>" if "also" in cell else ""
-        small = ", ".join(filter(None, [interval, _seeds(seeds)]))
-        mine = f"{ours}<small>{small}</small>" if ours else "–"
-        found += f"<td>{paper}{also}</td><td>{mine}</td>{_verdict(cell, difference)}"
-    return found
-
-
-def _seeds(count: str) -> str:
-    return f"{count} seed{'' if count == '1' else 's'}" if count.isdigit() else ""
-
-
-def _verdict(cell: dict[str, Any], difference: str) -> str:
-    said = cell.get("verdict")
-    if said is None:
-        return "<td></td>"
-    why = said["why"] or difference
-    word = f"<span class={_class(said['word'])}>{said['word']}</span>"
-    return f"<td class=said>{word}<small>{escape(why)}</small></td>"
-
-
-def _class(word: str) -> str:
-    return word.replace(" ", "-")
-
-
-def _listings(item: dict[str, Any]) -> str:
-    found = item["listings"]
-    if not found:
-        return ""
-    head = "".join(f"<th>{escape(name)}</th>" for name in found)
-    lines = [f"<thead><tr><th>query</th>{head}</tr></thead>\n<tbody>"]
-    for i, (query, _) in enumerate(next(iter(found.values()))):
-        cells = "".join(
-            "<td>" + "<br>".join(f"{s:.2f} {escape(text)}" for s, text in listing[i][1]) + "</td>"
-            for listing in found.values()
-        )
-        lines.append(f"<tr><td>{escape(query)}</td>{cells}</tr>")
-    return f"<div class='wide listing'><table>{''.join(lines)}</tbody></table></div>"
-
-
-def _orders(item: dict[str, Any]) -> str:
-    titles = {column["name"]: column["title"] for column in item["columns"]}
-    return "".join(
-        f"<p>{escape(titles[name])}: rank correlation of the order of {order['rows']} rows with "
-        f"the published one {order['correlation']:.2f}.</p>"
-        for name, order in item["order"].items()
-    )
-
-
-def _claims(item: dict[str, Any]) -> str:
-    lines = []
-    for claim in item["claims"]:
-        said = claim["verdict"]
-        parts = "".join(
-            f"<li><span class={_class(part['word'])}>{part['word']}</span>: "
-            f"{escape(part['text'])} <small class=faint>{escape(part['why'])}</small></li>"
-            for part in claim["parts"]
-        )
-        lines.append(
-            f"<li><span class={_class(said['word'])}>{said['word']}</span>: "
-            f"{escape(claim['text'])}<details><summary>{escape(said['why'])}</summary>"
-            f"<ul>{parts}</ul></details></li>"
-        )
-    return f"<ul>{''.join(lines)}</ul>" if lines else ""
-
-
-def _skipped(item: dict[str, Any]) -> str:
-    rows = [row for row in item["rows"] if row["skipped"]]
-    needs = [f"<li>{escape(need)}</li>" for need in item["needs"]]
-    if not rows and not needs:
-        return ""
-    lines = [f"<li>{escape(row['name'])}: {escape(row['skipped'])}</li>" for row in rows]
-    title = f"{len(rows)} rows are missing, or not all of their seeds are there"
-    return f"<details><summary>{title}</summary><ul>{''.join([*needs, *lines])}</ul></details>"
+    return "\n".join(filter(None, parts))

@@ -1,78 +1,184 @@
 """A book of items as text for a terminal."""
 
-from collections.abc import Callable
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from contrasent.reproduce.cells import CellTexts, cell_texts, turned
+from contrasent.reproduce.run import duration
+from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
+
+WORDS = (AGREES, DIFFERS, OPEN, ABSENT)
+WIDTH = 110
+MOST = 5
+"""Rows that are named where one reason holds for several."""
 
 LAB_NOTE = (
     "Scale lab: a smaller encoder and fewer steps. Only directions and orders of rows are judged, "
     "values are not comparable with the document's."
 )
+COLUMNS = {
+    "paper": "paper",
+    "also": "also",
+    "ours": "ours",
+    "spread": "sd",
+    "interval": "95 %",
+    "seeds": "seeds",
+    "published": "paper's diff.",
+    "gap": "our diff., 95 %",
+    "said": "verdict",
+}
+"""Attributes of ``CellTexts``, and what stands above them."""
 
 
 def text(found: dict[str, Any]) -> str:
     """A book for a terminal."""
-    return "\n\n".join(_item_text(item) for item in found["items"])
+    parts = [_item_text(item) for item in found["items"]]
+    if any(item["scale"] == "lab" and item["base"] for item in found["items"]):
+        parts.insert(0, _wrapped(LAB_NOTE))
+    return "\n\n".join([*parts, *_end(found)])
+
+
+def _end(found: dict[str, Any]) -> Iterator[str]:
+    """All claims counted, machine, versions and time."""
+    words = [claim["verdict"]["word"] for item in found["items"] for claim in item["claims"]]
+    lines = [f"{len(words)} claims: {counted(words)}"] if len(found["items"]) > 1 and words else []
+    run = found["run"]
+    if run["seconds"]:
+        told = [*run["machines"], *run["precisions"], *run["versions"]]
+        lines.append(f"computed in {duration(run['seconds'])} on {'; '.join(told)}")
+    if lines:
+        yield "\n".join(lines)
+
+
+def counted(words: Sequence[str]) -> str:
+    """Verdicts and how many there are of each."""
+    return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
 
 
 def _item_text(item: dict[str, Any]) -> str:
-    lines = [f"{item['name']}  {item['title']} ({item['source']})"]
-    if item["scale"] == "lab" and item["base"]:
-        lines.append(f"{LAB_NOTE} Base: {item['base']}.")
-    for column in item["columns"]:
-        lines += ["", *_column_text(item, column)]
-    for name, order in item["order"].items():
-        lines.append(
-            f"order of {order['rows']} rows, {name}: rank correlation {order['correlation']:.2f}"
-        )
+    lines = [f"{item['name']}  {item['title']} ({item['source']})", *about(item)]
+    lines = [_wrapped(line) for line in lines]
+    if any(row["facts"] for row in item["rows"]):
+        lines += ["", *_facts(item)]
+    if any("also" in cell for row in item["rows"] for cell in row["cells"].values()):
+        lines.append(f"also: {item['also_source']}")
+    for name, table in _tables(item):
+        lines += ["", *_laid_out([(name, *COLUMNS.values()), *table])]
+    lines += [*_listings(item), ""]
+    titles = {column["name"]: column["title"] for column in item["columns"]}
+    orders = [f"{titles[n]} {o['correlation']:.2f}" for n, o in item["order"].items()]
+    if orders:
+        rows = max(order["rows"] for order in item["order"].values())
+        said = "rank correlation of the rows' order with the published one"
+        lines.append(_wrapped(f"{said}, {rows} rows: {', '.join(orders)}", "  "))
     for claim in item["claims"]:
-        said = claim["verdict"]
-        lines.append(f"{said['word']:<14} {claim['text']} ({said['why']})")
+        why = claim["verdict"]["why"]
+        if len(claim["parts"]) == 1:
+            why = claim["parts"][0]["why"]
+        said = f"{claim['verdict']['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
+        lines.append(_wrapped(said, " " * 14))
+    lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
+    return "\n".join(lines).rstrip()
+
+
+def about(item: dict[str, Any]) -> Iterator[str]:
+    """Scale, base, time, and what differences are from."""
+    run = item["run"]
+    if not item["base"] or not run["seconds"]:
+        if item["scale_note"]:
+            yield item["scale_note"]
+        return
+    changes = "".join(f", {k} {v}" for k, v in item["changes"].items())
+    runs = f"{run['trained']} training run{'' if run['trained'] == 1 else 's'}, "
+    told = f"Scale {item['scale']}{changes}, base {item['base']}; "
+    told += f"{runs if run['trained'] else ''}{duration(run['seconds'])}."
+    if item["scale"] == "paper":
+        told += " Differences are ours less the paper's value."
+    elif item["reference"]:
+        told += f" Differences and verdicts are against {item['reference']!r}."
+    yield f"{told} {item['scale_note']}".strip()
+
+
+def missing(item: dict[str, Any]) -> Iterator[str]:
+    """What was not run and why, rows with one reason together."""
     reasons: dict[str, list[str]] = {}
+    runnable = 0
     for row in item["rows"]:
+        runnable += row["kind"] not in ("quote", "facts")
         if row["skipped"]:
             reasons.setdefault(row["skipped"], []).append(row["name"])
     for reason, names in reasons.items():
-        rows = names[0] if len(names) == 1 else f"{len(names)} rows from {names[0]} on"
-        lines.append(f"missing: {rows}: {reason}")
-    return "\n".join(lines)
+        rows = "; ".join(names)
+        if len(names) > 1 and len(names) == runnable:
+            rows = f"all {runnable} rows"
+        elif len(names) > MOST:
+            rows = f"{'; '.join(names[: MOST - 1])} and {len(names) - MOST + 1} more rows"
+        yield f"{rows}: {reason}"
+    yield from item["needs"]
 
 
-def _column_text(item: dict[str, Any], column: dict[str, Any]) -> list[str]:
-    head = (column["title"], "paper", "ours", "95 %", "seeds", "difference", "verdict")
-    table = [head]
-    for row in item["rows"]:
-        cell = row["cells"].get(column["name"])
-        if cell is None and not row["facts"].get(column["name"]):
-            continue
-        table.append((row["name"], *cell_texts(cell or {})))
-    used = [i for i in range(len(head)) if i < 2 or any(line[i] for line in table[1:])]
+def _facts(item: dict[str, Any]) -> list[str]:
+    names = [column["name"] for column in item["columns"]]
+    head = ("", *(column["title"] for column in item["columns"]))
+    rows = [
+        (row["name"], *(row["facts"].get(name, "") for name in names))
+        for row in item["rows"]
+        if row["facts"]
+    ]
+    return _laid_out([head, *rows], words=len(head))
+
+
+def _tables(item: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """A table for each column, or for each row where there are fewer of these."""
+    columns = item["columns"]
+    rows = [row for row in item["rows"] if row["cells"]]
+    cells = {(r["name"], c["name"]): r["cells"].get(c["name"]) for r in rows for c in columns}
+    if turned(len(columns), len(rows)):
+        for row in rows:
+            lines = [
+                _line(c["title"], cell_texts(cell, c))
+                for c in columns
+                if (cell := cells[row["name"], c["name"]])
+            ]
+            yield row["name"], lines
+        return
+    for c in columns:
+        lines = [
+            _line(row["name"], cell_texts(cell, c))
+            for row in rows
+            if (cell := cells[row["name"], c["name"]])
+        ]
+        if lines:
+            yield c["title"], lines
+
+
+def _line(name: str, cell: CellTexts) -> tuple[str, ...]:
+    return (name, *(getattr(cell, key) for key in COLUMNS))
+
+
+def _laid_out(table: list[tuple[str, ...]], words: int = 1) -> list[str]:
+    """Lines of a table, its empty columns left out; the first columns and the last are words."""
+    used = [i for i in range(len(table[0])) if not i or any(line[i] for line in table[1:])]
     widths = {i: max(len(line[i]) for line in table) for i in used}
+    left = {*range(words), len(COLUMNS)}
     return [
         "  ".join(
-            line[i].ljust(widths[i]) if i in (0, 6) else line[i].rjust(widths[i]) for i in used
+            line[i].ljust(widths[i]) if i in left else line[i].rjust(widths[i]) for i in used
         ).rstrip()
         for line in table
     ]
 
 
-def cell_texts(cell: dict[str, Any]) -> tuple[str, str, str, str, str, str]:
-    """Paper, ours, interval, seeds, difference and verdict of a cell, as texts."""
-    number = number_text(cell)
-    interval = f"{number(cell['low'])} to {number(cell['high'])}" if "low" in cell else ""
-    said = cell.get("verdict", {})
-    why = f" {said['why']}" if said.get("why") else ""
-    return (
-        f"{cell['paper']:g}" if "paper" in cell else "",
-        number(cell["ours"]) if "ours" in cell else "",
-        interval,
-        str(cell["seeds"] or "-") if "ours" in cell else "",
-        f"{cell['difference']:+.2f}" if "difference" in cell else "",
-        said.get("word", "") + why,
-    )
+def _listings(item: dict[str, Any]) -> Iterator[str]:
+    """What each model finds for each query."""
+    found = item["listings"]
+    for i, (query, _) in enumerate(next(iter(found.values()), ())):
+        yield f"\n{query}"
+        for name, listing in found.items():
+            yield f"  {name}"
+            yield from (f"    {score:.2f}  {hit}" for score, hit in listing[i][1])
 
 
-def number_text(cell: dict[str, Any]) -> Callable[[float], str]:
-    """How the numbers of a cell are written: two decimals where they are large."""
-    size = abs(cell.get("ours", cell.get("paper", 0.0)))
-    digits = 2 if size >= 5 else 3
-    return lambda value: f"{value:.{digits}f}"
+def _wrapped(line: str, indent: str = "") -> str:
+    return textwrap.fill(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False)

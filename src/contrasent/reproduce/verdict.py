@@ -10,13 +10,17 @@ that were run.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import stdev
 from typing import Any
 
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.power import seed_error
 from contrasent.report import Report, Row
+from contrasent.reproduce.cells import between, number
 
 AGREES, DIFFERS, OPEN, ABSENT = "agrees", "differs", "not decidable", "not run"
+POINTS = ".2f"
+"""How numbers are told if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,16 @@ class Arm:
         """Over the seeds."""
         return sum(self.values) / len(self.values)
 
+    def spread(self) -> float | None:
+        """Standard deviation over seeds; None with one seed, and without seeds."""
+        return stdev(self.values) if self.seeded and len(self.values) > 1 else None
+
+    def bounds(self) -> tuple[float, float] | None:
+        """The interval over seeds; of a row without seeds that over test items."""
+        if self.seeded or self.low is None or self.high is None:
+            return self.interval()
+        return self.low, self.high
+
     def interval(self) -> tuple[float, float] | None:
         """95 % t interval of the mean over seeds; None with one seed, and without seeds."""
         if not self.seeded or len(self.values) < 2:
@@ -68,19 +82,20 @@ class Arm:
         return self.mean - half, self.mean + half
 
 
-def value(arm: Arm | None, published: float, tolerance: float) -> Verdict:
+def value(arm: Arm | None, published: float, tolerance: float, *, form: str = POINTS) -> Verdict:
     """Whether our mean lies within the tolerance around a published value."""
     if arm is None:
         return Verdict(ABSENT, "")
     bounds = arm.interval()
     gap = arm.mean - published
+    told = number(gap, form, signed=True)
     if not arm.seeded:
         word = AGREES if abs(gap) <= tolerance else DIFFERS
-        return Verdict(word, f"{gap:+.2f}, tolerance {tolerance:g}")
+        return Verdict(word, f"{told}, tolerance {tolerance:g}")
     if bounds is None:
-        return Verdict(OPEN, f"{gap:+.2f} with one seed")
+        return Verdict(OPEN, f"{told} with one seed")
     low, high = bounds[0] - published, bounds[1] - published
-    said = f"{gap:+.2f} [{low:+.2f}, {high:+.2f}], tolerance {tolerance:g}"
+    said = f"{told} {between(low, high, form, signed=True)}, tolerance {tolerance:g}"
     if -tolerance <= low and high <= tolerance:
         return Verdict(AGREES, said)
     if low > tolerance or high < -tolerance:
@@ -110,11 +125,13 @@ class Gap:
             return 0
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
-    def __str__(self) -> str:
+    def told(self, form: str) -> str:
+        """The difference with its interval, in a form of ``cells.forms``."""
+        mean = number(self.mean, form, signed=True)
         if self.low is None or self.high is None:
-            return f"{self.mean:+.3g} (no interval: one seed)"
+            return f"{mean}, no interval"
         more = f", {self.needed} seeds would decide" if self.needed and not self.side() else ""
-        return f"{self.mean:+.3g} [{self.low:+.3g}, {self.high:+.3g}]{more}"
+        return f"{mean} {between(self.low, self.high, form, signed=True)}{more}"
 
 
 def gap(before: Arm, after: Arm) -> Gap:
@@ -145,14 +162,12 @@ def _report(value: float) -> Report:
     return Report((Row("", "", "", "", value, 1),))
 
 
-def direction(found: Gap, published: float) -> Verdict:
+def direction(found: Gap, published: float, *, form: str = POINTS) -> Verdict:
     """Whether a difference has the published sign."""
-    if math.isclose(published, 0.0, abs_tol=1e-9):
-        return Verdict(OPEN, str(found))
-    side = found.side()
-    if not side:
-        return Verdict(OPEN, str(found))
-    return Verdict(AGREES if side * published > 0 else DIFFERS, str(found))
+    side, told = found.side(), found.told(form)
+    if math.isclose(published, 0.0, abs_tol=1e-9) or not side:
+        return Verdict(OPEN, told)
+    return Verdict(AGREES if side * published > 0 else DIFFERS, told)
 
 
 def together(parts: Sequence[Verdict]) -> Verdict:
@@ -169,15 +184,14 @@ def together(parts: Sequence[Verdict]) -> Verdict:
     return Verdict(OPEN if known else ABSENT, counts)
 
 
-def signed(arm: Arm | None, sign: str) -> Verdict:
+def signed(arm: Arm | None, sign: str, *, form: str = POINTS) -> Verdict:
     """Whether a row's value has a sign."""
     if arm is None:
         return Verdict(ABSENT, "")
-    bounds = arm.interval()
+    bounds = arm.bounds()
     if bounds is None:
-        return Verdict(OPEN, f"{arm.mean:+.3g} with one seed")
-    found = Gap(arm.mean, *bounds)
-    return direction(found, 1.0 if sign == "positive" else -1.0)
+        return Verdict(OPEN, f"{number(arm.mean, form, signed=True)}, no interval")
+    return direction(Gap(arm.mean, *bounds), 1.0 if sign == "positive" else -1.0, form=form)
 
 
 def order(published: Sequence[float], ours: Sequence[float]) -> dict[str, Any] | None:

@@ -58,8 +58,8 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
             # What one measurement lacks, another may not need.
             failed = failed or error
             continue
-        seconds = round(time.monotonic() - began, 1)
-        store.write_unit(unit.key, report, {"model": job.model.key, "seconds": seconds, **told})
+        seconds = round(time.monotonic() - began - loaded.training(), 1)
+        store.write_unit(unit.key, report, {"model": job.model.key, "measured_in": seconds, **told})
         found[unit.key] = report
     if failed is not None:
         raise failed
@@ -77,6 +77,12 @@ class _Loaded:
         self.model, self.store, self.folder, self.told = model, store, folder, told
         self._plain: EncodeFn | None = None
         self._record: dict[str, Any] | None = None
+        self._training = 0.0
+
+    def training(self) -> float:
+        """Seconds of training since this was last asked; its record counts them."""
+        seconds, self._training = self._training, 0.0
+        return seconds
 
     def measure(self, unit: Unit) -> Report:
         if unit.kind in kinds.OF_TRAINING:
@@ -152,7 +158,9 @@ class _Loaded:
         if record is not None and "failed" in record:
             raise TrainingError(record["failed"])
         if record is None or (again and not there):
+            began = time.monotonic()
             record = train(self.model, self.store.model(key), self.folder)
+            self._training += time.monotonic() - began
             self.store.write_record(key, {**self.told, **record})
             shutil.rmtree(self.store.model(key) / "run", ignore_errors=True)
         self._record = record

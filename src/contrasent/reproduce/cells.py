@@ -1,0 +1,125 @@
+"""The numbers of a cell as people read them, for the terminal and for the page."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+AS_IT_IS = "g"
+"""The form of a column whose values are tiny, such as learning rates."""
+
+_MOST = 4
+"""Decimals that a document prints at most."""
+
+
+def forms(published: Iterable[float], ours: Iterable[float], *, points: bool) -> dict[str, str]:
+    """How the numbers of a column are written, as format specifications.
+
+    Args:
+        published: the document's values; as many decimals are written as it prints.
+        ours: our values; points get two decimals, others three significant digits or more.
+        points: whether values are in hundredths.
+
+    Returns:
+        {"paper": ".1f", "ours": ".2f"} for a column of points with one decimal.
+    """
+    printed = list(published)
+    places = max(map(_places, printed), default=0)
+    if places > _MOST:
+        return {"paper": AS_IT_IS, "ours": AS_IT_IS}
+    largest = max(map(abs, [*printed, *ours]), default=0.0)
+    wanted = 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 10_000 else 0
+    if points or places:
+        wanted = 2
+    return {"paper": f".{places}f", "ours": f".{max(places, wanted)}f"}
+
+
+def _places(value: float) -> int:
+    exponent = Decimal(repr(value)).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def number(value: float, form: str, *, signed: bool = False) -> str:
+    """A number in a form, its sign told if asked for; there is no negative zero."""
+    told = format(value, f"{'+' if signed else ''}{form}")
+    if not any(digit in told for digit in "123456789"):
+        return told.lstrip("+-")
+    return told.replace("e-0", "e-").replace("e+0", "e+")
+
+
+def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
+    """An interval in a form."""
+    return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
+
+
+def turned(columns: int, rows: int) -> bool:
+    """Whether a table reads better with its columns as lines: they are many, the rows few."""
+    return columns > 4 and rows <= 3
+
+
+@dataclass(frozen=True, slots=True)
+class CellTexts:
+    """A cell as texts, empty where there is nothing to say.
+
+    Attributes:
+        paper: the published value.
+        also: a second document's.
+        ours: mean over seeds.
+        spread: standard deviation over seeds.
+        interval: 95 %, of the mean over seeds; over test items where there are no seeds.
+        seeds: how many; "-" where another seed would change nothing.
+        published: the published difference from the reference row.
+        difference: ours, from the reference row (scale lab) or the published value (scale paper).
+        bounds: its 95 % interval.
+        word: the verdict.
+        more: what would decide it, or the tolerance.
+    """
+
+    paper: str = ""
+    also: str = ""
+    ours: str = ""
+    spread: str = ""
+    interval: str = ""
+    seeds: str = ""
+    published: str = ""
+    difference: str = ""
+    bounds: str = ""
+    word: str = ""
+    more: str = ""
+
+    @property
+    def gap(self) -> str:
+        """The difference with its interval."""
+        return f"{self.difference} {self.bounds}".strip()
+
+    @property
+    def said(self) -> str:
+        """The verdict with what belongs to it."""
+        return f"{self.word} ({self.more})" if self.more else self.word
+
+
+def cell_texts(cell: Mapping[str, Any] | None, column: Mapping[str, Any]) -> CellTexts:
+    """A cell of ``report.book`` as texts."""
+    if not cell:
+        return CellTexts()
+    paper, ours = column["forms"]["paper"], column["forms"]["ours"]
+    gap = cell.get("difference", {})
+    made = "ours" in cell
+    more = ""
+    if gap.get("needed"):
+        more = f"{gap['needed']} seeds would decide"
+    elif "tolerance" in gap:
+        more = f"tolerance {gap['tolerance']:g}"
+    return CellTexts(
+        paper=number(cell["paper"], paper) if "paper" in cell else "",
+        also=number(cell["also"], paper) if "also" in cell else "",
+        ours=number(cell["ours"], ours) if made else "",
+        spread=number(cell["sd"], ours) if "sd" in cell else "",
+        interval=between(cell["low"], cell["high"], ours) if "low" in cell else "",
+        seeds=str(cell["seeds"] or "-") if made else "",
+        published=number(gap["paper"], paper, signed=True) if "paper" in gap else "",
+        difference=number(gap["ours"], ours, signed=True) if gap else "",
+        bounds=between(gap["low"], gap["high"], ours, signed=True) if "low" in gap else "",
+        word=cell.get("verdict", {}).get("word", ""),
+        more=more,
+    )

@@ -1,0 +1,250 @@
+"""The parts of an item as HTML: its table, what models found, its statements, what is missing."""
+
+from collections import Counter
+from html import escape
+from typing import Any
+
+from contrasent.reproduce.cells import CellTexts, cell_texts, turned
+from contrasent.reproduce.text import missing
+
+FEW = 2
+"""So many columns have their numbers side by side; more columns have them one below another."""
+
+Line = tuple[str, CellTexts]
+"""What stands before a line, as HTML, and the cell."""
+
+
+def table(item: dict[str, Any]) -> str:
+    """The document's table: facts, or published and measured numbers."""
+    if any(row["facts"] for row in item["rows"]):
+        return _facts(item)
+    rows = [row for row in item["rows"] if row["cells"]]
+    columns = [c for c in item["columns"] if any(c["name"] in row["cells"] for row in rows)]
+    if turned(len(columns), len(rows)):
+        found = [(r, [(escape(c["title"]), _texts(r, c)) for c in columns]) for r in rows]
+        return "\n".join(_wide(item, _name(item, row), _joined(own)) for row, own in found)
+    if len(columns) > FEW:
+        return _stacked(item, columns, rows)
+    parts = []
+    for c in columns:
+        own = [row for row in rows if c["name"] in row["cells"]]
+        lines = _grouped(own, [(_name(item, row), _texts(row, c)) for row in own])
+        parts.append(_wide(item, escape(c["title"]), lines))
+    return "\n".join(parts)
+
+
+def _facts(item: dict[str, Any]) -> str:
+    head = "".join(f"<th>{escape(column['title'])}</th>" for column in item["columns"])
+    names = [column["name"] for column in item["columns"]]
+    lines = "".join(
+        f"<tr><td>{_name(item, row)}</td>"
+        + "".join(f"<td class=said>{escape(row['facts'].get(name, ''))}</td>" for name in names)
+        + "</tr>\n"
+        for row in item["rows"]
+        if row["facts"]
+    )
+    return _framed(f"<th></th>{head}", lines, "facts")
+
+
+def _wide(item: dict[str, Any], title: str, lines: list[Line | str]) -> str:
+    """A table with all of a cell's numbers side by side, one cell a line."""
+    heads = {
+        "paper": "paper",
+        "also": escape(item["also_source"]),
+        "ours": "ours",
+        "interval": "95 %",
+        "seeds": "seeds",
+        "published": "paper's difference",
+        "difference": "our difference",
+        "word": "verdict",
+    }
+    cells = [line[1] for line in lines if not isinstance(line, str)]
+    used = [key for key in heads if any(getattr(cell, key) for cell in cells)]
+    head = "".join(f"<th{' class=said' * (k == 'word')}>{heads[k]}</th>" for k in used)
+    body = ""
+    for line in lines:
+        if isinstance(line, str):
+            body += line
+            continue
+        body += f"<tr><td>{line[0]}</td>{''.join(_td(line[1], key) for key in used)}</tr>\n"
+    return _framed(f"<th>{title}</th>{head}", body)
+
+
+def _joined(lines: list[Line]) -> list[Line | str]:
+    return [line for line in lines if line[1] != CellTexts()]
+
+
+def _grouped(rows: list[dict[str, Any]], lines: list[Line]) -> list[Line | str]:
+    """Lines of a table, with the headings that several rows share."""
+    found: list[Line | str] = []
+    group = ""
+    for row, line in zip(rows, lines, strict=True):
+        if row["group"] != group:
+            group = row["group"]
+            found.append(heading(group))
+        found.append(line)
+    return found
+
+
+def heading(text: str) -> str:
+    """A line of a table above the rows that belong together."""
+    return f"<tr class=group><td>{escape(text)}</td></tr>\n"
+
+
+def _td(cell: CellTexts, key: str) -> str:
+    if key == "word":
+        more = f"<small>{escape(cell.more)}</small>" if cell.more else ""
+        return f"<td class=said>{word(cell.word)}{more}</td>"
+    if key == "ours":
+        return f"<td>{_mean(cell)}</td>"
+    if key == "difference":
+        return f"<td>{_minus(cell.difference)}<small>{_minus(cell.bounds)}</small></td>"
+    return f"<td>{_minus(getattr(cell, key))}</td>"
+
+
+def _stacked(
+    item: dict[str, Any], columns: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> str:
+    """A table with all of a cell's numbers one below another."""
+    texts = {(r["name"], c["name"]): _texts(r, c) for r in rows for c in columns}
+    counts = Counter(cell.seeds for cell in texts.values() if cell.seeds not in ("", "-"))
+    usual = counts.most_common(1)[0][0] if counts else ""
+    head = "".join(f"<th>{escape(column['title'])}</th>" for column in columns)
+    lines, group = "", ""
+    for row in rows:
+        if row["group"] != group:
+            group = row["group"]
+            lines += heading(group)
+        cells = "".join(_stack(texts[row["name"], c["name"]], usual) for c in columns)
+        seeds = {texts[row["name"], c["name"]].seeds for c in columns} - {""}
+        name = _name(item, row, "no seed changes it" if seeds == {"-"} else "")
+        lines += f"<tr><td>{name}</td>{cells}</tr>\n"
+    more = ", where nothing else is said" if len(counts) > 1 else ""
+    said = [f"{_seeds(usual)} a value{more}"] if usual else []
+    if any(cell.also for cell in texts.values()):
+        said.append(f"In brackets: {item['also_source']}")
+    if any(cell.difference for cell in texts.values()):
+        against = "the published value" if item["scale"] == "paper" else repr(item["reference"])
+        said.append(f"\N{GREEK CAPITAL LETTER DELTA}: difference from {against}")
+    told = f"<p class=faint>{escape('. '.join(said))}.</p>" if said else ""
+    return told + _framed(f"<th></th>{head}", lines, "stacked")
+
+
+def _stack(cell: CellTexts, usual: str) -> str:
+    if cell == CellTexts():
+        return "<td></td>"
+    delta = "\N{GREEK CAPITAL LETTER DELTA}"
+    measured = {
+        _minus(cell.interval): cell.interval,
+        _seeds(cell.seeds): cell.seeds not in ("", "-", usual),
+        f"paper {_minus(cell.paper)}{f' ({_minus(cell.also)})' if cell.also else ''}": cell.paper,
+    }
+    judged = {
+        f"{delta} {_minus(cell.gap)}": cell.difference,
+        f"paper {delta} {_minus(cell.published)}": cell.published,
+        f"{word(cell.word)}{f' ({escape(cell.more)})' if cell.more else ''}": cell.word,
+    }
+    first, last = (
+        "".join(f"<small>{text}</small>" for text, there in told.items() if there)
+        for told in (measured, judged)
+    )
+    return f"<td>{_mean(cell)}{first}{f'<div class=gap>{last}</div>' if last else ''}</td>"
+
+
+def _seeds(count: str) -> str:
+    return f"{count} seed{'' if count == '1' else 's'}"
+
+
+def _mean(cell: CellTexts) -> str:
+    if not cell.ours:
+        return "–" if cell.word else ""
+    spread = f" <span class=faint>± {cell.spread}</span>" if cell.spread else ""
+    return f"<b>{_minus(cell.ours)}</b>{spread}"
+
+
+def _texts(row: dict[str, Any], column: dict[str, Any]) -> CellTexts:
+    return cell_texts(row["cells"].get(column["name"]), column)
+
+
+def _framed(head: str, lines: str, kind: str = "") -> str:
+    return (
+        f"<div class='wide {kind}'><table><thead><tr>{head}</tr></thead>\n"
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _name(item: dict[str, Any], row: dict[str, Any], *more: str) -> str:
+    remarks = [row["note"], *more]
+    if row["kind"] == "quote":
+        own = row["source"] == item["source"]
+        remarks.append("quoted" if own else f"quoted from {row['source']}")
+    remark = "; ".join(filter(None, remarks))
+    small = f"<small>{escape(remark)}</small>" if remark else ""
+    return f"{escape(row['name'])}{small}"
+
+
+def _minus(told: str) -> str:
+    """Numbers with a minus sign instead of a hyphen; a lone hyphen stays."""
+    return told if told == "-" else told.replace("-", "\N{MINUS SIGN}")
+
+
+def word(told: str) -> str:
+    """A verdict in its colour."""
+    return f"<span class={told.replace(' ', '-')}>{told}</span>" if told else ""
+
+
+def listings(item: dict[str, Any]) -> str:
+    """What each row's model finds for each query."""
+    found = item["listings"]
+    if not found:
+        return ""
+    head = "".join(f"<th>{escape(name)}</th>" for name in found)
+    lines = ""
+    for i, (query, _) in enumerate(next(iter(found.values()))):
+        cells = "".join(
+            "<td>" + "<br>".join(f"{s:.2f} {escape(text)}" for s, text in listing[i][1]) + "</td>"
+            for listing in found.values()
+        )
+        lines += f"<tr><td>{escape(query)}</td>{cells}</tr>\n"
+    return _framed(f"<th>query</th>{head}", lines, "listing")
+
+
+def orders(item: dict[str, Any]) -> str:
+    """Rank correlation of our rows' order with the published one."""
+    if not item["order"]:
+        return ""
+    titles = {column["name"]: column["title"] for column in item["columns"]}
+    several = len(titles) > 1
+    told = ", ".join(
+        f"{escape(titles[name]) + ' ' if several else ''}{_minus(format(o['correlation'], '.2f'))}"
+        for name, o in item["order"].items()
+    )
+    rows = max(order["rows"] for order in item["order"].values())
+    return f"<p>Rank correlation of the order of {rows} rows with the published one: {told}.</p>"
+
+
+def claims(item: dict[str, Any]) -> str:
+    """The document's statements with our verdicts; what they rest on is folded away."""
+    lines = ""
+    for claim in item["claims"]:
+        said, parts = claim["verdict"], claim["parts"]
+        line = f"{word(said['word'])}: {escape(claim['text'])}"
+        if len(parts) == 1:
+            only = parts[0]
+            named = f"{only['text']}: " if only["why"] else ""
+            line += f"<small class=faint>{escape(named)}{_minus(escape(only['why']))}</small>"
+        else:
+            inner = "".join(
+                f"<li>{word(part['word'])}: {escape(part['text'])} "
+                f"<small class=faint>{_minus(escape(part['why']))}</small></li>"
+                for part in parts
+            )
+            line += f"<details><summary>{escape(said['why'])}</summary><ul>{inner}</ul></details>"
+        lines += f"<li>{line}</li>\n"
+    return f"<ul class=claims>{lines}</ul>" if lines else ""
+
+
+def skipped(item: dict[str, Any]) -> str:
+    """What was not run and why."""
+    lines = "".join(f"<li>{escape(line)}</li>" for line in missing(item))
+    return f"<p class=faint>Missing:</p><ul class=faint>{lines}</ul>" if lines else ""

@@ -1,0 +1,85 @@
+"""Numbers as people read them."""
+
+import pytest
+
+from contrasent.reproduce.cells import CellTexts, between, cell_texts, forms, number, turned
+from contrasent.reproduce.item import times
+
+
+@pytest.mark.parametrize(
+    ("published", "ours", "points", "expected"),
+    [
+        # One decimal in the document, two of ours.
+        ([82.5, 71.0], [77.4712], True, {"paper": ".1f", "ours": ".2f"}),
+        ([82.45, 84.4], [77.4712], True, {"paper": ".2f", "ours": ".2f"}),
+        ([], [0.0871, -1.39], False, {"paper": ".0f", "ours": ".3f"}),
+        ([0.172, 0.18], [0.2], False, {"paper": ".3f", "ours": ".3f"}),
+        ([1.84], [1.2], False, {"paper": ".2f", "ours": ".2f"}),
+        ([64.0, 512.0], [], False, {"paper": ".0f", "ours": ".1f"}),
+        ([], [123456.0], False, {"paper": ".0f", "ours": ".0f"}),
+        # Learning rates are written as they are.
+        ([3e-5, 1e-5], [], False, {"paper": "g", "ours": "g"}),
+    ],
+)
+def test_decimals_of_a_column(published, ours, points, expected):
+    assert forms(published, ours, points=points) == expected
+
+
+def test_numbers():
+    assert number(71.0, ".1f") == "71.0"
+    assert number(-0.0004, ".2f", signed=True) == "0.00"
+    assert number(0.0904, ".2f", signed=True) == "+0.09"
+    assert number(-11.1, ".1f", signed=True) == "-11.1"
+    assert number(3e-5, "g") == "3e-5"
+    assert between(-0.5, 2.0, ".1f", signed=True) == "[-0.5, +2.0]"
+
+
+def test_a_cell():
+    column = {"forms": {"paper": ".1f", "ours": ".2f"}}
+    assert cell_texts(None, column) == CellTexts()
+    cell = {
+        "paper": 71.0,
+        "ours": 77.4712,
+        "sd": 0.5,
+        "seeds": 3,
+        "low": 76.229,
+        "high": 78.713,
+        "difference": {"ours": -0.8, "low": -2.0, "high": 0.4, "paper": -11.5, "needed": 9},
+        "verdict": {"word": "not decidable", "why": "..."},
+    }
+    told = cell_texts(cell, column)
+    assert told == CellTexts(
+        paper="71.0",
+        ours="77.47",
+        spread="0.50",
+        interval="[76.23, 78.71]",
+        seeds="3",
+        published="-11.5",
+        difference="-0.80",
+        bounds="[-2.00, +0.40]",
+        word="not decidable",
+        more="9 seeds would decide",
+    )
+    assert told.gap == "-0.80 [-2.00, +0.40]"
+    assert told.said == "not decidable (9 seeds would decide)"
+    one = cell_texts({"ours": 1.0, "seeds": 0}, column)
+    assert (one.seeds, one.said, one.gap) == ("-", "", "")
+
+
+def test_many_columns_of_few_rows_are_lines():
+    assert turned(8, 2)
+    assert not turned(8, 5)
+    assert not turned(2, 1)
+
+
+def test_time_is_counted_once():
+    """What was stored before said the time of measuring with that of training before it."""
+    machine = {"machine": "a processor, 2 cores, 1 threads"}
+    train = {"steps": 80, "seconds": 70.0, "precision": "fp32", **machine}
+    before = {"m": train, "a": {"model": "m", "seconds": 75.0}, "b": {"model": "m", "seconds": 4.0}}
+    found = times(before)
+    assert found["seconds"] == 79.0
+    assert (found["trained"], found["precisions"]) == (1, ["fp32"])
+    assert found["machines"] == ["a processor, 2 cores, 1 thread"]
+    now = {"m": train, "a": {"model": "m", "measured_in": 5.0}, "c": {"model": "n", "seconds": 2.0}}
+    assert times(now)["seconds"] == 77.0
