@@ -19,7 +19,8 @@ import torch
 
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, measure, plan, work
-from contrasent.reproduce.plan import Place, Planner
+from contrasent.reproduce.jobs import Place
+from contrasent.reproduce.plan import Planner
 from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.report import book
 from contrasent.reproduce.run import run

@@ -7,7 +7,9 @@ import pytest
 
 from contrasent.errors import OptionError
 from contrasent.reproduce import data
-from contrasent.reproduce.plan import NUMBERS, Place, Planner, folder_digest
+from contrasent.reproduce.digests import folder_digest
+from contrasent.reproduce.jobs import Place
+from contrasent.reproduce.plan import NUMBERS, Planner
 from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.run import duration, seconds_of
 from contrasent.reproduce.store import Store
@@ -111,7 +113,7 @@ def test_defaults_that_keys_leave_out():
     """A key holds what departs from a default: whoever changes one must raise ``NUMBERS``."""
     now = asdict(Settings())
     assert {name: now[name] for name in DEFAULTS} == DEFAULTS
-    assert NUMBERS == {"train": 1, "measure": 1}
+    assert NUMBERS == {"train": 1, "measure": 1, "geometry": 2}
 
 
 def test_a_lock_is_gone_with_its_process(tmp_path):

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from contrasent.errors import InputError, OptionError
+from contrasent.reproduce import kinds
 from contrasent.reproduce.reading import (
     all_recipes,
     find_recipes,
@@ -14,6 +16,7 @@ from contrasent.reproduce.reading import (
     recipe_files,
     scales,
 )
+from contrasent.reproduce.recipe import COSTS, FIGURES, KINDS, SCALES
 from contrasent.reproduce.scale import chosen
 
 RECIPE = """\
@@ -212,6 +215,8 @@ WRONG = [
     (("title = ", "title "), 1, "not valid TOML"),
     (('title = "Crops"', 'title = "Crops"\nsweep = "percnt"'), 2, "did you mean 'percent'?"),
     (('use = "unsup"', 'use = "unsup"\nlab = { evaluations = ["dew"] }'), 24, "mean 'dev'?"),
+    (('evaluation = "dev"\nmetric = "spearman"\n', ""), 22, "column 'stsb' names no evaluation"),
+    (('metric = "spearman"\n', ""), 13, "metric is missing"),
     (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), 20, "must be 0 (all) or more"),
     (('column = "stsb"', 'columns = ["stsb", "sts"]'), 42, "columns 'sts': unknown; did you mean"),
     (('column = "stsb"', 'columns = ["stsb"]\ncolumn = "stsb"'), 39, "has a column, or columns"),
@@ -229,8 +234,19 @@ def test_what_is_wrong_is_said_with_its_line(write, change, line, problem):
     assert "\n" not in message
 
 
+def test_the_documentation_names_every_measure():
+    text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text("utf-8")
+    table = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
+    assert set(table) == set(kinds.MEASURES)
+    for kind, options in kinds.MEASURES.items():
+        for option in options:
+            assert option in table[kind].split("|")[2], (kind, option)
+    for name in (*KINDS, *COSTS, *FIGURES, *SCALES):
+        assert name in text
+
+
 def test_there_are_many_ways_to_be_wrong():
-    assert len(WRONG) == 30
+    assert len(WRONG) == 32
 
 
 def test_claims_that_rest_on_nothing(write):

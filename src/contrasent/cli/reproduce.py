@@ -10,7 +10,7 @@ from contrasent.cli.options import Quiet, quieten, remark
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
-    from contrasent.reproduce.plan import Place
+    from contrasent.reproduce.jobs import Place
     from contrasent.reproduce.recipe import Recipe
     from contrasent.reproduce.scale import Scale
 
@@ -92,7 +92,7 @@ def reproduce(
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
     recipes = find_recipes(items, home)
     from contrasent.files import check_writable
-    from contrasent.reproduce.plan import Place
+    from contrasent.reproduce.jobs import Place
     from contrasent.reproduce.recipe import SCALES
     from contrasent.reproduce.run import seconds_of
 

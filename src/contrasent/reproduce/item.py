@@ -1,7 +1,7 @@
 """One item of the book: its recipe, and what is stored of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from contrasent.errors import DataError
@@ -81,18 +81,39 @@ class Item:
             return "is newer than the results"
         if planned.get("skipped"):
             return re.sub(_PATH, r"\1", str(planned["skipped"]))
-        reasons: dict[str, None] = {}
+        reasons = dict.fromkeys([*self._left(planned), *self._lacking(row)])
+        return "; ".join(re.sub(_PATH, r"\1", reason) for reason in reasons)
+
+    def _left(self, planned: dict[str, Any]) -> Iterator[str]:
+        """Why measurements of a row are not stored."""
+        left: dict[str, str] = {}
         for name, about in planned["measured"].items():
             if about.get("skipped"):
-                reasons.setdefault(f"{name}: {about['skipped']}")
+                yield f"{name}: {about['skipped']}"
             missing = [seed for seed, key in about["units"].items() if not self.store.has(key)]
             for seed in missing:
                 key = planned["models"].get(name, {}).get(seed, "")
-                record = self.store.record(key) or {}
-                reason = record.get("failed") or self.store.skipped(key)
-                left = f"{len(missing)} of {len(about['units'])} seeds are still to run"
-                reasons.setdefault(reason or left)
-        return "; ".join(re.sub(_PATH, r"\1", reason) for reason in reasons)
+                reason = (self.store.record(key) or {}).get("failed") or self.store.skipped(key)
+                if reason:
+                    yield reason
+                else:
+                    left[name] = f"{len(missing)} of {len(about['units'])} seeds are still to run"
+        if len(left) == len(planned["measured"]) and len(set(left.values())) == 1:
+            yield from set(left.values())
+        else:
+            yield from (f"{name}: {said}" for name, said in left.items())
+
+    def _lacking(self, row: Row) -> Iterator[str]:
+        """What a row's measurements do not hold."""
+        for column in self.recipe.columns.values():
+            there = self.reports.get((row.name, column.evaluation))
+            if there and row.name not in self.arms.get(column.name, {}):
+                wanted = ", ".join(f"{k} {v}" for k, v in column.select.items())
+                yield f"{column.evaluation}: what was measured has no {wanted}"
+        for scale, names in row.evaluations.items():
+            for name in names:
+                if name not in row.evaluations[self.scale]:
+                    yield f"{name}: belongs to --scale {scale}"
 
     def _forms(self, column: Column) -> dict[str, str]:
         """How the numbers of a column are written."""

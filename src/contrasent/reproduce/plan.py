@@ -6,10 +6,9 @@ of the code. Two tables that ask for the same therefore share it, and what is st
 again.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,112 +16,24 @@ from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, kinds
 from contrasent.reproduce.corpora import Built
+from contrasent.reproduce.digests import departing, digest_of, folder_digest
+from contrasent.reproduce.jobs import Job, Model, Place, Plan, Unit
 from contrasent.reproduce.recipe import BASE, GLOVE, TARGET, Evaluation, Recipe, Row
-from contrasent.reproduce.scale import Resolved, Scale, chosen, models_of
+from contrasent.reproduce.scale import Scale, chosen, models_of
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
 
-NUMBERS = {"train": 1, "measure": 1}
+NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """The version of the code, as far as numbers depend on it: raised whenever the same work gives
 other numbers than before, defaults included, so that older results are not taken for today's. (A
-digest of the source would throw away hours of work for every comment; it is recorded instead.)"""
+digest of the source would throw away hours of work for every comment; it is recorded instead.)
+A measure that is named has a version of its own."""
 
 INDIFFERENT = ("checkpoint_every", "heldout")
 """Settings that no number depends on."""
 
 JUDGED = ("evaluate_every", "patience")
 """Settings that matter where a run is evaluated."""
-
-HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """Something that encodes sentences.
-
-    Attributes:
-        key: digest of ``told``.
-        kind: "train", "encoder" or "glove".
-        told: everything that decides its numbers.
-        base: folder or file that it begins from.
-        corpus: what it is trained on.
-        resolved: objective, parameters and settings.
-        trace: options of the measurement that follows the training, if one does.
-        pooler: of an encoder.
-    """
-
-    key: str
-    kind: str
-    told: dict[str, Any]
-    base: str
-    corpus: Built | None = None
-    resolved: Resolved | None = None
-    trace: dict[str, Any] | None = None
-    pooler: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One measurement of one model.
-
-    Attributes:
-        key: digest of everything that decides its numbers.
-        kind: of ``kinds.MEASURES``.
-        options: all of them.
-        fit: transform of the vectors: kind, options, and the corpus that it is fitted to.
-    """
-
-    key: str
-    kind: str
-    options: dict[str, Any]
-    fit: dict[str, Any] | None = None
-
-
-@dataclass(slots=True)
-class Job:
-    """A model and all that is measured on it; what one process does at a time.
-
-    Attributes:
-        model: what to make.
-        units: what to measure, by key.
-        label: for people.
-        rank: the most informative come first.
-    """
-
-    model: Model
-    units: dict[str, Unit]
-    label: str
-    rank: tuple[int, ...]
-
-
-@dataclass(slots=True)
-class Plan:
-    """The work for some recipes.
-
-    Attributes:
-        jobs: in the order to do them in.
-        manifests: for each item, what its rows consist of.
-    """
-
-    jobs: list[Job]
-    manifests: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where things are.
-
-    Attributes:
-        results: the folder of results.
-        data: the folder of data sets, or None.
-        base: what "@base" stands for, or "" for the scale's own.
-        checkpoints: folders for other names.
-    """
-
-    results: Path
-    data: Path | None
-    base: str = ""
-    checkpoints: dict[str, str] = field(default_factory=dict)
 
 
 class Planner:
@@ -261,17 +172,17 @@ class Planner:
             "base": self._digest(base),
             "objective": found.objective,
             "parameters": {
-                **_departing(found.given, found.defaults),
+                **departing(found.given, found.defaults),
                 **{k: self._digest(v) for k, v in models.items()},
             },
             "settings": {
                 k: v
-                for k, v in _departing(settings, asdict(Settings())).items()
+                for k, v in departing(settings, asdict(Settings())).items()
                 if k not in INDIFFERENT and (judged or k not in JUDGED)
             },
             "corpus": [built.digest, built.documents],
             "select": select,
-            "trace": _departing(trace, kinds.DEFAULTS["trace"]) if trace is not None else None,
+            "trace": departing(trace, kinds.DEFAULTS["trace"]) if trace is not None else None,
             "judged on": self._text_digest("trace" if trace else "sts", judged) if judged else "",
         }
         resolved = replace(resolved, select=select)
@@ -290,10 +201,10 @@ class Planner:
     def _unit(self, model: Model, row: Row, kind: str, options: dict[str, Any], seed: int) -> Unit:
         fit = self._fit(row, seed) if kind not in kinds.OF_TRAINING else None
         told = {
-            "version": NUMBERS["measure"],
+            "version": NUMBERS.get(kind, NUMBERS["measure"]),
             "model": model.key,
             "kind": kind,
-            "options": _departing(options, kinds.DEFAULTS[kind]),
+            "options": departing(options, kinds.DEFAULTS[kind]),
             "texts": self._text_digest(kind, options),
             "fit": {k: v for k, v in fit.items() if k != "path"} if fit else None,
         }
@@ -346,40 +257,6 @@ class Planner:
         return self._texts[key]
 
 
-def folder_digest(folder: Path) -> str:
-    """Sha256 of what a model folder consists of; other files of it do not matter."""
-    total = hashlib.sha256()
-    for path in sorted({p for pattern in HASHED for p in folder.rglob(pattern)}):
-        if "run" in path.relative_to(folder).parts:
-            continue
-        with path.open("rb") as stream:
-            total.update(f"{path.relative_to(folder)}\n".encode())
-            total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()
-
-
 def _changes_said(changes: dict[str, Any]) -> str:
     said = ", ".join(f"{k} {v}" for k, v in changes.items())
     return said or "the scale's own settings"
-
-
-def _departing(given: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
-    """The values that are not the default: a key does not change when code learns a new option."""
-    return {k: v for k, v in given.items() if k not in default or v != default[k]}
-
-
-def digest_of(told: Any) -> str:
-    """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
-    text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=list)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def describe(job: Job) -> dict[str, Any]:
-    """A job in plain data, to be stored with its results."""
-    model = job.model
-    told: dict[str, Any] = {"label": job.label, "told": model.told, "base": Path(model.base).name}
-    if model.resolved is not None:
-        told |= {"objective": model.resolved.objective}
-    if model.corpus is not None:
-        told["corpus"] = {k: v for k, v in asdict(model.corpus).items() if k != "path"}
-    return told

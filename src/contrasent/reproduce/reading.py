@@ -3,16 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-from contrasent.errors import OptionError, UserError, suggestion
+from contrasent.errors import OptionError, suggestion
 from contrasent.report import HUNDREDTHS
 from contrasent.reproduce import kinds
+from contrasent.reproduce.checking import check_settings, check_whole
 from contrasent.reproduce.recipe import (
     COSTS,
     FIGURES,
     KINDS,
     PAPERS,
     SCALES,
-    TARGET,
     Claim,
     Column,
     Evaluation,
@@ -21,7 +21,7 @@ from contrasent.reproduce.recipe import (
     ScaleChanges,
 )
 from contrasent.reproduce.rows import Template, Told, rows_of
-from contrasent.reproduce.scale import SELECTIONS, Scale, chosen
+from contrasent.reproduce.scale import SELECTIONS, Scale
 from contrasent.reproduce.source import Table, read
 
 HERE = Path(__file__).parent / "recipes"
@@ -148,40 +148,11 @@ def read_recipe(path: Path) -> Recipe:
         also_source=top.take("also_source", "text", ""),
         file=str(path),
     )
-    _check_whole(recipe, top)
+    check_whole(recipe, top)
     top.done()
     for scale in scales(recipe.folder).values():
-        _check_settings(recipe, scale, top)
+        check_settings(recipe, scale, top)
     return recipe
-
-
-def _check_whole(recipe: Recipe, top: Table) -> None:
-    names = [row.name for row in recipe.rows]
-    evaluations = recipe.evaluations
-    for i, row in enumerate(recipe.rows):
-        if row.name in names[:i]:
-            top.source.refuse(("rows", row.place), f"two rows are named {row.name!r}")
-        if row.also and not recipe.also_source:
-            top.source.refuse(("rows", row.place, "also"), "also_source must say where from")
-        target = row.fit is not None and row.fit.corpus == TARGET
-        for name in {n for some in row.evaluations.values() for n in some} if target else ():
-            if evaluations[name].kind != "sts":
-                problem = f"{row.name}: a fit to {TARGET!r} belongs to STS sets; {name!r} measures "
-                problem += f"{evaluations[name].kind} (evaluations = [...] says what is measured)"
-                top.source.refuse(("rows", row.place), problem)
-    if recipe.reference and recipe.reference not in names:
-        near = suggestion(recipe.reference, names)
-        top.refuse("reference", f"reference {recipe.reference!r}: no such row{near}")
-    if recipe.seeds < 1:
-        top.refuse("seeds", "seeds must be at least 1")
-    if not recipe.rows and recipe.kind != "claims":
-        top.source.refuse((), "there are no [[rows]]")
-    if recipe.figure == "sweep" and not recipe.sweep:
-        top.refuse("figure", 'a sweep needs sweep = "SETTING", the axis of the figure')
-    axes = {name for row in recipe.rows for name in row.point}
-    for axis in filter(None, recipe.sweep.split(",")):
-        if axis not in axes:
-            top.refuse("sweep", f"sweep {axis!r}: no such axis{suggestion(axis, axes)}")
 
 
 def _evaluation(name: str, table: Table) -> Evaluation:
@@ -205,11 +176,13 @@ def _evaluation(name: str, table: Table) -> Evaluation:
 def _column(name: str, table: Table, evaluations: dict[str, Evaluation], kind: str) -> Column:
     measured = kind not in ("facts", "claims")
     evaluation = table.take("evaluation", "text", "")
+    select = {f: table.take(f, "text", None) for f in kinds.FIELDS}
+    metric = select["metric"] or ""
+    # A column that names neither is of quotations alone.
+    measured = measured and bool(evaluation or metric)
     if measured and evaluation not in evaluations:
         known = suggestion(evaluation, evaluations)
         table.refuse("evaluation", f"evaluation {evaluation!r}: none of that name{known}")
-    select = {f: table.take(f, "text", None) for f in kinds.FIELDS}
-    metric = select["metric"] or ""
     if measured and not metric:
         table.refuse("metric", "metric is missing")
     lower = metric.startswith(kinds.LOWER)
@@ -271,43 +244,3 @@ def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
             if other not in names:
                 table.refuse(key, f"{key} {other!r}: no such row{suggestion(other, names)}")
     return Claim(name, text, about, better, than, row, sign)
-
-
-def _check_settings(recipe: Recipe, scale: Scale, top: Table) -> None:
-    """Choose the settings of every row as a run would, so that a wrong one is found now."""
-    for row in recipe.rows:
-        if row.kind != "train" or scale.name not in row.scales:
-            continue
-        try:
-            chosen(recipe, row, scale)
-        except OptionError as error:
-            unknown = str(error.value) if error.option == "set" else error.option
-            top.source.refuse(_place(top, recipe, row, unknown, scale.name), f"{row.name}: {error}")
-        except UserError as error:
-            top.source.refuse(("rows", row.place), f"{row.name}: {error}")
-
-
-def _place(top: Table, recipe: Recipe, row: Row, name: str, scale: str) -> tuple[str | int, ...]:
-    """Where a setting of a row was written: in the row, its template, or the recipe's scale."""
-    import tomllib
-
-    data = tomllib.loads(top.source.text)
-    written = data["rows"][row.place]
-    use = written.get("use", "")
-    template = data.get("templates", {}).get(use, {})
-    places = [(("rows", row.place), written), (("templates", use), template)]
-    for at, table in places:
-        for keys in (("axes",), (scale, "set"), ("set",)):
-            inner: Any = table
-            for key in keys:
-                inner = inner.get(key, {})
-            if name in inner:
-                return (*at, *keys, name)
-        if name in table:
-            return (*at, name)
-    if name in recipe.scale[scale].settings:
-        return ("scale", scale, "set", name)
-    if name == "--objective":
-        at = places[0][0] if "objective" in written else places[1][0]
-        return (*at, "objective")
-    return ("rows", row.place)

@@ -65,7 +65,7 @@ class Column:
     Attributes:
         name: in the recipe.
         title: for readers.
-        evaluation: whose report.
+        evaluation: whose report; "" of a column that only quotations have values in.
         select: fields of the report's row: task, split, metric, aggregate.
         better: "higher" or "lower".
         factor: what a value is multiplied by to stand in the document's units.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from contrasent import progress
 from contrasent.errors import OptionError, UserError
 from contrasent.report import shown
-from contrasent.reproduce.plan import Job, Plan
+from contrasent.reproduce.jobs import Job, Plan
 from contrasent.reproduce.store import Store
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class _Queue:
         began = time.monotonic()
         clock = _Clock()
         waiting = missing(jobs, self.store)
-        total = len(waiting)
+        clock.total = total = len(waiting)
         with progress.task("reproduce", total, "jobs") as advance:
             while waiting:
                 busy: list[Job] = []
@@ -174,10 +174,12 @@ class _Queue:
 
 
 class _Clock:
-    """How long jobs take, by kind of model and objective."""
+    """How long jobs take, by kind of model and objective, and all of them together."""
 
     def __init__(self) -> None:
         self._seconds: dict[tuple[str, ...], list[float]] = {}
+        self._began = time.monotonic()
+        self.total = 0
 
     @staticmethod
     def _kind(job: Job) -> tuple[str, ...]:
@@ -193,10 +195,11 @@ class _Clock:
         return sum(known) / len(known) if known else 0.0
 
     def left(self, jobs: int) -> str:
-        every = [s for known in self._seconds.values() for s in known]
-        if len(every) < 3 or not jobs:
+        """The time for the jobs that are left, at the pace of all processes that share them."""
+        finished = self.total - jobs
+        if finished < 3 or not jobs:
             return ""
-        return f", about {duration(jobs * sum(every) / len(every))} left"
+        return f", about {duration(jobs * (time.monotonic() - self._began) / finished)} left"
 
 
 def _share(jobs: list[Job], work: _Queue, say: Say, count: int) -> Outcome:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, kinds
+from contrasent.reproduce.jobs import Job, Model, Unit, describe
 from contrasent.reproduce.measure import clocked, following, measure, seven, traced
-from contrasent.reproduce.plan import Job, Model, Unit, describe
 from contrasent.reproduce.recipe import TARGET
 from contrasent.reproduce.store import Store
 from contrasent.types import EncodeFn
