@@ -54,21 +54,23 @@ def signs(vectors: np.ndarray) -> None:
     """Time and recall of signs with exact scores of the candidates, over 50 queries."""
     from contrasent.search.index import Index
     from contrasent.search.manifest import Manifest
-    from contrasent.search.quantised import Signs
     from contrasent.search.segment import Segment, Strings
+    from contrasent.search.signs import Signs
 
     count = len(vectors)
     empty = Strings(np.empty(0, np.uint8), np.zeros(count + 1, np.int64))
     segment = Segment(vectors, empty, empty, empty, np.zeros(count, np.uint64))
     index = Index(Manifest("", "", "cosine", vectors.shape[1]), [segment])
-    built = Signs(index)
+    built = Signs.of([vectors], count, vectors.shape[1])
     random, times, found = np.random.default_rng(2), [], []
     for row in random.integers(0, count, 50):
         noise = np.float32(0.02) * random.standard_normal(vectors.shape[1], dtype=np.float32)
         query = vectors[row] + noise
         query /= np.linalg.norm(query)
         began = time.perf_counter()
-        rows = built.nearest(query, 10)[1]
+        (near,) = built.candidates(query[None], 10, None)
+        scores = vectors[near] @ query
+        rows = near[np.argsort(-scores, kind="stable")[:10]]
         times.append(1000 * (time.perf_counter() - began))
         found.append(len(set(rows) & set(index.nearest(query[None], 10)[1][0])) / 10)
     middle, recall = statistics.median(times), statistics.mean(found)

@@ -9,7 +9,7 @@ from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 
 pytest.importorskip("faiss")
-from contrasent.search.approximate import KINDS, build_approximate
+from contrasent.search.approximate import FAISS_KINDS, build_approximate
 
 ROWS, WIDTH = 3000, 32
 
@@ -37,7 +37,7 @@ def ids(hits):
     return [hit.id for hit in hits]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FAISS_KINDS)
 def test_recall_is_measured_and_true(folder, vectors, kind):
     index = build_approximate(folder, kind)
     said = index.manifest.backend.facts["recall"]
@@ -60,7 +60,7 @@ def test_recall_is_measured_and_true(folder, vectors, kind):
     assert shared > 500
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FAISS_KINDS)
 def test_changes_after_it(folder, vectors, kind):
     build_approximate(folder, kind)
     query = vectors[7]
@@ -89,7 +89,7 @@ def test_changes_after_it(folder, vectors, kind):
     assert Index.open(folder).manifest.backend is None
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FAISS_KINDS)
 def test_filters(folder, vectors, kind):
     build_approximate(folder, kind)
     index = Index.open(folder)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
 
-BACKENDS = ("exact", "faiss", "milvus")
+BACKENDS = ("exact", "signs", "faiss", "milvus")
 KINDS = ("hnsw", "ivfpq")
 
 
@@ -48,7 +48,8 @@ def index(
     ] = None,
     metric: Annotated[str, typer.Option(help="cosine or dot.")] = "cosine",
     backend: Annotated[
-        str, typer.Option(help="exact; faiss, approximate, for millions of texts; or milvus.")
+        str,
+        typer.Option(help="exact; signs or faiss, approximate, for millions of texts; or milvus."),
     ] = "exact",
     kind: Annotated[
         str, typer.Option(help="Of faiss: hnsw (accurate) or ivfpq (small, on disk).")
@@ -80,7 +81,7 @@ def index(
     from contrasent.search.records import column as position
 
     check_metric(metric)
-    check_backend(backend, kind)
+    check_backend(backend, kind, metric)
     if add or update:
         check_change(
             output, backend, add=add, update=update, overwrite=overwrite, id_column=id_column
@@ -118,10 +119,10 @@ def index(
             settings=loading,
             overwrite=overwrite,
         )
-    if backend == "faiss":
+    if backend in ("signs", "faiss"):
         from contrasent.search.approximate import build_approximate
 
-        built = build_approximate(output, kind)
+        built = build_approximate(output, kind if backend == "faiss" else backend)
         made, part = built, built.manifest.backend
         recall = None if part is None else float(part.facts["recall"])
     seconds = time.monotonic() - began
@@ -153,12 +154,14 @@ def index(
         remark(line, quiet=quiet)
 
 
-def check_backend(backend: str, kind: str) -> None:
+def check_backend(backend: str, kind: str, metric: str) -> None:
     """Refuse, before any work, a back end that is unknown or not installed."""
     if backend not in BACKENDS:
         raise OptionError("--backend", backend, "is unknown", choices=BACKENDS)
     if kind not in KINDS:
         raise OptionError("--kind", kind, "is unknown", choices=KINDS)
+    if backend == "signs" and metric != "cosine":
+        raise OptionError("--backend", backend, "says what the cosine is; use --metric cosine")
     if backend == "faiss" and find_spec("faiss") is None:
         raise MissingExtraError("faiss-cpu", "faiss", "--backend faiss")
     if backend == "milvus" and find_spec("pymilvus") is None:
@@ -201,7 +204,8 @@ def said(index: "AnyIndex") -> str:
     if not isinstance(index, Index):
         return "milvus"
     part = index.manifest.backend
-    return "exact" if part is None else f"faiss {part.facts.get('kind')}"
+    kind = None if part is None else part.facts.get("kind")
+    return "exact" if kind is None else "signs" if kind == "signs" else f"faiss {kind}"
 
 
 def check_change(
@@ -218,7 +222,7 @@ def check_change(
     if update and id_column is None:
         raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
     if in_milvus(output):
-        if backend == "faiss":
+        if backend in ("signs", "faiss"):
             raise OptionError("--backend", backend, f"{output} is in Milvus, which has its own")
         return
     if backend == "milvus":

@@ -1,14 +1,14 @@
-"""Approximate search for millions of rows: faiss HNSW or IVF-PQ beside the vectors.
+"""Approximate search for millions of rows: signs, or faiss HNSW or IVF-PQ, beside the vectors.
 
-The faiss index proposes candidates among the rows it was built over; their scores are computed
-anew from the exact vectors, and rows that came later are searched exactly. So scores are always
-exact, and what is approximate is only which rows are found: the recall against exact search is
-measured when the index is built and kept with it.
+They propose candidates among the rows they were built over; the scores of these are computed anew
+from the exact vectors, and rows that came later are searched exactly. So scores are always exact,
+and what is approximate is only which rows are found: the recall against exact search is measured
+when the index is built and kept with it.
 """
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,13 @@ from contrasent.search.index import Index
 from contrasent.search.manifest import Part
 from contrasent.search.segment import check_size
 from contrasent.search.segment_writer import describe
+from contrasent.search.signs import KIND, Signs, check_numpy
 from contrasent.search.writer import Writer
 from contrasent.types import Vectors
 
-KINDS = ("hnsw", "ivfpq")
+FAISS_KINDS = ("hnsw", "ivfpq")
+KINDS = (KIND, *FAISS_KINDS)
+FEWEST = 1000
 LINKS = 32
 BUILD_EFFORT = 128
 BLOCK = 16_384
@@ -40,7 +43,33 @@ def _faiss(purpose: str) -> Any:
     return faiss
 
 
-class Approximate:
+class Backend(Protocol):
+    """What proposes rows to score."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the index it knows, the first ones."""
+        ...
+
+    def candidates(
+        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
+    ) -> list[NDArray[np.int64]]:
+        """For each query, rows that are likely among its best, rising."""
+        ...
+
+
+def open_backend(folder: Path, part: Part, dimension: int) -> Backend:
+    """Open what lies beside the vectors of an index.
+
+    Raises:
+        InputError: it is missing, damaged, or of a kind that is not known.
+        MissingExtraError: faiss is needed and not installed.
+    """
+    kind = part.facts.get("kind")
+    return Signs.open(folder, part, dimension) if kind == KIND else Faiss(folder, part)
+
+
+class Faiss:
     """A faiss index over the first rows of an index folder.
 
     Args:
@@ -64,7 +93,7 @@ class Approximate:
             raise InputError(path, "is not the file that was written; build the index again")
         self.rows = part.rows
         self.kind, effort = str(part.facts.get("kind")), part.facts.get("effort")
-        if self.kind not in KINDS or not isinstance(effort, int):
+        if self.kind not in FAISS_KINDS or not isinstance(effort, int):
             raise InputError(path, "is of no kind that is known; build the index again")
         self.effort = effort
         flags = self.faiss.IO_FLAG_MMAP if self.kind == "ivfpq" else 0
@@ -91,12 +120,13 @@ class Approximate:
 def build_approximate(
     folder: str | Path, kind: str = "hnsw", *, effort: int | None = None, seed: int = 0
 ) -> Index:
-    """Build a faiss index over all rows of an index folder, and measure its recall.
+    """Put an approximate index beside all rows of an index folder, and measure its recall.
 
     Args:
         folder: an index.
-        kind: "hnsw" (fast and accurate; about half the vectors' size on disk and in memory) or
-            "ivfpq" (a small fraction of it, mapped from disk; less accurate).
+        kind: "signs" (a thirty-second of the vectors' size, needs nothing but numpy), "hnsw" (fast
+            and accurate; about half the vectors' size on disk and in memory) or "ivfpq" (a small
+            fraction of it, mapped from disk; less accurate).
         effort: how much a search looks at: efSearch of HNSW, lists probed of IVF-PQ.
         seed: of the rows that recall is measured with.
 
@@ -104,31 +134,62 @@ def build_approximate(
         The new snapshot; ``manifest.backend.facts["recall"]`` is recall@10 against exact search.
 
     Raises:
-        OptionError: an unknown kind, or too few rows.
+        OptionError: an unknown kind, too few rows, or signs of an index that compares by inner
+            product.
+        UserError: signs need a newer numpy.
         MissingExtraError: faiss is not installed.
     """
     if kind not in KINDS:
         raise OptionError("kind", kind, "is unknown", choices=KINDS)
-    faiss = _faiss(f"an approximate index of {folder}")
+    faiss = None if kind == KIND else _faiss(f"an approximate index of {folder}")
+    if kind == KIND:
+        check_numpy()
     with Writer(folder) as writer:
         writer.compact()
         index = writer.index
-        if len(index) < 1000:
+        if len(index) < FEWEST:
             raise OptionError(
                 "kind", kind, f"{len(index)} rows are searched faster exactly; 1,000 at least"
             )
-        built, usual = _train(faiss, index, kind)
-        _fill(built, index)
-        name = writer.new_name("backend") + ".faiss"
-        path = writer.folder / name
-        with writing(writer.folder):
-            faiss.write_index(built, str(path))
-            files = {name: describe(path)}
-        facts: dict[str, Any] = {"kind": kind, "effort": effort or usual}
-        part = Part(name, len(index), files, facts)
-        facts["recall"] = recall(index, Approximate(writer.folder, part), seed=seed)
+        name = writer.new_name("backend")
+        part = _signs(writer, index, name) if faiss is None else _built(faiss, writer, kind, name)
+        if effort is not None and faiss is not None:
+            part.facts["effort"] = effort
+        backend = open_backend(writer.folder, part, index.dimension)
+        part.facts["recall"] = recall(index, backend, seed=seed)
         writer.set_backend(part)
     return writer.index
+
+
+def _signs(writer: Writer, index: Index, name: str) -> Part:
+    check_signs(index.metric)
+    vectors = (segment.vectors for segment in index.segments)
+    signs = Signs.of(vectors, len(index), index.dimension)
+    path = writer.folder / f"{name}.npy"
+    with writing(writer.folder):
+        np.save(path, signs.columns, allow_pickle=False)
+        return Part(path.name, len(index), {path.name: describe(path)}, signs.facts())
+
+
+def check_signs(metric: str) -> None:
+    """Refuse signs where they say little.
+
+    Raises:
+        OptionError: the metric is not the cosine.
+    """
+    if metric != "cosine":
+        raise OptionError("kind", KIND, "say what the cosine is, and not the inner product")
+
+
+def _built(faiss: Any, writer: Writer, kind: str, name: str) -> Part:
+    index = writer.index
+    built, effort = _train(faiss, index, kind)
+    _fill(built, index)
+    path = writer.folder / f"{name}.faiss"
+    with writing(writer.folder):
+        faiss.write_index(built, str(path))
+        files = {path.name: describe(path)}
+    return Part(path.name, len(index), files, {"kind": kind, "effort": effort})
 
 
 def _train(faiss: Any, index: Index, kind: str) -> tuple[Any, int]:
@@ -160,7 +221,7 @@ def _fill(built: Any, index: Index) -> None:
             advance(stop - start)
 
 
-def recall(index: Index, approximate: Approximate, *, seed: int = 0) -> float:
+def recall(index: Index, backend: Backend, *, seed: int = 0) -> float:
     """Recall@10 against exact search, with 200 rows as queries, each without itself."""
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(index), min(PROBES, len(index)), replace=False))
@@ -169,7 +230,7 @@ def recall(index: Index, approximate: Approximate, *, seed: int = 0) -> float:
     best = Best(len(rows), k)
     blocks = ((int(f), s.vectors) for f, s in zip(index.firsts, index.segments, strict=False))
     scan(queries, blocks, best)
-    found = approximate.candidates(queries, k, None)
+    found = backend.candidates(queries, k, None)
     shares = []
     for at, row in enumerate(rows):
         scores = index.vectors_of(found[at]) @ queries[at]

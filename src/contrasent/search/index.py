@@ -32,7 +32,7 @@ from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
 from contrasent.types import EncodeFn, Vectors
 
 if TYPE_CHECKING:
-    from contrasent.search.approximate import Approximate
+    from contrasent.search.approximate import Backend
 
 FEW = 10_000
 """Rows up to which an exact search is preferred to an approximate one."""
@@ -45,7 +45,7 @@ class Index(Rows):
     larger than memory), and read one with :meth:`open`.
     """
 
-    _backend: "Approximate | None" = None
+    _backend: "Backend | None" = None
 
     # ------------------------------------------------------------------ making and reading
 
@@ -290,14 +290,14 @@ class Index(Rows):
         """Where a filter leaves few rows, looking at each of them is faster, and exact."""
         return allowed is None or int(allowed.sum()) > FEW
 
-    def _approximate(self) -> "Approximate":
+    def _approximate(self) -> "Backend":
         if self._backend is None:
-            from contrasent.search.approximate import Approximate
+            from contrasent.search.approximate import open_backend
 
             part, folder = self.manifest.backend, self.folder
             if part is None or folder is None:
                 raise UserError("the index has no approximate index")
-            self._backend = Approximate(folder, part)
+            self._backend = open_backend(folder, part, self.dimension)
         return self._backend
 
 
