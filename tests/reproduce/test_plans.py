@@ -1,6 +1,7 @@
 """Plans: what two tables share, and what makes another run of it."""
 
 import json
+import time
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,7 +12,7 @@ from contrasent.reproduce.digests import folder_digest
 from contrasent.reproduce.jobs import Place
 from contrasent.reproduce.plan import NUMBERS, Planner
 from contrasent.reproduce.reading import find_recipes, scales
-from contrasent.reproduce.run import duration, seconds_of
+from contrasent.reproduce.run import _Clock, duration, seconds_of
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
 
@@ -162,3 +163,12 @@ def test_how_times_are_said():
     assert [duration(s) for s in (5, 89, 90, 3600, 8000)] == [
         "5 s", "89 s", "2 min", "60 min", "2 h 13 min",
     ]  # fmt: skip
+
+
+def test_the_time_left_is_at_the_pace_of_all_processes():
+    clock = _Clock()
+    clock.total, clock._began = 20, time.monotonic() - 600
+    assert clock.left(18) == ""
+    # Whoever did them: ten in ten minutes.
+    assert clock.left(10) == ", about 10 min left"
+    assert clock.left(0) == ""
