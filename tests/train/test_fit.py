@@ -15,8 +15,8 @@ from contrasent.errors import InputError, OptionError, OutputError, TrainingErro
 from contrasent.model.card import Facts
 from contrasent.model.encoder import Encoder
 from contrasent.report import Report, Row
-from contrasent.text.batches import Collator
-from contrasent.train import fit as module
+from contrasent.text.batches import Collator, Plan
+from contrasent.train import rows as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import trajectory
@@ -232,7 +232,7 @@ def test_accumulated_parts_are_the_mean_of_their_losses(start, tmp_path, bert, s
     # By hand: each part is a batch of its own, the gradient the mean of theirs.
     settings = Settings(**(FEW | {"batch": 16, "dropout": 0.0}))
     fresh = prepare(bert, "simcse", {}, settings)
-    order = module.Plan.make(np.arange(80), batch=16, seed=1, parts=parts).at(0)
+    order = Plan.make(np.arange(80), batch=16, seed=1, parts=parts).at(0)
     size, losses = 16 // parts, []
     for part in range(parts):
         rows = order[part * size : (part + 1) * size]

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from contrasent.text.corpus import Corpus
     from contrasent.train.clock import Clock
-    from contrasent.train.fit import Evaluate
     from contrasent.train.run import Run
+    from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {

@@ -1,8 +1,7 @@
 """The training loop, in plain torch."""
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,28 +11,22 @@ from numpy.typing import NDArray
 
 from contrasent import memory, parallel, progress
 from contrasent.files import write_json
-from contrasent.model.backbone import longest_input
 from contrasent.model.card import Facts, card
 from contrasent.objectives._base import Objective
-from contrasent.report import Report
-from contrasent.text.batches import Collator, Order, Plan
-from contrasent.text.buckets import BucketPlan
-from contrasent.text.cache import TokenCache, discard, tokenised
+from contrasent.text.cache import discard
 from contrasent.text.corpus import Corpus, open_corpus
-from contrasent.text.tokens import Tokenizer
 from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
 from contrasent.train.encoders import configure
 from contrasent.train.monitor import Monitor
+from contrasent.train.rows import collator, total_steps
 from contrasent.train.run import Run, RunFolder, asked
+from contrasent.train.scores import Evaluate, Scores
 from contrasent.train.settings import Settings
 from contrasent.train.signals import interruptible
 from contrasent.train.step import WINDOW, Steps, Told
-from contrasent.types import EncodeFn
 
 LOG_EVERY = 10
-
-Evaluate = Callable[[EncodeFn], Report]
 
 
 def fit(
@@ -114,11 +107,11 @@ class _Loop:
         clock: Clock,
     ) -> None:
         self.objective, self.corpus, self.settings = objective, corpus, settings
-        self.place, self.evaluate, self.facts = place, evaluate, facts
-        self.geometry = geometry if settings.geometry_every else None
+        self.place, self.facts = place, facts
         self.encoder = objective.encoder
-        self.history: list[tuple[int, float]] = []
-        self.report: Report | None = None
+        self.scores = Scores(
+            self.encoder, place, evaluate, geometry if settings.geometry_every else None, clock
+        )
         self.monitor = Monitor()
         self.training_seconds = 0.0
         self.clock, self.trained = clock, False
@@ -133,8 +126,8 @@ class _Loop:
         configure(self.objective, self.settings)
         self.trained = True
         with self.clock.part("tokenise"):
-            collator = self._collator(rows)
-        total = self._total(collator.plan)
+            batches = collator(self.objective, self.corpus, self.settings, self.place.tokens, rows)
+        self.facts = self.facts.with_data(self.corpus.source, len(batches.plan.rows), batches.cache)
         optimizer = torch.optim.AdamW(
             [p for p in self.objective.parameters() if p.requires_grad],
             lr=self.settings.lr,
@@ -148,17 +141,17 @@ class _Loop:
         steps = Steps(
             self.objective,
             parallel.wrap(self.objective),
-            collator,
+            batches,
             optimizer,
             self.scaler,
             self.settings,
-            total,
+            total_steps(batches.plan, self.settings),
             self.monitor,
             self.clock,
             window=_window(self.encoder.device.type),
         )
         last = self._steps(steps, first)
-        return self._finish(last, began, (last - first) * collator.plan.batch)
+        return self._finish(last, began, (last - first) * batches.plan.batch)
 
     def _open(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> bool:
         told = asked(
@@ -167,7 +160,7 @@ class _Loop:
             self.corpus,
             rows,
             base=self.facts.base,
-            evaluated=self.evaluate is not None,
+            evaluated=self.scores.judge is not None,
             processes=parallel.world(),
         )
         going_on = False
@@ -175,51 +168,6 @@ class _Loop:
             weights = sum(p.numel() * p.element_size() for p in self.objective.parameters())
             going_on = self.place.open(told, resume=resume, overwrite=overwrite, needed=6 * weights)
         return bool(parallel.from_main(going_on))
-
-    def _collator(self, rows: NDArray[np.int64] | None) -> Collator:
-        cut = min(self.settings.max_tokens, self.encoder.max_tokens)
-        inside = self.encoder.tokenizer
-        tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
-        lower = self.encoder.lower_case
-        if parallel.is_main():
-            tokenised(self.corpus, tokenizer, self.place.tokens, lower=lower)
-        parallel.barrier()
-        cache = tokenised(self.corpus, tokenizer, self.place.tokens, lower=lower)
-        rows = np.arange(len(cache)) if rows is None else rows
-        if cache.following is not None and any(v.level == "row" for v in self.objective.views):
-            rows = rows[cache.following[rows] > 0]
-        plan = self._plan(cache, rows)
-        self.facts = self.facts.with_data(self.corpus.source, len(plan.rows), cache)
-        return Collator(
-            cache,
-            plan,
-            self.objective.views,
-            tokenizer,
-            lower,
-            fresh=self.objective.fresh,
-            longest=longest_input(self.encoder.backbone.config),
-        )
-
-    def _plan(self, cache: TokenCache, rows: NDArray[np.int64]) -> Order:
-        settings = self.settings
-        parts = parallel.world() * settings.accumulate
-        cuts = settings.bucket_cuts
-        if not cuts:
-            return Plan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
-        before, after = self.encoder.tokenizer.frame
-        lengths = cache.columns[0].offsets[rows + 1] - cache.columns[0].offsets[rows]
-        return BucketPlan.make(
-            rows,
-            lengths - len(before) - len(after),
-            cuts=cuts,
-            batch=settings.batch,
-            seed=settings.seed,
-            parts=parts,
-        )
-
-    def _total(self, plan: Order) -> int:
-        asked = self.settings.steps
-        return asked or max(1, math.ceil(self.settings.epochs * plan.steps_per_epoch))
 
     def _begin(self) -> int:
         if parallel.is_main():
@@ -232,8 +180,7 @@ class _Loop:
         checkpoint.restore(tensors, self.objective, optimizer)
         self.scaler.load_state_dict(told["scaler"])
         self.monitor.high = told["collapse"]
-        self.history = [(int(s), float(v)) for s, v in told["history"]]
-        self.report = Report.from_json(told["report"]) if told["report"] else None
+        self.scores.restore(told)
         step = int(told["step"])
         if parallel.is_main():
             self.place.cut_log(step)
@@ -250,8 +197,7 @@ class _Loop:
             "step": step,
             "scaler": self.scaler.state_dict(),
             "collapse": self.monitor.high,
-            "history": self.history,
-            "report": self.report.to_json() if self.report else None,
+            **self.scores.told(),
         }
         checkpoint.save(self.place.checkpoint, self.objective, optimizer, told)
 
@@ -259,11 +205,12 @@ class _Loop:
         plan, settings, total = steps.collator.plan, self.settings, steps.total
         batch, optimizer = plan.batch, steps.optimizer
         saved = first
-        stopping = self._out_of_patience()
-        if self.evaluate is not None and first == 0 and not self.history:
-            self._evaluate(0)
+        scores = self.scores
+        stopping = scores.out_of(settings.patience)
+        if scores.judge is not None and first == 0 and not scores.history:
+            scores.evaluate(0, self._keep)
         if first == 0:
-            self._measure(0)
+            scores.measure(0)
         self.objective.train()
         step = first
         with (
@@ -274,7 +221,7 @@ class _Loop:
                 begun = time.monotonic()
                 told = steps.take(step)
                 step += 1
-                evaluating = self.evaluate is not None and (
+                evaluating = scores.judge is not None and (
                     step % settings.evaluate_every == 0 or step == total
                 )
                 if evaluating:
@@ -284,11 +231,11 @@ class _Loop:
                 shown = {"loss": told[-1].terms["loss"]} if told else {}
                 advance(batch, **shown, **self._best())
                 if evaluating:
-                    self._evaluate(step)
-                    stopping = self._out_of_patience()
+                    scores.evaluate(step, self._keep)
+                    stopping = scores.out_of(settings.patience)
                 every = settings.geometry_every
                 if every and (step % every == 0 or step == total or stopping):
-                    self._measure(step)
+                    scores.measure(step)
                 # Asked once and agreed on: processes that disagree would wait for one another.
                 leaving = parallel.anywhere(interrupted())
                 if leaving or step % settings.checkpoint_every == 0 or step == total:
@@ -309,49 +256,22 @@ class _Loop:
             if wanted and parallel.is_main():
                 self.place.write_log(one.line())
 
-    def _evaluate(self, step: int) -> None:
-        """Score the encoder; keep it if it is the best so far."""
-        with self.clock.part("evaluation"):
-            self._score(step)
-
-    def _score(self, step: int) -> None:
-        score = 0.0
-        if parallel.is_main() and self.evaluate is not None:
-            report = self.evaluate(self.encoder.encode)
-            score = report.rows[0].value
-            self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
-            if step and (self.report is None or score > max(v for s, v in self.history if s)):
-                self.report = report
-                self._write(self.place.best, step)
-        self.history.append((step, float(parallel.from_main(score))))
-
-    def _measure(self, step: int) -> None:
-        """Write the geometry of the encoder's space to the log."""
-        if parallel.is_main() and self.geometry is not None:
-            with self.clock.part("evaluation"):
-                report = self.geometry(self.encoder.encode)
-            self.place.write_log({"step": step, "geometry": report.to_json()["rows"]})
-
     def _best(self) -> dict[str, float]:
-        scores = [value for step, value in self.history if step]
-        return {"best": max(scores)} if scores else {}
+        best = self.scores.best()
+        return {"best": best[1]} if best else {}
 
-    def _out_of_patience(self) -> bool:
-        scores = [value for step, value in self.history if step]
-        if not self.settings.patience or not scores:
-            return False
-        return len(scores) - 1 - scores.index(max(scores)) >= self.settings.patience
+    def _keep(self, step: int) -> None:
+        self._write(self.place.best, step)
 
     def _write(self, target: Path, step: int) -> None:
         facts = self.facts.with_training(
-            self.objective.describe(), asdict(self.settings), step, self.report
+            self.objective.describe(), asdict(self.settings), step, self.scores.report
         )
         with self.clock.part("checkpoint"):
             self.encoder.save(target, card=card(self.encoder, facts))
 
     def _finish(self, step: int, began: float, sentences: int) -> Run:
-        trained = [(s, v) for s, v in self.history if s]
-        best = max(trained, key=lambda pair: (pair[1], -pair[0])) if trained else None
+        best = self.scores.best()
         run = Run(
             folder=self.place.model,
             steps=step,
@@ -359,7 +279,7 @@ class _Loop:
             sentences_per_second=sentences / self.training_seconds if sentences else 0.0,
             score=best[1] if best else None,
             best_step=best[0] if best else None,
-            history=self.history,
+            history=self.scores.history,
         )
         if parallel.is_main():
             self._write(self.place.last, step)

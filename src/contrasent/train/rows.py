@@ -1,0 +1,80 @@
+"""The rows of a run: tokenised once, and put into batches."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import parallel
+from contrasent.model.backbone import longest_input
+from contrasent.objectives._base import Objective
+from contrasent.text.batches import Collator, Order, Plan
+from contrasent.text.buckets import BucketPlan
+from contrasent.text.cache import TokenCache, tokenised
+from contrasent.text.corpus import Corpus
+from contrasent.text.tokens import Tokenizer
+from contrasent.train.settings import Settings
+
+
+def collator(
+    objective: Objective,
+    corpus: Corpus,
+    settings: Settings,
+    folder: Path,
+    rows: NDArray[np.int64] | None,
+) -> Collator:
+    """What makes the batches of a run; of several processes the main one tokenises.
+
+    Args:
+        objective: whose encoder tokenises, and whose views rewrite.
+        corpus: the text.
+        settings: of the run.
+        folder: where the tokenised corpus is kept.
+        rows: those to train on; all if None.
+    """
+    encoder = objective.encoder
+    inside = encoder.tokenizer
+    cut = min(settings.max_tokens, encoder.max_tokens)
+    tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
+    lower = encoder.lower_case
+    if parallel.is_main():
+        tokenised(corpus, tokenizer, folder, lower=lower)
+    parallel.barrier()
+    cache = tokenised(corpus, tokenizer, folder, lower=lower)
+    rows = np.arange(len(cache)) if rows is None else rows
+    if cache.following is not None and any(v.level == "row" for v in objective.views):
+        rows = rows[cache.following[rows] > 0]
+    return Collator(
+        cache,
+        _order(objective, cache, rows, settings),
+        objective.views,
+        tokenizer,
+        lower,
+        fresh=objective.fresh,
+        longest=longest_input(encoder.backbone.config),
+    )
+
+
+def total_steps(plan: Order, settings: Settings) -> int:
+    """Optimizer steps of a run: as many as asked for, or those of the epochs."""
+    return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
+
+
+def _order(
+    objective: Objective, cache: TokenCache, rows: NDArray[np.int64], settings: Settings
+) -> Order:
+    parts = parallel.world() * settings.accumulate
+    cuts = settings.bucket_cuts
+    if not cuts:
+        return Plan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
+    before, after = objective.encoder.tokenizer.frame
+    lengths = cache.columns[0].offsets[rows + 1] - cache.columns[0].offsets[rows]
+    return BucketPlan.make(
+        rows,
+        lengths - len(before) - len(after),
+        cuts=cuts,
+        batch=settings.batch,
+        seed=settings.seed,
+        parts=parts,
+    )
