@@ -1,12 +1,17 @@
 """Calls of bounded size, and vectors that are the same to the bit whatever stands beside them."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
+import torch
 
 from contrasent.errors import ModelError
 from contrasent.model.calls import by_budget, distinct, in_calls, same_bits
 from contrasent.model.encoder import Encoder
 from contrasent.model.runtime import read_export
+from contrasent.model.workers import MOST, workers
 
 
 def test_calls_hold_every_row_once_and_keep_the_budget():
@@ -102,3 +107,54 @@ def test_a_folder_that_is_no_export_is_refused(tmp_path, text, said):
         (tmp_path / "export.json").write_text(text)
     with pytest.raises(ModelError, match=said):
         read_export(tmp_path)
+
+
+def test_calls_made_by_several_threads_give_the_vectors_of_calls_in_turn(
+    encoder, sentences, monkeypatch
+):
+    monkeypatch.setattr("contrasent.model.encoder.BUDGET", 60)
+    before = torch.get_num_threads()
+    texts = [*sentences[:150], "", "a " * 90]
+    torch.set_num_threads(1)
+    try:
+        in_turn = encoder.encode(texts)
+        torch.set_num_threads(3)
+        at_once = encoder.encode(texts)
+        assert torch.get_num_threads() == 3
+        with ThreadPoolExecutor(1) as later:
+            assert later.submit(torch.get_num_threads).result() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert np.abs(in_turn - at_once).max() < 1e-6
+
+
+def test_workers_share_the_cores_and_make_calls_at_the_same_time():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(6)
+        meet = threading.Barrier(3, timeout=20)  # passed only if three calls are made at once
+
+        def call(_):
+            meet.wait()
+            return torch.get_num_threads()
+
+        with workers(torch.device("cpu"), 3) as pool:
+            assert list(pool.map(call, range(3))) == [2, 2, 2]
+        with workers(torch.device("cpu"), 100) as pool:
+            assert pool._max_workers == MOST
+        with workers(torch.device("cpu"), 1) as pool:
+            assert pool is None
+        with workers(torch.device("meta"), 100) as pool:
+            assert pool is None
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_call_that_fails_fails_the_whole(encoder, sentences):
+    tokens, _ = encoder.tokenise(sentences[:20])
+
+    def embed(part):
+        raise ValueError("no vectors")
+
+    with ThreadPoolExecutor(2) as pool, pytest.raises(ValueError, match="no vectors"):
+        in_calls(embed, tokens, 2, by_budget(tokens.lengths, 3), pool)

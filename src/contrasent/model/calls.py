@@ -1,12 +1,16 @@
 """Texts in calls of a model: equal ones once, in few calls of bounded size, or in the same bits."""
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.types import Tokens, Vectors
+
+BUDGET = 2048
+"""Padded tokens of a call: enough to keep a core busy, little enough to share calls among cores."""
 
 
 def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
@@ -29,6 +33,7 @@ def in_calls(
     tokens: Tokens,
     dimension: int,
     calls: Iterable[NDArray[np.int64]],
+    pool: Executor | None = None,
 ) -> Vectors:
     """Vectors (n, d) of rows of tokens, computed a few at a time.
 
@@ -37,12 +42,17 @@ def in_calls(
         tokens: n rows.
         dimension: d.
         calls: rows of each call; together every row.
+        pool: threads that make several calls at once; one after the other if None.
     """
     out = np.empty((len(tokens), dimension), dtype=np.float32)
+
+    def call(rows: NDArray[np.int64]) -> int:
+        out[rows] = embed(tokens.select(rows))
+        return len(rows)
+
     with progress.task("encode", len(tokens), "sentences") as advance:
-        for rows in calls:
-            out[rows] = embed(tokens.select(rows))
-            advance(len(rows))
+        for count in map(call, calls) if pool is None else pool.map(call, calls):
+            advance(count)
     return out
 
 

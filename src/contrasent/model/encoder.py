@@ -16,12 +16,13 @@ from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
-from contrasent.model.calls import by_budget, distinct, in_calls
+from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import write_golden
 from contrasent.model.heads import as_dense, check_head, make_head
 from contrasent.model.pooled import Pooled, full
 from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
+from contrasent.model.workers import workers
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
@@ -179,7 +180,8 @@ class Encoder(Pooled):
 
         Args:
             sentences: any number of strings, empty ones included.
-            batch: sentences a forward pass.
+            batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
+                and several are made at once.
         """
         texts, where = distinct(sentences)
         tokens, cut = self.tokenise(texts)
@@ -191,9 +193,10 @@ class Encoder(Pooled):
                 len(sentences),
                 self.max_tokens,
             )
-        with self.dropout_off():
-            calls = by_budget(tokens.lengths, batch)
-            return in_calls(self.embed, tokens, self.dimension, calls)[where]
+        budget = BUDGET if self.device.type == "cpu" else None
+        calls = by_budget(tokens.lengths, batch, budget=budget)
+        with self.dropout_off(), workers(self.device, len(calls)) as pool:
+            return in_calls(self.embed, tokens, self.dimension, calls, pool)[where]
 
     @torch.inference_mode()
     def embed(self, tokens: Tokens) -> Vectors:

@@ -12,7 +12,9 @@ Beside a model it lies in the folder of its name: ``MODEL/onnx``, ``MODEL/openvi
 import hashlib
 import json
 import logging
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import write_json
-from contrasent.model.calls import by_budget, distinct, in_calls
+from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import Facts
-from contrasent.model.sessions import Run, open_session
+from contrasent.model.sessions import Run, check_session, open_session, threads
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
@@ -35,10 +37,8 @@ FORMAT = "contrasent-export-1"
 EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
 RUNTIMES = ("torch", *EXPORTS, "auto")
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
-STEPS = {"onnx": 1, "openvino": 4}
-"""Widths of calls are multiples of this."""
-BUDGET = 4096
-"""Padded tokens of one call at most: memory stays bounded however long the texts are."""
+FEW = 8
+"""Up to so many texts are computed in one call by all cores, more by a call for each core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,10 @@ class Exported:
         truncated: how many of the sentences of the last ``encode`` were cut.
     """
 
-    def __init__(self, export: Export, tokenizer: Tokenizer, run: Run) -> None:
-        self.export, self.tokenizer, self._run = export, tokenizer, run
+    def __init__(self, export: Export, tokenizer: Tokenizer, graph: Path) -> None:
+        self.export, self.tokenizer, self._graph = export, tokenizer, graph
+        self._sessions: dict[int, Run] = {}
+        self._opening = threading.Lock()
         self.truncated = 0
 
     @classmethod
@@ -149,8 +151,9 @@ class Exported:
                 "the model again (contrasent export ... --overwrite)"
             )
         tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
-        run = open_session(export.engine, place / GRAPHS[export.engine], export.precision)
-        return cls(export, tokenizer, run)
+        graph = place / GRAPHS[export.engine]
+        check_session(export.engine, graph)
+        return cls(export, tokenizer, graph)
 
     @property
     def identity(self) -> str:
@@ -191,25 +194,60 @@ class Exported:
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
-        pad = self.tokenizer.specials.pad
-        ids, mask = tokens.pad(pad)
-        width = ids.shape[1]
-        # OpenVINO makes kernels for each new shape, which takes as long as a call: few widths.
-        step = STEPS[self.export.engine]
-        more = ((0, 0), (0, min(-(-width // step) * step, self.max_tokens) - width))
-        ids = np.pad(ids, more, constant_values=pad)
-        return self._run(ids, np.pad(mask.astype(np.int64), more))
+        return self._call(tokens, self._session(1))
 
     def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
         """Vectors of sentences, float32, in the order given.
 
         Equal sentences are computed once; the longest come first, at most ``batch`` of them and
-        4,096 tokens a call.
+        2,048 tokens a call, a call for each core at once.
         """
         texts, where = distinct(sentences)
         tokens, cut = self.tokenise(texts)
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning("%d of %d sentences were cut", self.truncated, len(sentences))
-        calls = by_budget(tokens.lengths, batch, budget=BUDGET)
-        return in_calls(self.embed, tokens, self.dimension, calls)[where]
+        cores = threads() if len(texts) > FEW else 1
+        most = min(batch, -(-len(texts) // cores))
+        calls = by_budget(tokens.lengths, max(1, most), budget=BUDGET)
+        run = self._session(cores)
+
+        def embed(part: Tokens) -> Vectors:
+            return self._call(part, run)
+
+        if cores == 1:
+            return in_calls(embed, tokens, self.dimension, calls)[where]
+        with ThreadPoolExecutor(cores, "contrasent-encode") as pool:
+            return in_calls(embed, tokens, self.dimension, calls, pool)[where]
+
+    def _session(self, streams: int) -> Run:
+        """The graph, opened for a number of calls at once; kept, as opening takes a while."""
+        with self._opening:
+            if streams not in self._sessions:
+                engine, precision = self.export.engine, self.export.precision
+                self._sessions[streams] = open_session(
+                    engine, self._graph, precision, streams=streams
+                )
+            return self._sessions[streams]
+
+    def _call(self, tokens: Tokens, run: Run) -> Vectors:
+        pad = self.tokenizer.specials.pad
+        ids, mask = tokens.pad(pad)
+        width = ids.shape[1]
+        more = ((0, 0), (0, min(self._width(width), self.max_tokens) - width))
+        ids = np.pad(ids, more, constant_values=pad)
+        return run(ids, np.pad(mask.astype(np.int64), more))
+
+    def _width(self, tokens: int) -> int:
+        """The width of a call whose longest row has so many tokens.
+
+        OpenVINO makes kernels for each new shape, which takes about as long as a call in int8: few
+        widths, an eighth apart at most. In float32 the padding would cost more than it saves.
+        """
+        if self.export.engine == "onnx":
+            return tokens
+        step = 4
+        if self.export.precision == "int8":
+            while 8 * step < tokens:
+                step *= 2
+        return -(-tokens // step) * step

@@ -1,5 +1,6 @@
 """Opening a graph with ONNX Runtime or OpenVINO: padded ids and mask in, vectors out."""
 
+import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -27,30 +28,44 @@ def threads() -> int:
     return len(usable(0)) if usable is not None else (os.cpu_count() or 1)
 
 
-def open_session(engine: str, path: Path, precision: str) -> Run:
+def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:
     """Open a graph.
 
     Args:
         engine: "onnx" or "openvino".
         path: of the graph.
         precision: "fp32" (no operation is computed with fewer bits) or "int8".
+        streams: calls that will be made at once, from as many threads; they share the cores.
 
     Raises:
         ModelError: it is missing or damaged.
         MissingExtraError: the runtime is not installed.
     """
+    check_session(engine, path)
+    if engine == "onnx":
+        return _onnx(path, streams)
+    return _openvino(path, precision, streams)
+
+
+def check_session(engine: str, path: Path) -> None:
+    """Find out whether a graph can be opened, without the time that takes.
+
+    Raises:
+        ModelError: it is missing.
+        MissingExtraError: the runtime is not installed.
+    """
     if not path.is_file():
         raise ModelError(f"{path}: is missing; export the model again")
-    return _onnx(path) if engine == "onnx" else _openvino(path, precision)
+    module = {"onnx": "onnxruntime", "openvino": "openvino"}[engine]
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(module, engine, f"running {path}")
 
 
-def _onnx(path: Path) -> Run:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError("onnxruntime", "onnx", f"running {path}") from error
+def _onnx(path: Path, streams: int) -> Run:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads()
+    options.intra_op_num_threads = max(1, threads() // streams)
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(
@@ -66,14 +81,12 @@ def _onnx(path: Path) -> Run:
     return run
 
 
-def _openvino(path: Path, precision: str) -> Run:
-    try:
-        import openvino
-    except ImportError as error:
-        raise MissingExtraError("openvino", "openvino", f"running {path}") from error
+def _openvino(path: Path, precision: str, streams: int) -> Run:
+    import openvino
+
     core = openvino.Core()
     options: dict[str, Any] = {
-        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": streams,
         "INFERENCE_NUM_THREADS": threads(),
     }
     if precision == "fp32":
@@ -83,11 +96,17 @@ def _openvino(path: Path, precision: str) -> Run:
         compiled = core.compile_model(str(path), "CPU", options)
     except Exception as error:  # a RuntimeError, or whatever a plugin raises
         raise ModelError(f"{path}: OpenVINO cannot open it ({_brief(error)})") from error
-    request = compiled.create_infer_request()
+    idle: list[Any] = []  # a request is for one call at a time
 
     def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+        try:
+            request = idle.pop()
+        except IndexError:
+            request = compiled.create_infer_request()
         found = request.infer(dict(zip(INPUTS, (ids, mask), strict=True)))
-        return np.array(found[compiled.output(0)], dtype=np.float32)
+        vectors = np.array(found[compiled.output(0)], dtype=np.float32)
+        idle.append(request)
+        return vectors
 
     return run
 
