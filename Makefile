@@ -28,6 +28,7 @@ bench: setup
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.encoding
 	$(BIN)/python -m benchmarks.search
+	$(BIN)/python -m benchmarks.stream
 
 clean:
 	rm -rf $(VENV) demo-model build dist
