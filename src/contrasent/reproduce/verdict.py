@@ -171,17 +171,19 @@ def direction(found: Gap, published: float, *, form: str = POINTS) -> Verdict:
 
 
 def together(parts: Sequence[Verdict]) -> Verdict:
-    """The verdict on a statement that has parts: one that differs decides, all must agree."""
+    """The verdict on a statement that has parts: one that differs decides, all must agree.
+
+    A part that was not run leaves the whole open, however the others came out.
+    """
     words = [part.word for part in parts]
     counts = ", ".join(
         f"{words.count(word)} {word}" for word in (AGREES, DIFFERS, OPEN, ABSENT) if word in words
     )
     if DIFFERS in words:
         return Verdict(DIFFERS, counts)
-    known = [word for word in words if word != ABSENT]
-    if known and all(word == AGREES for word in known):
+    if set(words) == {AGREES}:
         return Verdict(AGREES, counts)
-    return Verdict(OPEN if known else ABSENT, counts)
+    return Verdict(ABSENT if set(words) <= {ABSENT} else OPEN, counts)
 
 
 def signed(arm: Arm | None, sign: str, *, form: str = POINTS) -> Verdict:
