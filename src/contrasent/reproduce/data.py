@@ -27,7 +27,9 @@ def glove(folder: Path | None) -> Path:
     root = folder or data_folder()
     found = next((root / p for p in GLOVE if (root / p).is_file()), None) if root else None
     if found is None:
-        raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} in {root or 'CONTRASENT_DATA'}")
+        # Stored with the results, so without the name of this machine's folder.
+        where = "in the data folder" if root else "without CONTRASENT_DATA"
+        raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
     return found
 
 
