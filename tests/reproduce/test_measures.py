@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import os
 import re
 from dataclasses import replace
 
@@ -94,6 +95,13 @@ def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, se
     before = corpora.Path(one.path).stat().st_mtime_ns
     assert corpora.build("wiki", 20, folder, tmp_path / "one") == one
     assert corpora.Path(one.path).stat().st_mtime_ns == before
+
+
+def test_data_copied_anew_give_a_corpus_of_the_same_name(folder, tmp_path):
+    one = corpora.build("wiki", 20, folder, tmp_path / "built")
+    os.utime(corpora.place_of("wiki", folder), (1, 1))
+    assert corpora.build("wiki", 20, folder, tmp_path / "built") == one
+    assert corpora.build("wiki", 21, folder, tmp_path / "built").path != one.path
 
 
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):

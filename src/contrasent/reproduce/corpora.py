@@ -240,10 +240,11 @@ def build(name: str, sentences: int | None, data: Path | None, home: Path) -> Bu
         count = len(rows)
     if count < 2:
         raise DataError(f"{source}: {count} usable rows; is it the right file?")
-    target = meta.with_suffix(suffix)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    # Named by what it holds: a run that was begun goes on if its source was merely copied anew.
+    target = home / f"{name}-{sentences or 'all'}-{digest[:12]}{suffix}"
     with atomic_file(target) as stream:
         stream.write(text)
-    digest = hashlib.sha256(text.encode()).hexdigest()
     built = Built(name, str(target.resolve()), kind.documents, count, digest, source.name)
     write_json(meta, asdict(built))
     return built
