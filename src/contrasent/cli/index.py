@@ -160,8 +160,12 @@ def check_backend(backend: str, kind: str, metric: str) -> None:
         raise OptionError("--backend", backend, "is unknown", choices=BACKENDS)
     if kind not in KINDS:
         raise OptionError("--kind", kind, "is unknown", choices=KINDS)
-    if backend == "signs" and metric != "cosine":
-        raise OptionError("--backend", backend, "says what the cosine is; use --metric cosine")
+    if backend == "signs":
+        from contrasent.search.signs import check_numpy
+
+        check_numpy()
+        if metric != "cosine":
+            raise OptionError("--backend", backend, "says what the cosine is; use --metric cosine")
     if backend == "faiss" and find_spec("faiss") is None:
         raise MissingExtraError("faiss-cpu", "faiss", "--backend faiss")
     if backend == "milvus" and find_spec("pymilvus") is None:
