@@ -320,6 +320,33 @@ def test_index_with_faiss(tmp_path, monkeypatch, bert):
     assert found["results"][0]["hits"][0]["score"] == pytest.approx(best[0], abs=1e-5)
 
 
+def test_index_with_signs(tmp_path, monkeypatch, bert):
+    monkeypatch.setattr("contrasent.search.index.FEW", 10)
+    (tmp_path / "t.txt").write_text("".join(f"ladder {n} of {n * 7}\n" for n in range(1200)))
+    index, options = tmp_path / "index", ["--pooler", "mean", "--backend", "signs", "--json"]
+    said = json.loads(run("index", bert, tmp_path / "t.txt", "-o", index, *options))
+    assert (said["texts"], said["backend"]) == (1200, "signs")
+    # 2,000 candidates at least are looked at: of 1,200 rows that is every one.
+    assert said["recall@10"] == 1
+    found = json.loads(run("search", index, "ladder 7 of 49", "--json"))
+    exact = json.loads(run("search", index, "ladder 7 of 49", "--exact", "--json"))
+    assert [hit["id"] for hit in found["results"][0]["hits"]] == [
+        hit["id"] for hit in exact["results"][0]["hits"]
+    ]
+    (tmp_path / "few.txt").write_text("".join(f"a chair with {n} legs\n" for n in range(30)))
+    few = ["index", bert, tmp_path / "few.txt", "-o", tmp_path / "few", *options]
+    result = CliRunner().invoke(app, [str(one) for one in few])
+    said = json.loads(result.stdout)
+    assert (said["texts"], said["backend"], said["recall@10"]) == (30, "exact", None)
+    assert "fewer than 1,000 texts" in result.stderr
+    dot = ["--pooler", "mean", "--metric", "dot"]
+    run("index", bert, tmp_path / "few.txt", "-o", tmp_path / "dot", *dot)
+    for more in (["-o", tmp_path / "other", *dot], ["-o", tmp_path / "dot", "--add"]):
+        with pytest.raises(OptionError, match="inner product"):
+            run("index", bert, tmp_path / "t.txt", *more, "--backend", "signs")
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

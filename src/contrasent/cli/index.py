@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from contrasent.search.records import Records
 
 BACKENDS = ("exact", "signs", "faiss", "milvus")
-KINDS = ("hnsw", "ivfpq")
 
 
 def index(
@@ -76,18 +75,23 @@ def index(
 ) -> None:
     """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search."""
     quieten(quiet)
-    from contrasent.search.checks import check_metric, check_target
+    from contrasent.search.checks import check_approximate, check_metric, check_target
+    from contrasent.search.manifest import read_manifest
     from contrasent.search.records import Records
     from contrasent.search.records import column as position
 
     check_metric(metric)
-    check_backend(backend, kind, metric)
+    check_backend(backend, kind)
+    approximate = {"signs": "signs", "faiss": kind}.get(backend)
     if add or update:
         check_change(
             output, backend, add=add, update=update, overwrite=overwrite, id_column=id_column
         )
     else:
         check_target(output, overwrite)
+    if approximate is not None:
+        there = read_manifest(output).metric if add or update else metric
+        check_approximate(approximate, there, option="--backend")
     rows = Records(
         corpus,
         text=None if column is None else position(column),
@@ -119,12 +123,16 @@ def index(
             settings=loading,
             overwrite=overwrite,
         )
-    if backend in ("signs", "faiss"):
-        from contrasent.search.approximate import build_approximate
+    few = ""
+    if approximate is not None:
+        from contrasent.search.approximate import FEWEST, build_approximate
 
-        built = build_approximate(output, kind if backend == "faiss" else backend)
-        made, part = built, built.manifest.backend
-        recall = None if part is None else float(part.facts["recall"])
+        if len(made) < FEWEST:
+            few = f"fewer than {FEWEST:,} texts are searched faster exactly: no {backend} index"
+        else:
+            built = build_approximate(output, approximate)
+            made, part = built, built.manifest.backend
+            recall = None if part is None else float(part.facts["recall"])
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
@@ -133,7 +141,7 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
-        "backend": f"{backend} {kind}" if backend == "faiss" else said(made),
+        "backend": said(made),
         "recall@10": recall,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
@@ -147,6 +155,8 @@ def index(
             + (f"recall@10 against exact search {recall:.4f} ({backend})\n" if recall else "")
             + f'search it: contrasent search {output} "..."'
         )
+    if few:
+        remark(few, quiet=quiet)
     if rows.skipped:
         remark(f"{rows.skipped:,} blank lines were passed over", quiet=quiet)
     line = encode.remark()
@@ -154,20 +164,14 @@ def index(
         remark(line, quiet=quiet)
 
 
-def check_backend(backend: str, kind: str, metric: str) -> None:
-    """Refuse, before any work, a back end that is unknown or not installed."""
+def check_backend(backend: str, kind: str) -> None:
+    """Refuse, before any work, a back end that is unknown, or Milvus that is not installed."""
+    from contrasent.search.manifest import FAISS_KINDS
+
     if backend not in BACKENDS:
         raise OptionError("--backend", backend, "is unknown", choices=BACKENDS)
-    if kind not in KINDS:
-        raise OptionError("--kind", kind, "is unknown", choices=KINDS)
-    if backend == "signs":
-        from contrasent.search.signs import check_numpy
-
-        check_numpy()
-        if metric != "cosine":
-            raise OptionError("--backend", backend, "says what the cosine is; use --metric cosine")
-    if backend == "faiss" and find_spec("faiss") is None:
-        raise MissingExtraError("faiss-cpu", "faiss", "--backend faiss")
+    if kind not in FAISS_KINDS:
+        raise OptionError("--kind", kind, "is unknown", choices=FAISS_KINDS)
     if backend == "milvus" and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--backend milvus")
 

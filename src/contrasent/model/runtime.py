@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.cores import threads
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import write_json
 from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import Facts
-from contrasent.model.sessions import Run, check_session, open_session, threads
+from contrasent.model.sessions import Run, check_session, open_session
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 

@@ -1,7 +1,6 @@
 """Opening a graph with ONNX Runtime or OpenVINO: padded ids and mask in, vectors out."""
 
 import importlib.util
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, ModelError
 from contrasent.types import Vectors
 
@@ -17,15 +17,6 @@ Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence_embedding"
-
-
-def threads() -> int:
-    """How many threads to compute with: OMP_NUM_THREADS, or one a core that may be used."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdigit() and int(told) > 0:
-        return int(told)
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable is not None else (os.cpu_count() or 1)
 
 
 def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:

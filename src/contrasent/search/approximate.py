@@ -16,17 +16,16 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import InputError, MissingExtraError, OptionError
 from contrasent.files import writing
+from contrasent.search.checks import check_approximate
 from contrasent.search.exact import Best, scan
 from contrasent.search.index import Index
-from contrasent.search.manifest import Part
+from contrasent.search.manifest import FAISS_KINDS, SIGNS, Part, read_manifest
 from contrasent.search.segment import check_size
 from contrasent.search.segment_writer import describe
-from contrasent.search.signs import KIND, Signs, check_numpy
+from contrasent.search.signs import Signs
 from contrasent.search.writer import Writer
 from contrasent.types import Vectors
 
-FAISS_KINDS = ("hnsw", "ivfpq")
-KINDS = (KIND, *FAISS_KINDS)
 FEWEST = 1000
 LINKS = 32
 BUILD_EFFORT = 128
@@ -66,7 +65,7 @@ def open_backend(folder: Path, part: Part, dimension: int) -> Backend:
         MissingExtraError: faiss is needed and not installed.
     """
     kind = part.facts.get("kind")
-    return Signs.open(folder, part, dimension) if kind == KIND else Faiss(folder, part)
+    return Signs.open(folder, part, dimension) if kind == SIGNS else Faiss(folder, part)
 
 
 class Faiss:
@@ -139,21 +138,17 @@ def build_approximate(
         UserError: signs need a newer numpy.
         MissingExtraError: faiss is not installed.
     """
-    if kind not in KINDS:
-        raise OptionError("kind", kind, "is unknown", choices=KINDS)
-    faiss = None if kind == KIND else _faiss(f"an approximate index of {folder}")
-    if kind == KIND:
-        check_numpy()
+    check_approximate(kind, read_manifest(Path(folder)).metric)
     with Writer(folder) as writer:
         writer.compact()
         index = writer.index
         if len(index) < FEWEST:
             raise OptionError(
-                "kind", kind, f"{len(index)} rows are searched faster exactly; 1,000 at least"
+                "kind", kind, f"{len(index)} rows are searched faster exactly; {FEWEST:,} at least"
             )
         name = writer.new_name("backend")
-        part = _signs(writer, index, name) if faiss is None else _built(faiss, writer, kind, name)
-        if effort is not None and faiss is not None:
+        part = _signs(writer, index, name) if kind == SIGNS else _built(writer, kind, name)
+        if effort is not None and kind != SIGNS:
             part.facts["effort"] = effort
         backend = open_backend(writer.folder, part, index.dimension)
         part.facts["recall"] = recall(index, backend, seed=seed)
@@ -162,7 +157,6 @@ def build_approximate(
 
 
 def _signs(writer: Writer, index: Index, name: str) -> Part:
-    check_signs(index.metric)
     vectors = (segment.vectors for segment in index.segments)
     signs = Signs.of(vectors, len(index), index.dimension)
     path = writer.folder / f"{name}.npy"
@@ -171,18 +165,8 @@ def _signs(writer: Writer, index: Index, name: str) -> Part:
         return Part(path.name, len(index), {path.name: describe(path)}, signs.facts())
 
 
-def check_signs(metric: str) -> None:
-    """Refuse signs where they say little.
-
-    Raises:
-        OptionError: the metric is not the cosine.
-    """
-    if metric != "cosine":
-        raise OptionError("kind", KIND, "say what the cosine is, and not the inner product")
-
-
-def _built(faiss: Any, writer: Writer, kind: str, name: str) -> Part:
-    index = writer.index
+def _built(writer: Writer, kind: str, name: str) -> Part:
+    index, faiss = writer.index, _faiss(f"an approximate index of {writer.folder}")
     built, effort = _train(faiss, index, kind)
     _fill(built, index)
     path = writer.folder / f"{name}.faiss"

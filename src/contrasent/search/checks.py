@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, UserError
 from contrasent.files import check_writable
 from contrasent.search.exact import unit
-from contrasent.search.manifest import METRICS, MILVUS, NAME
+from contrasent.search.manifest import APPROXIMATE, METRICS, MILVUS, NAME, SIGNS
 from contrasent.types import Vectors
 
 
@@ -30,6 +31,25 @@ def check_metric(metric: str) -> None:
     """Refuse an unknown metric."""
     if metric not in METRICS:
         raise OptionError("metric", metric, "is unknown", choices=METRICS)
+
+
+def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
+    """Refuse a kind of approximate index that is unknown, not installed or says nothing here.
+
+    Raises:
+        OptionError: an unknown kind, or signs of an index that compares by inner product.
+        UserError: signs need a newer numpy.
+        MissingExtraError: faiss is not installed.
+    """
+    if kind not in APPROXIMATE:
+        raise OptionError(option, kind, "is unknown", choices=APPROXIMATE)
+    if kind != SIGNS:
+        if find_spec("faiss") is None:
+            raise MissingExtraError("faiss-cpu", "faiss", f"an approximate index ({kind})")
+    elif metric != "cosine":
+        raise OptionError(option, kind, "says what the cosine is, and not the inner product")
+    elif not hasattr(np, "bitwise_count"):
+        raise UserError("counting signs needs numpy 2 or newer: pip install 'numpy>=2'")
 
 
 def check_target(target: Path, overwrite: bool) -> None:

@@ -19,6 +19,10 @@ MILVUS = "milvus.json"
 FORMAT = "contrasent-index"
 VERSION = 1
 METRICS = ("cosine", "dot")
+SIGNS = "signs"
+FAISS_KINDS = ("hnsw", "ivfpq")
+APPROXIMATE = (SIGNS, *FAISS_KINDS)
+"""What may propose rows: see :mod:`contrasent.search.approximate`."""
 _FILE = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 

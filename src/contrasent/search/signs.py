@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import InputError, UserError
-from contrasent.search.manifest import Part
+from contrasent.cores import threads
+from contrasent.errors import InputError
+from contrasent.search.manifest import SIGNS, Part
 from contrasent.search.segment import check_size, open_array
 from contrasent.types import Vectors
 
-KIND = "signs"
 WORD = 64
 BLOCK = 16_384
 CANDIDATES = 2000
@@ -35,13 +35,9 @@ class Signs:
     Args:
         columns: (words, rows) uint64, 64 signs a word.
         centre: (d,), what is taken off each vector.
-
-    Raises:
-        UserError: numpy is older than 2.
     """
 
     def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
-        check_numpy()
         self.columns, self.centre = columns, centre
 
     @classmethod
@@ -90,7 +86,7 @@ class Signs:
 
     def facts(self) -> dict[str, Any]:
         """What the manifest keeps, besides the columns."""
-        return {"kind": KIND, "centre": [float(number) for number in self.centre]}
+        return {"kind": SIGNS, "centre": [float(number) for number in self.centre]}
 
     def words(self, vectors: Vectors) -> NDArray[np.uint64]:
         """(n, words) of vectors (n, d)."""
@@ -98,7 +94,7 @@ class Signs:
         bits[:, : vectors.shape[1]] = vectors > self.centre
         return np.packbits(bits, axis=1).view(np.uint64)
 
-    def differing(self, query: Vectors, *, threads: int = 2) -> NDArray[np.uint16]:
+    def differing(self, query: Vectors) -> NDArray[np.uint16]:
         """(rows,) in how many signs each row differs from a query (d,)."""
         signs = self.words(query[None])[0]
         out = np.zeros(self.rows, dtype=np.uint16)
@@ -108,7 +104,7 @@ class Signs:
             for column, sign in zip(self.columns, signs, strict=True):
                 part += np.bitwise_count(column[start : start + BLOCK] ^ sign)
 
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads()) as pool:
             list(pool.map(run, range(0, self.rows, BLOCK)))
         return out
 
@@ -139,16 +135,6 @@ class Signs:
             limit = int(np.searchsorted(below, min(wanted, self.rows)))
             found.append(np.flatnonzero(differing <= min(limit, int(NEVER) - 1)))
         return found
-
-
-def check_numpy() -> None:
-    """Refuse a numpy that cannot count bits.
-
-    Raises:
-        UserError: it is older than 2.
-    """
-    if not hasattr(np, "bitwise_count"):
-        raise UserError("counting signs needs numpy 2 or newer: pip install 'numpy>=2'")
 
 
 def _mean(parts: Iterable[Vectors], dimension: int) -> Vectors:
