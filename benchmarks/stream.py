@@ -1,6 +1,7 @@
 """Encoding a long file in bounded memory, killed on the way and gone on with.
 
     CONTRASENT_DATA=... python -m benchmarks.stream [--lines 1000000] [--runtime openvino-int8]
+                                                    [--keep VECTORS.npy]
 
 The first lines of a million Wikipedia sentences are encoded into one .npy file by ``contrasent
 encode``. Half-way (by the shards that are there) the process gets SIGKILL, and the same command
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--runtime", default="openvino-int8", help="export to make and use")
     parser.add_argument("--exports", type=Path, help="folder with exports made before")
+    parser.add_argument("--keep", type=Path, help="file for the vectors")
     options = parser.parse_args()
     data = os.environ.get("CONTRASENT_DATA")
     if not data:
@@ -127,9 +129,10 @@ def main() -> None:
         )
         (home / "one.txt").write_text(lines[0] + "\n", "utf-8")
         one = finish(start(model, home / "one.txt", home / "one.npy"))
-        target, shards = home / "big.npy", -(-len(lines) // SHARD)
-        most = kill_halfway(start(model, home / "big.txt", target), home / ".big.npy.parts", shards)
-        left = shards - len(list((home / ".big.npy.parts").glob("*.npy")))
+        target = (options.keep or home / "big.npy").absolute()
+        parts, shards = target.with_name(f".{target.name}.parts"), -(-len(lines) // SHARD)
+        most = kill_halfway(start(model, home / "big.txt", target), parts, shards)
+        left = shards - len(list(parts.glob("*.npy")))
         began = time.perf_counter()
         most = max(most, finish(start(model, home / "big.txt", target)))
         seconds = time.perf_counter() - began
