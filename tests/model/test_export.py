@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.model import sessions
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
 from contrasent.model.exports_card import add_export
@@ -77,6 +78,24 @@ def test_openvino_in_float32_gives_the_vectors_of_torch(models, tmp_path, senten
     wanted = Encoder.load(models["modernbert"]).encode(sentences[:40])
     found = Exported.load(tmp_path / "out").encode(sentences[:40], batch=16)
     assert np.abs(found - wanted).max() <= 1e-5 * max(1, np.abs(wanted).max())
+
+
+def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
+    openvino = pytest.importorskip("openvino")
+    export(models["bert"], tmp_path / "out", engine="openvino")
+    infer, alone = openvino.InferRequest.infer, []
+
+    def told(self, *arguments, **options):
+        alone.append(sessions._ALONE.locked())
+        return infer(self, *arguments, **options)
+
+    monkeypatch.setattr(openvino.InferRequest, "infer", told)
+    path = next((tmp_path / "out").glob("*.xml"))
+    # Whoever opens a graph has called it, alone: later calls may be made at the same time.
+    run = sessions.open_session("openvino", path, "fp32", streams=2)
+    assert alone == [True]
+    run(np.ones((2, 3), np.int64), np.ones((2, 3), np.int64))
+    assert alone == [True, False]
 
 
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])

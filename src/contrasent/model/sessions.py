@@ -1,6 +1,7 @@
 """Opening a graph with ONNX Runtime or OpenVINO: padded ids and mask in, vectors out."""
 
 import importlib.util
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,13 @@ Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence_embedding"
+
+_ALONE = threading.Lock()
+"""Held by the first call of a graph in OpenVINO.
+
+Its bindings set up a table in a process's first call; two threads that make it at the same time
+wait for each other for ever, one with Python's lock and one with the table's.
+"""
 
 
 def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:
@@ -99,6 +107,8 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
         idle.append(request)
         return vectors
 
+    with _ALONE:
+        run(np.zeros((1, 2), np.int64), np.ones((1, 2), np.int64))
     return run
 
 
