@@ -136,6 +136,8 @@ def test_the_way_of_a_training_is_drawn():
     assert "step 40" in text
     drawing = pictures.trajectories({"a": path, "b": ()})
     assert drawing.count("step ") == 1
+    assert pictures.trajectories({"a": path, "b": path}).count("step ") == 1
+    assert pictures.trajectories({"a": path, "b": path[:3]}).count("step ") == 2
     assert pictures.trajectories({"a": ()}) is None
 
 

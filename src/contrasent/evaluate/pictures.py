@@ -94,6 +94,7 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
     found = {name: path for name, path in paths.items() if path}
     if not found:
         return None
+    told: set[str] = set()
     with canvas(4.4) as (figure, axes):
         for i, (name, path) in enumerate(found.items()):
             x = [point["uniformity"] for point in path]
@@ -106,7 +107,9 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
                 ends = [(p["uniformity"], p["alignment"]) for p in (before, after)]
                 axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": own})
             last = f"step {path[-1]['step']:.0f}"
-            axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
+            if last not in told:  # runs of one length are told apart without it
+                axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
+            told.add(last)
         axes.margins(0.2)
         axes.set_xlabel("uniformity (smaller is better)")
         axes.set_ylabel("alignment (smaller is better)")
