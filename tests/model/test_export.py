@@ -97,6 +97,13 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
     run(np.ones((2, 3), np.int64), np.ones((2, 3), np.int64))
     assert alone == [True, False]
 
+    def broken(self, *arguments, **options):
+        raise RuntimeError("no such\n input")
+
+    monkeypatch.setattr(openvino.InferRequest, "infer", broken)
+    with pytest.raises(ModelError, match=r"encoder\.xml: OpenVINO cannot run it \(no such input\)"):
+        sessions.open_session("openvino", path, "fp32", streams=2)
+
 
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])
 def test_int8_is_near_and_says_how_near(engine, models, tmp_path, sentences):

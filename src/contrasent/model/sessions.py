@@ -107,8 +107,11 @@ def _openvino(path: Path, precision: str, streams: int) -> Run:
         idle.append(request)
         return vectors
 
-    with _ALONE:
-        run(np.zeros((1, 2), np.int64), np.ones((1, 2), np.int64))
+    try:
+        with _ALONE:
+            run(np.zeros((1, 2), np.int64), np.ones((1, 2), np.int64))
+    except RuntimeError as error:
+        raise ModelError(f"{path}: OpenVINO cannot run it ({_brief(error)})") from error
     return run
 
 
