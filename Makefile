@@ -1,6 +1,7 @@
 # The commands that the README names. `setup` makes .venv once; the others call it.
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 
 .PHONY: setup demo test check bench clean
 
@@ -23,12 +24,17 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: setup
+$(PEERS)/.ready: benchmarks/peers.txt
+	python3 -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --requirement benchmarks/peers.txt
+	touch $@
+
+bench: setup $(PEERS)/.ready
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,bench]'
 	$(BIN)/python -m benchmarks
-	$(BIN)/python -m benchmarks.encoding
+	$(BIN)/python -m benchmarks.encoding --peers $(PEERS)/bin/python
 	$(BIN)/python -m benchmarks.search
 	$(BIN)/python -m benchmarks.stream
 
 clean:
-	rm -rf $(VENV) demo-model build dist
+	rm -rf $(VENV) $(PEERS) demo-model build dist

@@ -1,13 +1,13 @@
 """Encoding by every runtime against ``SentenceTransformer.encode``, in turn.
 
-    CONTRASENT_DATA=... python -m benchmarks.encoding [--rounds 5]
+    CONTRASENT_DATA=... python -m benchmarks.encoding [--rounds 5] [--peers PEERS/bin/python]
 
 Each measurement is a process of its own that loads all-MiniLM-L6-v2, warms up on other texts, and
 times one pass over texts that it has not seen. Rounds are interleaved; printed are the medians of
 the ratios to sentence-transformers' rate of the same round, with the smallest and the largest, and
-how far the vectors are from its. Missed goals come first. sentence-transformers' own ONNX backend
-needs optimum, of which no release goes with transformers 5, and fastembed fetches its own weights;
-neither can be measured on the same model here.
+how far the vectors are from its. Missed goals come first. With ``--peers``, an environment that has
+what ``benchmarks/peers.txt`` names, sentence-transformers' own ONNX and OpenVINO backends and
+fastembed take their turns too (:mod:`benchmarks.peer_encoding`), with the same weights.
 """
 
 import argparse
@@ -19,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.peer_encoding import NAMES as PEERS
 from benchmarks.worker import minilm, sentences
 
 EXPORTS = {"onnx": [], "openvino": [], "onnx-int8": ["--int8"], "openvino-int8": ["--int8"]}
@@ -59,13 +61,17 @@ def mixed(count: int) -> list[str]:
     return found
 
 
+def texts_of(kind: str) -> tuple[list[str], list[str]]:
+    """Texts to time, and others to warm up with."""
+    count = TEXTS[kind]
+    texts = {"short": short, "mixed": mixed}[kind](count + 64)
+    return texts[:count], texts[count:]
+
+
 def measure(runtime: str, kind: str, exports: str, keep: str | None) -> float:
     """Sentences a second of one pass, in this process."""
     logging.disable(logging.WARNING)
-    make = {"short": short, "mixed": mixed}[kind]
-    count = TEXTS[kind]
-    texts = make(count + 64)
-    texts, warm = texts[:count], texts[count:]
+    texts, warm = texts_of(kind)
     if runtime == THEIRS:
         from sentence_transformers import SentenceTransformer
 
@@ -82,20 +88,59 @@ def measure(runtime: str, kind: str, exports: str, keep: str | None) -> float:
     encode(warm)
     began = time.perf_counter()
     vectors = encode(texts)
-    rate = count / (time.perf_counter() - began)
+    rate = len(texts) / (time.perf_counter() - began)
     if keep:
         np.save(keep, np.asarray(vectors, dtype=np.float32), allow_pickle=False)
     return rate
 
 
+def run(command: list[str], what: str) -> str:
+    """The last line that a process of its own prints."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{what} failed:\n{done.stderr[-2000:]}")
+    return [*done.stdout.strip().splitlines(), ""][-1]
+
+
+@dataclass(frozen=True)
+class Others:
+    """Peers in an environment of their own.
+
+    Attributes:
+        python: its interpreter.
+        folder: what they exported, and the texts.
+    """
+
+    python: Path
+    folder: Path
+
+    def prepare(self) -> None:
+        """Let them export the model, and write down the texts."""
+        from contrasent.cli.export import calibration
+
+        self.folder.mkdir()
+        for kind in TEXTS:
+            for name, texts in zip((kind, f"{kind}-warm"), texts_of(kind), strict=True):
+                (self.folder / f"{name}.json").write_text(json.dumps(texts), "utf-8")
+        (self.folder / "calibration.json").write_text(json.dumps(calibration(None)), "utf-8")
+        told = self.folder / "calibration.json"
+        run([*self._command("prepare", minilm()), str(told)], "the peers' export")
+
+    def rate(self, name: str, kind: str, keep: str | None) -> float:
+        """Sentences a second of one of them."""
+        texts = [str(self.folder / f"{file}.json") for file in (kind, f"{kind}-warm")]
+        command = [*self._command("encode", name), *texts, *([keep] if keep else [])]
+        return float(run(command, f"{name}, {kind}"))
+
+    def _command(self, job: str, what: str) -> list[str]:
+        script = str(Path(__file__).with_name("peer_encoding.py"))
+        return [str(self.python), script, job, what, str(self.folder)]
+
+
 def worker(runtime: str, kind: str, exports: str, keep: str | None = None) -> float:
     """Measure in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.encoding", "--job"]
-    command.append(json.dumps([runtime, kind, exports, keep]))
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{runtime}, {kind} failed:\n{done.stderr[-2000:]}")
-    return float(done.stdout.strip().splitlines()[-1])
+    return float(run([*command, json.dumps([runtime, kind, exports, keep])], f"{runtime}, {kind}"))
 
 
 def cold(exports: str, rounds: int) -> list[tuple[bool, str]]:
@@ -130,17 +175,23 @@ def cold(exports: str, rounds: int) -> list[tuple[bool, str]]:
     return lines
 
 
-def table(kind: str, exports: str, rounds: int, vectors: Path) -> list[tuple[bool, str]]:
+def table(
+    kind: str, exports: str, rounds: int, vectors: Path, others: Others | None
+) -> list[tuple[bool, str]]:
     """Rates of all runtimes on one kind of text."""
-    rates: dict[str, list[float]] = {name: [] for name in RUNTIMES}
+    peers = PEERS if others else ()
+    rates: dict[str, list[float]] = {name: [] for name in (*RUNTIMES, *peers)}
     for turn in range(rounds):
-        for name in RUNTIMES:
+        for name in rates:
             keep = str(vectors / f"{name}.npy") if turn == 0 else None
-            rates[name].append(worker(name, kind, exports, keep))
+            if others and name in peers:
+                rates[name].append(others.rate(name, kind, keep))
+            else:
+                rates[name].append(worker(name, kind, exports, keep))
     theirs = np.load(vectors / f"{THEIRS}.npy", allow_pickle=False)
     lines = []
     best = {}
-    for name in RUNTIMES[1:]:
+    for name in [name for name in rates if name != THEIRS]:
         ratios = [a / b for a, b in zip(rates[name], rates[THEIRS], strict=True)]
         found = np.load(vectors / f"{name}.npy", allow_pickle=False)
         gap, cosine = np.abs(found - theirs).max(), (found * theirs).sum(axis=1).min()
@@ -160,6 +211,16 @@ def table(kind: str, exports: str, rounds: int, vectors: Path) -> list[tuple[boo
         name = max(names, key=lambda one: best[one])
         said = f"encoding, {kind}, fastest in {title} ({name}): {best[name]:.2f}x, goal {goal}x"
         lines.append((best[name] >= goal, said))
+        alike = [peer for peer in peers if ("int8" in peer) == (title == "int8")]
+        if alike:
+            peer = max(alike, key=lambda one: best[one])
+            ratios = [a / b for a, b in zip(rates[name], rates[peer], strict=True)]
+            middle = statistics.median(ratios)
+            said = (
+                f"encoding, {kind}, fastest in {title} ({name}) against the fastest peer ({peer}): "
+                f"{middle:.2f}x ({min(ratios):.2f} to {max(ratios):.2f}), goal 1x"
+            )
+            lines.append((middle >= 1, said))
     return lines
 
 
@@ -168,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--exports", type=Path, help="folder to keep the exports in")
+    parser.add_argument("--peers", type=Path, help="python of an environment with the peers")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
@@ -182,9 +244,12 @@ def main() -> None:
                 command = [sys.executable, "-m", "contrasent", "export", "all-MiniLM-L6-v2", "-q"]
                 command += ["--to", name.removesuffix("-int8"), "-o", str(home / name), *more]
                 subprocess.run(command, check=True)
+        others = Others(options.peers, Path(scratch) / "peers") if options.peers else None
+        if others:
+            others.prepare()
         lines = cold(str(home), options.rounds)
         for kind in TEXTS:
-            lines += table(kind, str(home), options.rounds, Path(scratch))
+            lines += table(kind, str(home), options.rounds, Path(scratch), others)
     print(f"\nsummary of {options.rounds} rounds, missed goals first")
     for met, line in sorted(lines):
         print(f"{'met   ' if met else 'MISSED'} {line}")

@@ -4,8 +4,8 @@
                                                     [--keep VECTORS.npy]
 
 The first lines of a million Wikipedia sentences are encoded into one .npy file by ``contrasent
-encode``. Half-way (by the shards that are there) the process gets SIGKILL, and the same command
-goes on. Printed are lines a second of the second process, the largest resident memory of both,
+encode``. With a tenth of the shards done the process gets SIGKILL, and the same command goes on.
+Printed are lines a second of the second process, the largest resident memory of both,
 less that of a process which encodes one line, and whether random rows are those of encoding their
 lines alone.
 """
@@ -92,10 +92,10 @@ def finish(process: "subprocess.Popen[str]") -> float:
     return int(out.split()[-1]) / 1024
 
 
-def kill_halfway(process: "subprocess.Popen[str]", parts: Path, shards: int) -> float:
-    """SIGKILL when half of the shards are there; its largest resident memory until then, MB."""
+def kill_early(process: "subprocess.Popen[str]", parts: Path, shards: int) -> float:
+    """SIGKILL when a tenth of the shards is there; its largest resident memory until then, MB."""
     most = 0.0
-    while len(list(parts.glob("*.npy"))) < shards // 2:
+    while len(list(parts.glob("*.npy"))) < max(1, shards // 10):
         if process.poll() is not None:
             sys.exit(f"contrasent encode ended early:\n{process.communicate()[1][-2000:]}")
         most = max(most, peak(process))
@@ -131,7 +131,7 @@ def main() -> None:
         one = finish(start(model, home / "one.txt", home / "one.npy"))
         target = (options.keep or home / "big.npy").absolute()
         parts, shards = target.with_name(f".{target.name}.parts"), -(-len(lines) // SHARD)
-        most = kill_halfway(start(model, home / "big.txt", target), parts, shards)
+        most = kill_early(start(model, home / "big.txt", target), parts, shards)
         left = shards - len(list(parts.glob("*.npy")))
         began = time.perf_counter()
         most = max(most, finish(start(model, home / "big.txt", target)))
@@ -144,8 +144,8 @@ def main() -> None:
     rate = min(left * SHARD, len(lines)) / seconds
     met = most - one <= GOAL and whole and cosine > ALIKE
     print(
-        f"{'met   ' if met else 'MISSED'} {len(lines):,} lines, {options.runtime}, killed half-way "
-        f"and gone on with: {most - one:.0f} MB at most above one line's {one:.0f} MB, goal "
+        f"{'met   ' if met else 'MISSED'} {len(lines):,} lines, {options.runtime}, killed after a "
+        f"tenth and gone on with: {most - one:.0f} MB at most above one line's {one:.0f} MB, goal "
         f"{GOAL:.0f}; about {rate:.0f} lines a second; {vectors.shape[0]:,} rows, {CHECKED} of "
         f"them against their lines alone: smallest cosine {cosine:.4f}"
     )

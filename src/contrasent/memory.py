@@ -10,13 +10,18 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
 """Names of glibc's ``mallopt``."""
 MEBIBYTE = 2**20
 
-KERNELS = "128"
-"""How many kernels oneDNN, which multiplies in bf16, may keep.
+KERNELS = 128
+"""How many kernels oneDNN, which multiplies in bf16 and for OpenVINO, may keep.
 
 It keeps one with its scratch memory for each shape that it has met, 1,024 by default, and batches
 of sentences are of a new shape at every step. With 128 a small encoder trained in 0.9 GB; without
 a bound it grew past 3 GB.
 """
+
+
+def few_kernels() -> None:
+    """Tell oneDNN to keep few kernels; heard only if it was not used before in this process."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
 
 
 def returned() -> None:
@@ -26,7 +31,7 @@ def returned() -> None:
     takes large blocks from its own heaps, which then grow by what lies between them. Elsewhere
     than on glibc nothing happens.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KERNELS)
+    few_kernels()
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
         library.mallopt(MMAP_THRESHOLD, MEBIBYTE)
@@ -38,10 +43,10 @@ def kept() -> Iterator[None]:
     """Let the C library keep what is freed, for the block; it goes back to the system afterwards.
 
     By default glibc returns large blocks at once, and the system hands out fresh pages, cleared and
-    mapped one by one, in every step. Elsewhere than on glibc nothing happens but that oneDNN, if
-    it was not used before in this process, is told to keep few kernels.
+    mapped one by one, in every step. Elsewhere than on glibc nothing happens but that oneDNN is
+    told to keep few kernels.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KERNELS)
+    few_kernels()
     if platform.libc_ver()[0] != "glibc":
         yield
         return

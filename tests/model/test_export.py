@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError, OutputError
-from contrasent.model import sessions
+from contrasent.model import runtime, sessions
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
 from contrasent.model.exports_card import add_export
@@ -103,6 +103,37 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
     monkeypatch.setattr(openvino.InferRequest, "infer", broken)
     with pytest.raises(ModelError, match=r"encoder\.xml: OpenVINO cannot run it \(no such input\)"):
         sessions.open_session("openvino", path, "fp32", streams=2)
+
+
+def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypatch):
+    """It makes kernels for every shape, and keeps them."""
+    pytest.importorskip("openvino")
+    export(models["bert"], tmp_path / "q", engine="openvino", calibration=sentences[:50])
+    opened, shapes = sessions.open_session, []
+
+    def told(*arguments, **options):
+        run = opened(*arguments, **options)
+
+        def call(ids, mask):
+            shapes.append(ids.shape)
+            return run(ids, mask)
+
+        return call
+
+    monkeypatch.setattr(runtime, "open_session", told)
+    monkeypatch.setattr(runtime, "BUDGET", 256)  # so that there are many calls
+    exported = Exported.load(tmp_path / "q")
+    words = " ".join(sentences).split()
+    random = np.random.default_rng(0)
+    for _ in range(2):
+        shapes.clear()
+        sizes = random.integers(1, exported.max_tokens // 2, 300)
+        exported.encode([" ".join(random.choice(words, size)) for size in sizes])
+        widths = {width for _, width in shapes}
+        # As many rows for each width, but for the call that takes what is left.
+        assert len(widths) >= 3
+        assert len(set(shapes)) <= len(widths) + 1
+        assert len(widths) <= 8 + 4 * np.ceil(np.log2(max(2, exported.max_tokens / 32)))
 
 
 @pytest.mark.parametrize("engine", ["onnx", "openvino"])

@@ -210,7 +210,9 @@ class Exported:
             log.warning("%d of %d sentences were cut", self.truncated, len(sentences))
         cores = threads() if len(texts) > FEW else 1
         most = min(batch, -(-len(texts) // cores))
-        calls = by_budget(tokens.lengths, max(1, most), budget=BUDGET)
+        # By padded widths: as many rows in every call of a width, and so few shapes.
+        widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
+        calls = by_budget(widths, max(1, most), budget=BUDGET)
         run = self._session(cores)
 
         def embed(part: Tokens) -> Vectors:
@@ -235,15 +237,16 @@ class Exported:
         pad = self.tokenizer.specials.pad
         ids, mask = tokens.pad(pad)
         width = ids.shape[1]
-        more = ((0, 0), (0, min(self._width(width), self.max_tokens) - width))
+        more = ((0, 0), (0, self._width(width) - width))
         ids = np.pad(ids, more, constant_values=pad)
         return run(ids, np.pad(mask.astype(np.int64), more))
 
     def _width(self, tokens: int) -> int:
         """The width of a call whose longest row has so many tokens.
 
-        OpenVINO makes kernels for each new shape, which takes about as long as a call in int8: few
-        widths, an eighth apart at most. In float32 the padding would cost more than it saves.
+        OpenVINO makes kernels for each new shape, which takes about as long as a call in int8, and
+        keeps memory for them: few widths, an eighth apart at most. In float32 the padding would
+        cost more than it saves.
         """
         if self.export.engine == "onnx":
             return tokens
@@ -251,4 +254,4 @@ class Exported:
         if self.export.precision == "int8":
             while 8 * step < tokens:
                 step *= 2
-        return -(-tokens // step) * step
+        return min(-(-tokens // step) * step, self.max_tokens)

@@ -190,18 +190,20 @@ def _vectors(
 ) -> Vectors:
     """Vectors of a block: of texts that came before from where they are, of others computed."""
     _, firsts, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(firsts, kind="stable")  # computed in the order of the texts
+    origin = firsts[which.reshape(-1)]  # the row in this block where a text came first
+    firsts = np.sort(firsts)  # computed in the order of the texts
     before = seen.find(keys[firsts])
-    fresh = [int(at) for at in order if before[at] < 0]
-    distinct = np.empty((len(firsts), manifest.dimension), dtype=np.float32)
-    if fresh:
-        found = np.asarray(encode([texts[firsts[at]] for at in fresh]), dtype=np.float32)
-        distinct[fresh] = found
+    vectors = np.empty((len(texts), manifest.dimension), dtype=np.float32)
+    fresh = firsts[before < 0]
+    if len(fresh):
+        vectors[fresh] = encode([texts[row] for row in fresh.tolist()])
     for shard in np.unique(before[before >= 0] // size):
-        rows = np.flatnonzero((before >= 0) & (before // size == shard))
+        of_shard = (before >= 0) & (before // size == shard)
         stored = np.load(folder / manifest.shards[shard].name, mmap_mode="r", allow_pickle=False)
-        distinct[rows] = stored[before[rows] - shard * size]
-    return distinct[which.reshape(-1)]
+        vectors[firsts[of_shard]] = stored[before[of_shard] - shard * size]
+    again = np.flatnonzero(origin != np.arange(len(texts)))
+    vectors[again] = vectors[origin[again]]
+    return vectors
 
 
 def _write(folder: Path, shard: Shard, vectors: Vectors, texts: Sequence[str] | None) -> None:
