@@ -95,11 +95,11 @@ def measure(runtime: str, kind: str, exports: str, keep: str | None) -> float:
 
 
 def run(command: list[str], what: str) -> str:
-    """The last line that a process of its own prints."""
+    """What a process of its own prints last."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{what} failed:\n{done.stderr[-2000:]}")
-    return [*done.stdout.strip().splitlines(), ""][-1]
+    return done.stdout.strip().rpartition("\n")[2]
 
 
 @dataclass(frozen=True)

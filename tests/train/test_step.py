@@ -11,6 +11,7 @@ from contrasent import memory
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
 from contrasent.train.fit import fit
+from contrasent.train.kernels import steady
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
 
@@ -87,6 +88,31 @@ def test_weights_stay_numbers_when_a_gradient_does_not(
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="tells glibc what to do")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere oneDNN multiplies in fp32")
+@pytest.mark.parametrize("padding", [{}, {"padding": "groups"}])
+def test_no_kernel_is_made_for_a_shape_in_fp32(train, padding, capfd):
+    """oneDNN says on standard output what it makes and runs."""
+    assert torch.backends.mkldnn.enabled
+    with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON_CREATION):
+        torch.nn.functional.gelu(torch.zeros(3, 5, dtype=torch.bfloat16))
+        torch.ones(64, 64, dtype=torch.bfloat16) @ torch.ones(64, 64, dtype=torch.bfloat16)
+        told = capfd.readouterr().out
+        train("plain", steps=2, **padding)
+        seen = capfd.readouterr().out
+    if "onednn_verbose" not in told:
+        pytest.skip("this torch's oneDNN tells nothing")
+    assert "primitive,exec" not in seen
+    assert torch.backends.mkldnn.enabled
+
+
+def test_kernels_are_as_before_after_a_failure_and_in_bf16():
+    with pytest.raises(ValueError, match="stop"), steady("fp32"):
+        raise ValueError("stop")
+    assert torch.backends.mkldnn.enabled
+    with steady("bf16"):
+        assert torch.backends.mkldnn.enabled
+
+
 def test_memory_is_kept_for_the_block_alone(monkeypatch):
     calls = []
 
