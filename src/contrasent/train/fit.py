@@ -18,7 +18,6 @@ from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
 from contrasent.train.encoders import configure
-from contrasent.train.kernels import steady
 from contrasent.train.monitor import Monitor
 from contrasent.train.rows import collator, total_steps
 from contrasent.train.run import Run, RunFolder, asked
@@ -76,7 +75,7 @@ def fit(
     if clock is not None and objective.encoder.device.type == "cuda":
         clock.settle = torch.cuda.synchronize
     with parallel.processes():
-        with memory.kept(), steady(settings.precision):
+        with memory.kept():
             loop = _Loop(
                 objective,
                 open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,

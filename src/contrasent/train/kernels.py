@@ -17,6 +17,9 @@ def steady(precision: str) -> Iterator[None]:
     into pieces: a process of 1.2 GB grew to 2.6 GB over 320 steps, and on. torch's own GELU is as
     fast. In bf16 oneDNN multiplies too, as it does in fp32 on other processors, and stays.
 
+    For steps alone: vectors that are computed during a training are those that its model gives
+    later, bit for bit. Packed rows do without oneDNN in any case.
+
     Args:
         precision: of ``Settings``.
     """

@@ -13,6 +13,7 @@ from contrasent import parallel
 from contrasent.objectives._base import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.clock import Clock
+from contrasent.train.kernels import steady
 from contrasent.train.monitor import Monitor
 from contrasent.train.schedule import learning_rate
 from contrasent.train.settings import Settings
@@ -88,7 +89,8 @@ class Steps:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        sums = self._gradient(step)
+        with steady(settings.precision):
+            sums = self._gradient(step)
         with self.clock.part("optimizer"):
             self.scaler.unscale_(self.optimizer)
             norm = nn.utils.clip_grad_norm_(self.objective.parameters(), settings.clip)
