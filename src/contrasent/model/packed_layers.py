@@ -203,23 +203,17 @@ class _Linear(torch.autograd.Function):
 
 
 class _GeluLinear(torch.autograd.Function):
-    """Transposed for GELU, so that torch computes it itself.
-
-    What is contiguous it leaves to oneDNN, which makes and keeps a kernel for every number of rows;
-    see :mod:`contrasent.train.kernels` for what that does to memory.
-    """
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         inner = functional.linear(x, weight, bias)
         ctx.save_for_backward(x, weight, inner)
-        return functional.gelu(inner.t()).t(), x.view_as(x)
+        return functional.gelu(inner), x.view_as(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight, inner = ctx.saved_tensors
-        slope = torch.ops.aten.gelu_backward(grad.t(), inner.t()).t()
+        slope = torch.ops.aten.gelu_backward(grad, inner)
         return torch.addmm(residual, slope, weight), slope.t() @ x, slope.sum(0)
 
 

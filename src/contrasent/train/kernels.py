@@ -17,8 +17,9 @@ def steady(precision: str) -> Iterator[None]:
     into pieces: a process of 1.2 GB grew to 2.6 GB over 320 steps, and on. torch's own GELU is as
     fast. In bf16 oneDNN multiplies too, as it does in fp32 on other processors, and stays.
 
-    For steps alone: vectors that are computed during a training are those that its model gives
-    later, bit for bit. Packed rows do without oneDNN in any case.
+    For steps alone. Vectors computed during a training are those that its model gives later, bit
+    for bit, and those of ``--invariant`` need a GELU that does not depend on where a number
+    stands: torch's takes the last of them, and of every thread's share, in another way.
 
     Args:
         precision: of ``Settings``.
