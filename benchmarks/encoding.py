@@ -122,8 +122,8 @@ class Others:
         for kind in TEXTS:
             for name, texts in zip((kind, f"{kind}-warm"), texts_of(kind), strict=True):
                 (self.folder / f"{name}.json").write_text(json.dumps(texts), "utf-8")
-        (self.folder / "calibration.json").write_text(json.dumps(calibration(None)), "utf-8")
         told = self.folder / "calibration.json"
+        told.write_text(json.dumps(calibration(None)), "utf-8")
         run([*self._command("prepare", minilm()), str(told)], "the peers' export")
 
     def rate(self, name: str, kind: str, keep: str | None) -> float:

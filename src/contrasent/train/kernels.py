@@ -14,8 +14,8 @@ def steady(precision: str) -> Iterator[None]:
     In fp32 on x86 torch leaves GELU alone to oneDNN. That makes a kernel, of hundreds of small
     blocks of memory, for every number of rows, and drops the oldest; batches have ever other
     numbers. So new blocks always lay among a step's activations and tore the memory that is kept
-    into pieces: a process of 1.2 GB grew to 2.6 GB over 320 steps, and on. torch's own GELU is as
-    fast. In bf16 oneDNN multiplies too, as it does in fp32 on other processors, and stays.
+    into pieces: a process of 1.2 GB grew to 2.6 GB over 320 steps, and on. Steps take as
+    long with torch's own. In bf16 oneDNN multiplies too, as in fp32 on other processors, and stays.
 
     For steps alone. Vectors computed during a training are those that its model gives later, bit
     for bit, and those of ``--invariant`` need a GELU that does not depend on where a number
