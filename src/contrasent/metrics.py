@@ -172,3 +172,58 @@ def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
         total += float(near[:, len(block) :].sum(dtype=np.float64))
         total += float(np.triu(inside, 1).sum(dtype=np.float64))
     return float(np.log(total / (n * (n - 1) / 2)))
+
+
+def anisotropy(vectors: ArrayLike) -> float:
+    """Mean cosine of two different vectors; 0 for directions spread evenly, 1 for a single one."""
+    u = unit(vectors)
+    total = u.sum(axis=0)
+    # The sum over all ordered pairs, less each vector with itself.
+    return float((total @ total - (u * u).sum()) / (len(u) * (len(u) - 1)))
+
+
+def singular_values(vectors: ArrayLike, *, centre: bool = False) -> Floats:
+    """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1).
+
+    Args:
+        vectors: (n, d).
+        centre: take the mean off first; the paper does not say that it does.
+    """
+    x = np.asarray(vectors, dtype=np.float64)
+    if centre:
+        x = x - x.mean(axis=0)
+    found: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
+    return found / (found[0] or 1.0)
+
+
+def effective_rank(vectors: ArrayLike) -> float:
+    """Exponential of the entropy of the singular values' shares (Roy and Vetterli, 2007)."""
+    values = singular_values(vectors)
+    share = values[values > 0] / values.sum()
+    return float(np.exp(-(share * np.log(share)).sum()))
+
+
+def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
+    """(n, k) of each row, the k others of greatest cosine, in no order; all pairs are compared.
+
+    Args:
+        vectors: (n, d), n above k.
+        k: how many; of equally near rows the earlier ones.
+    """
+    u = unit(vectors).astype(np.float32)
+    near = u @ u.T
+    np.fill_diagonal(near, -np.inf)
+    return np.argsort(-near, axis=1, kind="stable")[:, :k]
+
+
+def neighbour_overlap(before: ArrayLike, after: ArrayLike, k: int = 10) -> Floats:
+    """(n,) the share of each row's k nearest others in one space that are among those in another.
+
+    Args:
+        before: (n, d) vectors of n texts.
+        after: (n, e) vectors of the same texts by another model.
+        k: neighbours, fewer than n. By chance the share is k / (n - 1).
+    """
+    old, new = neighbours(before, k), neighbours(after, k)
+    shared: Floats = (old[:, :, None] == new[:, None, :]).any(axis=2).mean(axis=1)
+    return shared

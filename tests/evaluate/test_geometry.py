@@ -9,15 +9,13 @@ from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import geometry as module
 from contrasent.evaluate.geometry import (
-    anisotropy,
     cosine_by_rating,
-    effective_rank,
     geometry,
     geometry_of,
     geometry_of_pairs,
     isoscore,
-    singular_values,
 )
+from contrasent.metrics import anisotropy, effective_rank, singular_values
 from contrasent.text.datasets import ScoredPairs
 
 random = np.random.default_rng(0)

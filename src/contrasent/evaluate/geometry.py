@@ -121,7 +121,7 @@ def geometry_of_pairs(
         "positives": f"score above {positive:g}",
         "duplicates": "counted" if duplicates else "left out",
         "geometry_pairs": len(pairs),
-        "singular_values": [round(float(v), 5) for v in singular_values(space)],
+        "singular_values": [round(float(v), 5) for v in metrics.singular_values(space)],
         "cosine_by_rating": cosine_by_rating(metrics.cosine(first, second), pairs.scores),
         **encoded.notes,
     }
@@ -137,19 +137,11 @@ def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Ro
     """
     values = {
         "uniformity": metrics.uniformity(vectors),
-        "anisotropy": anisotropy(vectors),
+        "anisotropy": metrics.anisotropy(vectors),
         "isoscore": isoscore(vectors),
-        "effective_rank": effective_rank(vectors),
+        "effective_rank": metrics.effective_rank(vectors),
     }
     return [Row(task, split, name, "", value, len(vectors)) for name, value in values.items()]
-
-
-def anisotropy(vectors: Vectors) -> float:
-    """Mean cosine of two different vectors; 0 for directions spread evenly, 1 for a single one."""
-    u = metrics.unit(vectors)
-    total = u.sum(axis=0)
-    # The sum over all ordered pairs, less each vector with itself.
-    return float((total @ total - (u * u).sum()) / (len(u) * (len(u) - 1)))
 
 
 def isoscore(vectors: Vectors) -> float:
@@ -167,27 +159,6 @@ def isoscore(vectors: Vectors) -> float:
     defect = np.linalg.norm(scaled - 1) / np.sqrt(2 * (d - np.sqrt(d)))
     used = (d - defect**2 * (d - np.sqrt(d))) ** 2 / d**2
     return float((d * used - 1) / (d - 1))
-
-
-def singular_values(vectors: Vectors, *, centre: bool = False) -> Floats:
-    """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1).
-
-    Args:
-        vectors: (n, d).
-        centre: take the mean off first; the paper does not say that it does.
-    """
-    x = np.asarray(vectors, dtype=np.float64)
-    if centre:
-        x = x - x.mean(axis=0)
-    found: Floats = np.sqrt(np.maximum(np.linalg.eigvalsh(x.T @ x), 0))[::-1]
-    return found / (found[0] or 1.0)
-
-
-def effective_rank(vectors: Vectors) -> float:
-    """Exponential of the entropy of the singular values' shares (Roy and Vetterli, 2007)."""
-    values = singular_values(vectors)
-    share = values[values > 0] / values.sum()
-    return float(np.exp(-(share * np.log(share)).sum()))
 
 
 def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
