@@ -1,5 +1,10 @@
-"""Is the difference real? Paired comparisons with intervals and p values."""
+"""Is the difference real? Comparisons with intervals and p values.
 
+Over items, paired: bootstrap and permutations. Over seeds: Student's t with exact quantiles, from
+two arms of scores, or from a difference whose standard error is known already.
+"""
+
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -98,6 +103,210 @@ def paired_spearman_difference(
         raise DataError("a column is constant; its correlation with anything is undefined")
     low, high = interval(drawn)
     return Difference(value, low, high, bootstrap_p(drawn))
+
+
+class TDifference(NamedTuple):
+    """A difference of two means, second minus first, with a t interval.
+
+    Attributes:
+        difference: the difference.
+        low: lower end of its interval.
+        high: upper end of it.
+        df: degrees of freedom of its standard error.
+        p: two-sided p value of "there is no difference".
+    """
+
+    difference: float
+    low: float
+    high: float
+    df: float
+    p: float
+
+
+class Equivalence(NamedTuple):
+    """Two one-sided tests of a difference against a margin.
+
+    Attributes:
+        difference: the difference, second minus first.
+        low: lower end of the interval whose both ends the tests look at (90 % at alpha 0.05).
+        high: upper end of it.
+        p_worse: p value of "the second is worse by the margin or more"; a small one says that
+            the second is not inferior.
+        p_better: p value of "the second is better by the margin or more".
+        p: of "they differ by the margin or more", the larger of the two; a small one says that
+            they are equivalent.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_worse: float
+    p_better: float
+    p: float
+
+
+def t_difference(difference: float, error: float, df: float, level: float = 0.95) -> TDifference:
+    """The t interval of a difference with a known standard error.
+
+    The interval of ``-difference`` is the mirror image, to the bit. An error of zero (no value
+    varies) gives a point, with p 1 at zero and 0 elsewhere.
+
+    Args:
+        difference: second mean minus first.
+        error: its standard error.
+        df: the error's degrees of freedom; infinite for the normal distribution.
+        level: confidence level of the interval.
+    """
+    if not error:
+        return TDifference(difference, difference, difference, df, float(not difference))
+    half = float(t_quantile((1 + level) / 2, df)) * error
+    p = 2 * float(t_share(-abs(difference) / error, df))
+    return TDifference(difference, difference - half, difference + half, df, p)
+
+
+def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
+    """The points of Student's t below which shares of it lie; normal where df is infinite."""
+    from scipy.special import ndtri, stdtrit
+
+    below, freedom = np.asarray(share, dtype=np.float64), np.asarray(df, dtype=np.float64)
+    finite = np.isfinite(freedom)
+    return np.where(finite, stdtrit(np.where(finite, freedom, 1.0), below), ndtri(below))
+
+
+def t_share(point: ArrayLike, df: ArrayLike) -> Floats:
+    """The shares of Student's t below points: the inverse of :func:`t_quantile`."""
+    from scipy.special import ndtr, stdtr
+
+    at, freedom = np.asarray(point, dtype=np.float64), np.asarray(df, dtype=np.float64)
+    finite = np.isfinite(freedom)
+    return np.where(finite, stdtr(np.where(finite, freedom, 1.0), at), ndtr(at))
+
+
+def welch(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
+    """Difference of two arms' means; variances may differ (Welch, 1947).
+
+    Degrees of freedom are Satterthwaite's. Very small arms of unequal size make it find false
+    differences too often (2 runs against 5: 6.4 %, against 20: 12 %): see :func:`seed_difference`.
+
+    Args:
+        before: (n,) scores of one arm's runs, at least 2.
+        after: (m,) scores of the other's, at least 2.
+        level: confidence level of the interval.
+
+    Raises:
+        DataError: an arm with fewer than two runs, or a score that is not finite.
+    """
+    a, b = _arm(before), _arm(after)
+    return t_difference(float(b.mean() - a.mean()), *_welch_error(a, b), level)
+
+
+def student(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
+    """Difference of two arms' means by one variance for both, pooled (Student, 1908).
+
+    An arm may have a single run: its variance is then that of the other.
+
+    Raises:
+        DataError: no arm with two runs, or a score that is not finite.
+    """
+    a, b = _arm(before, 1), _arm(after, 1)
+    return t_difference(float(b.mean() - a.mean()), *_pooled_error(a, b), level)
+
+
+def seed_difference(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
+    """Difference of two methods by their runs: the wider of Welch's and Student's intervals.
+
+    For equal arms this is Welch's. For unequal ones Welch's t is too sure when the small arm is
+    tight by chance, and Student's when the small arm varies more; the wider of both finds 2 to 4 %
+    false differences where the variances are equal. With a single run in an arm it is Student's.
+
+    Raises:
+        DataError: no arm with two runs, or a score that is not finite.
+    """
+    pooled = student(before, after, level)
+    if min(np.size(before), np.size(after)) < 2:
+        return pooled
+    return max(welch(before, after, level), pooled, key=lambda t: t.high - t.low)
+
+
+def equivalence(
+    difference: float, error: float, df: float, margin: float, alpha: float = 0.05
+) -> Equivalence:
+    """Two one-sided t tests of a difference with a known standard error (Schuirmann, 1987).
+
+    Args:
+        difference: second mean minus first.
+        error: its standard error.
+        df: the error's degrees of freedom.
+        margin: the smallest difference that matters, above 0.
+        alpha: level of each test.
+
+    Raises:
+        DataError: a margin that is not above 0.
+    """
+    if not margin > 0:
+        raise DataError(f"an equivalence margin of {margin:g}; it must be above 0")
+    if error:
+        worse = float(t_share(-(difference + margin) / error, df))
+        better = float(t_share((difference - margin) / error, df))
+    else:
+        worse, better = float(difference <= -margin), float(difference >= margin)
+    _, low, high, *_ = t_difference(difference, error, df, 1 - 2 * alpha)
+    return Equivalence(difference, low, high, worse, better, max(worse, better))
+
+
+def tost(before: ArrayLike, after: ArrayLike, margin: float, alpha: float = 0.05) -> Equivalence:
+    """Are two arms of runs equivalent, but for a margin? By Welch's standard error.
+
+    Args:
+        before: (n,) scores of one arm's runs, at least 2.
+        after: (m,) scores of the other's, at least 2.
+        margin: the smallest difference that matters, above 0, in the scores' unit.
+        alpha: level of each test.
+
+    Raises:
+        DataError: an arm with fewer than two runs, a score that is not finite, or a margin that is
+            not above 0.
+    """
+    a, b = _arm(before), _arm(after)
+    return equivalence(float(b.mean() - a.mean()), *_welch_error(a, b), margin, alpha)
+
+
+def _arm(values: ArrayLike, fewest: int = 2) -> Floats:
+    found = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if found.ndim != 1 or len(found) < fewest:
+        raise DataError(f"{len(found)} runs in an arm; at least {fewest} are needed")
+    if not np.isfinite(found).all():
+        raise DataError("a run's score is NaN or infinite")
+    return found
+
+
+def _welch_error(a: Floats, b: Floats) -> tuple[float, float]:
+    """Standard error of the difference of means, and its degrees of freedom."""
+    terms = [(float(v.var(ddof=1)) / len(v), len(v) - 1) for v in (a, b)]
+    return satterthwaite(terms)
+
+
+def satterthwaite(terms: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Standard error of a sum of independent estimates, and its degrees of freedom.
+
+    Args:
+        terms: variance of each estimate, and the degrees of freedom of that variance
+            (Satterthwaite, 1946). Their order does not change the result.
+    """
+    terms = sorted(terms)
+    total = sum(v for v, _ in terms)
+    if not total:
+        return 0.0, sum(df for _, df in terms)
+    # Shares of the whole, so that the squares of small variances do not vanish.
+    return math.sqrt(total), 1 / sum((v / total) ** 2 / df for v, df in terms)
+
+
+def _pooled_error(a: Floats, b: Floats) -> tuple[float, float]:
+    df = len(a) + len(b) - 2
+    if not df:
+        raise DataError("one run in each arm says nothing about seeds; run more of one at least")
+    squares = sorted(float(((v - v.mean()) ** 2).sum()) for v in (a, b))
+    return math.sqrt(sum(squares) / df * (1 / len(a) + 1 / len(b))), df
 
 
 def bootstrap_p(draws: ArrayLike) -> float:
