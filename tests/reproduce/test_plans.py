@@ -3,14 +3,18 @@
 import json
 import time
 from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from contrasent.errors import OptionError
-from contrasent.reproduce import data
-from contrasent.reproduce.digests import folder_digest
+from contrasent.objectives._find import names, parameters
+from contrasent.reproduce import data, kinds, scale
+from contrasent.reproduce.corpora import Built
+from contrasent.reproduce.digests import FIRST, departing, folder_digest
 from contrasent.reproduce.jobs import Place
-from contrasent.reproduce.plan import NUMBERS, Planner
+from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner
 from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.run import _Clock, duration, seconds_of
 from contrasent.reproduce.store import Store
@@ -102,19 +106,127 @@ def test_a_folder_is_known_by_its_files(bert, tmp_path):
     assert folder_digest(copy) != folder_digest(bert)
 
 
-DEFAULTS = {
-    "batch": 64, "accumulate": 1, "max_tokens": 32, "epochs": 1.0, "steps": None, "lr": 3e-5,
-    "warmup": 0.0, "weight_decay": 0.0, "clip": 1.0, "dropout": 0.1, "attention_dropout": None,
-    "pooler": None, "head": None, "normalise": None, "precision": "fp32", "buckets": "none",
-    "evaluate_every": 125, "patience": 0, "seed": 0,
-}  # fmt: skip
+def test_every_option_has_its_first_default():
+    """A new option belongs in ``first_defaults.json``, or no stored result is found any more."""
+    settings = {k: v for k, v in asdict(Settings()).items() if k not in INDIFFERENT}
+    resolved = [(settings, "settings", "")]
+    for name in names():
+        own = {key: p.default for key, p in parameters(name).items()}
+        resolved.append((own, "objectives", name))
+    resolved += [(options, "measures", kind) for kind, options in kinds.DEFAULTS.items()]
+    assert len(resolved) == 1 + len(names()) + len(kinds.MEASURES) >= 22
+    missing = {
+        f"{kind} {name}": sorted(unknown)
+        for options, kind, name in resolved
+        if (unknown := set(options) - set(written(kind, name)))
+    }
+    assert not missing
 
 
-def test_defaults_that_keys_leave_out():
-    """A key holds what departs from a default: whoever changes one must raise ``NUMBERS``."""
-    now = asdict(Settings())
-    assert {name: now[name] for name in DEFAULTS} == DEFAULTS
-    assert NUMBERS == {"train": 1, "measure": 1, "geometry": 2}
+def written(kind, name):
+    found = json.loads(FIRST.read_text("utf-8"))[kind]
+    return found if kind == "settings" else found[name]
+
+
+CHANGES = {
+    "settings": lambda m: m.setattr(scale, "Settings", partial(Settings, weight_decay=0.01)),
+    "objectives": lambda m: m.setattr(scale, "parameters", partial(other_default, "temperature")),
+    "measures": lambda m: m.setitem(kinds.DEFAULTS["sts"], "form", "raw"),
+}
+
+
+def other_default(key, objective):
+    found = dict(parameters(objective))
+    found[key] = replace(found[key], default=0.07)
+    return found
+
+
+@pytest.mark.parametrize("changed", CHANGES)
+def test_a_default_that_changes_makes_stored_results_stale(plan, monkeypatch, changed):
+    def keys():
+        rows = {r["name"]: r for r in plan("simcse:table3").manifests["simcse:table3"]["rows"]}
+        row = rows["p = 0.0"]
+        return row["models"]["dev"]["0"], row["measured"]["dev"]["units"]["0"]
+
+    before = keys()
+    assert keys() == before
+    CHANGES[changed](monkeypatch)
+    model, unit = keys()
+    assert (model != before[0]) == (changed != "measures")
+    assert unit != before[1]
+
+
+def test_methods_that_are_joined_have_the_defaults_of_both():
+    values = {key: p.default for key, p in parameters("esimcse+simcse_plus_plus").items()}
+    assert values["negatives"] == "off_dropout"
+    assert departing(values, "objectives", "esimcse+simcse_plus_plus") == {}
+    changed = {**values, "momentum": 0.9}
+    assert departing(changed, "objectives", "esimcse+simcse_plus_plus") == {"momentum": 0.9}
+
+
+STORED = Path(__file__).parents[2] / "docs" / "reproduction" / "results"
+
+
+@pytest.fixture
+def plan_again(monkeypatch, tmp_path):
+    """Plan the stored items as then; base, corpora and texts are those that their records name."""
+    records = {
+        path.stem.removeprefix("train-"): json.loads(path.read_text("utf-8"))
+        for path in (STORED / "units").glob("train-*.json")
+    }
+    corpora = {}
+    for record in records.values():
+        about = record["corpus"]
+        corpora.setdefault((about["name"], about["count"]), Built(**about, path=""))
+    judged = {record["told"]["judged on"] for record in records.values()} - {""}
+    (base,) = {record["told"]["base"] for record in records.values()}
+    folder = tmp_path / "lab-bert-l4-h384"
+    folder.mkdir()
+
+    build = Planner._corpus
+
+    def corpus(planner, name, sentences):
+        counts = [count for known, count in corpora if known == name]
+        if counts:
+            return corpora[name, min(counts)]
+        # What only transforms are fitted to is in no record.
+        return build(planner, name, sentences) if planner.place.data else Built(*["", ""] * 3)
+
+    def again(data_home=None):
+        monkeypatch.setattr(scale, "precision", lambda: "bf16")
+        monkeypatch.setattr(Planner, "_digest", lambda planner, folder: base)
+        monkeypatch.setattr(Planner, "_corpus", corpus)
+        if data_home is None:
+            monkeypatch.setattr(data, "texts_digest", lambda *asked: min(judged))
+        stored = [json.loads(p.read_text("utf-8")) for p in (STORED / "items").iterdir()]
+        place = Place(tmp_path / "results", data_home, str(folder))
+        recipes = find_recipes([manifest["item"] for manifest in stored])
+        found = Planner(place, scales()["lab"]).plan(recipes, 3).manifests
+        for manifest in stored:
+            now = {row["name"]: row for row in found[manifest["item"]]["rows"]}
+            for row in manifest["rows"]:
+                yield row, now[row["name"]]
+
+    return again
+
+
+def test_stored_training_runs_are_found_again(plan_again):
+    counted = 0
+    for then, now in plan_again():
+        if then["kind"] == "train" and then["models"]:
+            assert now["models"] == then["models"], then["name"]
+            counted += sum(map(len, then["models"].values()))
+    assert counted == 192
+
+
+@pytest.mark.data
+def test_stored_measurements_are_found_again(plan_again, data_folder):
+    counted = 0
+    for then, now in plan_again(data_folder):
+        for name, about in then["measured"].items():
+            assert now["measured"][name]["units"] == about["units"], then["name"]
+            counted += len(about["units"])
+    assert counted == 197
 
 
 def test_a_lock_is_gone_with_its_process(tmp_path):

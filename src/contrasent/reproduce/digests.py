@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
+FIRST = Path(__file__).parent / "first_defaults.json"
 
 
 def folder_digest(folder: Path) -> str:
@@ -20,9 +22,36 @@ def folder_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def departing(given: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
-    """The values that are not the default: a key does not change when code learns a new option."""
-    return {k: v for k, v in given.items() if k not in default or v != default[k]}
+def departing(values: dict[str, Any], kind: str, name: str = "") -> dict[str, Any]:
+    """The values that are not those of ``first_defaults.json``, which never change.
+
+    A key of them stands for all of the resolved values: when the code's own default of an option
+    changes, so does the key, and when the code learns an option that is written down there too, no
+    key does.
+
+    Args:
+        values: every option that there is, also those that nobody gave.
+        kind: "settings", "objectives" or "measures".
+        name: of the objective or measure; methods may be joined by "+".
+    """
+    first = _first_defaults()
+    if kind == "settings":
+        known = first[kind]
+    else:
+        known = {}
+        for part in name.split("+"):
+            for key, value in first[kind].get(part.strip(), {}).items():
+                # As ``objectives`` joins methods: a plain value gives way to another's.
+                if key not in known or known[key] == first["plain"].get(key, ...):
+                    known[key] = value
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    return {k: v for k, v in plain.items() if k not in known or v != known[k]}
+
+
+@cache
+def _first_defaults() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FIRST.read_text("utf-8"))
+    return found
 
 
 def digest_of(told: Any) -> str:

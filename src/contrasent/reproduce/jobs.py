@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.reproduce.corpora import Built
-from contrasent.reproduce.scale import Resolved
+from contrasent.reproduce.scale import Resolved, models_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,14 @@ def describe(job: Job) -> dict[str, Any]:
     model = job.model
     told: dict[str, Any] = {"label": job.label, "told": model.told, "base": Path(model.base).name}
     if model.resolved is not None:
-        told |= {"objective": model.resolved.objective}
+        found = model.resolved
+        # A path on this machine is nobody else's business.
+        names = {k: Path(v).name for k, v in models_of(found.given).items()}
+        told |= {
+            "objective": found.objective,
+            "parameters": {**found.defaults, **found.given, **names},
+            "settings": found.settings,
+        }
     if model.corpus is not None:
         told["corpus"] = {k: v for k, v in asdict(model.corpus).items() if k != "path"}
     return told

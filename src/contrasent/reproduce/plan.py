@@ -1,14 +1,14 @@
 """From recipes to work: which models are made, what is measured on each, and what is shared.
 
-A model and a measurement are known by a digest of everything that decides their numbers: resolved
-settings, the base's files, the rows of the corpus, the texts that are measured on, and the version
-of the code. Two tables that ask for the same therefore share it, and what is stored is not made
-again.
+A model and a measurement are known by a digest of everything that decides their numbers: settings
+and parameters as they are resolved, defaults included, the base's files, the rows of the corpus,
+the texts that are measured on, and the version of the code. Two tables that ask for the same
+therefore share it, and what is stored is not made again.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,12 @@ from contrasent.reproduce.jobs import Job, Model, Place, Plan, Unit
 from contrasent.reproduce.recipe import BASE, GLOVE, TARGET, Evaluation, Recipe, Row
 from contrasent.reproduce.scale import Scale, chosen, models_of
 from contrasent.reproduce.store import Store
-from contrasent.train.settings import Settings
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """The version of the code, as far as numbers depend on it: raised whenever the same work gives
-other numbers than before, defaults included, so that older results are not taken for today's. (A
-digest of the source would throw away hours of work for every comment; it is recorded instead.)
-A measure that is named has a version of its own."""
+other numbers than before, so that older results are not taken for today's; a default that changes
+shows in the keys by itself. (A digest of the source would throw away hours of work for every
+comment; it is recorded instead.) A measure that is named has a version of its own."""
 
 INDIFFERENT = ("checkpoint_every", "heldout")
 """Settings that no number depends on."""
@@ -172,17 +171,17 @@ class Planner:
             "base": self._digest(base),
             "objective": found.objective,
             "parameters": {
-                **departing(found.given, found.defaults),
+                **departing({**found.defaults, **found.given}, "objectives", found.objective),
                 **{k: self._digest(v) for k, v in models.items()},
             },
             "settings": {
                 k: v
-                for k, v in departing(settings, asdict(Settings())).items()
+                for k, v in departing(settings, "settings").items()
                 if k not in INDIFFERENT and (judged or k not in JUDGED)
             },
             "corpus": [built.digest, built.documents],
             "select": select,
-            "trace": departing(trace, kinds.DEFAULTS["trace"]) if trace is not None else None,
+            "trace": departing(trace, "measures", "trace") if trace is not None else None,
             "judged on": self._text_digest("trace" if trace else "sts", judged) if judged else "",
         }
         resolved = replace(resolved, select=select)
@@ -204,7 +203,7 @@ class Planner:
             "version": NUMBERS.get(kind, NUMBERS["measure"]),
             "model": model.key,
             "kind": kind,
-            "options": departing(options, kinds.DEFAULTS[kind]),
+            "options": departing(options, "measures", kind),
             "texts": self._text_digest(kind, options),
             "fit": {k: v for k, v in fit.items() if k != "path"} if fit else None,
         }
