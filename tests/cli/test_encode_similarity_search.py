@@ -304,18 +304,20 @@ def test_index_with_milvus(tmp_path, bert):
         run("index", bert, tmp_path / "t.txt", "-o", tmp_path / "index", *options)
 
 
-def test_index_with_faiss(tmp_path, monkeypatch, bert):
+def test_index_with_faiss(tmp_path, monkeypatch, bert, sentences):
     pytest.importorskip("faiss")
     monkeypatch.setattr("contrasent.search.index.FEW", 10)
-    (tmp_path / "t.txt").write_text("".join(f"ladder {n} of {n * 7}\n" for n in range(1200)))
+    # Different vectors: where many are equal, which ten are found is a matter of chance.
+    lines = [f"{sentences[n % 800]} {sentences[n * 7 % 800]}" for n in range(1200)]
+    (tmp_path / "t.txt").write_text("\n".join(lines))
     options = ["--pooler", "mean", "--backend", "faiss"]
     said = json.loads(
         run("index", bert, tmp_path / "t.txt", "-o", tmp_path / "index", *options, "--json")
     )
     assert said["backend"] == "faiss hnsw"
     assert 0.8 < said["recall@10"] <= 1
-    found = json.loads(run("search", tmp_path / "index", "ladder 7 of 49", "-k", 1, "--json"))
-    exact = json.loads(run("search", tmp_path / "index", "ladder 7 of 49", "--exact", "--json"))
+    found = json.loads(run("search", tmp_path / "index", lines[7], "-k", 1, "--json"))
+    exact = json.loads(run("search", tmp_path / "index", lines[7], "--exact", "--json"))
     best = [hit["score"] for hit in exact["results"][0]["hits"]]
     assert found["results"][0]["hits"][0]["score"] == pytest.approx(best[0], abs=1e-5)
 
@@ -367,3 +369,26 @@ def test_bad_changes_cost_no_torch(arguments, words, tmp_path, lines, built, mon
     names = {"t": lines, "d": tmp_path, "i": built}
     with pytest.raises(UserError, match=words):
         run(*(argument.format(**names) for argument in arguments))
+
+
+def test_hybrid_search_finds_the_word_and_is_remembered_by_the_index(tmp_path, lines, built):
+    found = json.loads(run("search", built, "vacuum", "--lexical-weight", "1", "-k", 1, "--json"))
+    assert found["hybrid"] and found["results"][0]["hits"][0]["text"] == LINES[4]
+    plain = json.loads(run("search", built, "vacuum", "-k", 1, "--json"))
+    assert not plain["hybrid"]
+    folder = tmp_path / "index"
+    made = json.loads(
+        run("index", MINILM, lines, "-o", folder, "--hybrid", "--lexical-weight", "0.4", "--json")
+    )
+    assert made["hybrid"] == {"lexical_weight": 0.4, "method": "weighted"}
+    assert json.loads(run("search", folder, "dog", "--json"))["hybrid"]
+    assert not json.loads(run("search", folder, "dog", "--dense", "--json"))["hybrid"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--lexical-weight", "0.3"), ("--hybrid", "--backend", "milvus")],
+)
+def test_hybrid_options_that_cannot_be_are_refused_before_encoding(tmp_path, lines, options):
+    with pytest.raises(OptionError, match="--hybrid"):
+        run("index", MINILM, lines, "-o", tmp_path / "index", *options)

@@ -245,6 +245,25 @@ def test_search_sees_what_a_writer_commits(model, encoder, tmp_path, monkeypatch
     assert after["results"][0]["hits"][0]["id"] == "dog"
 
 
+def test_hybrid_search_counts_words_also_of_rows_that_come_later(
+    model, encoder, tmp_path, monkeypatch
+):
+    from contrasent.search.writer import Writer
+
+    monkeypatch.setattr("contrasent.serve.library.LOOK_EVERY", 0.0)
+    folder = tmp_path / "index"
+    Index.build(encoder.encode, LINES, model=encoder.identity).save(folder)
+    app = create_app(model, index=Index.open(folder), hybrid=True, lexical_weight=1.0)
+    with running(app) as url:
+        body = {"query": "vacuum cleaner", "k": 1}
+        before = httpx.post(f"{url}/search", json=body).json()
+        with Writer(folder) as writer:
+            writer.add(["Vacuum cleaner, vacuum cleaner."], encoder.encode, ids=["new"])
+        after = httpx.post(f"{url}/search", json=body).json()
+    assert before["results"][0]["hits"][0]["text"] == LINES[4]
+    assert after["results"][0]["hits"][0]["id"] == "new"
+
+
 def test_index_of_another_model_is_refused(model):
     other = Index.build(lambda t: np.ones((len(t), 384), np.float32), ["a"], model="other")
     with pytest.raises(ModelError, match="cannot be compared"):

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -15,6 +16,7 @@ from contrasent.cli.options import (
     BatchSize,
     Column,
     Json,
+    LexicalWeight,
     MaxTokens,
     ModelName,
     Overwrite,
@@ -27,6 +29,7 @@ from contrasent.cli.options import (
 from contrasent.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
+    from contrasent.search.index import Index
     from contrasent.search.milvus import MilvusIndex
     from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
@@ -62,6 +65,10 @@ def index(
     collection: Annotated[
         str, typer.Option(help="Name of the collection in Milvus.")
     ] = "contrasent",
+    hybrid: Annotated[
+        bool, typer.Option("--hybrid", help="To be searched by words (BM25) and vectors together.")
+    ] = False,
+    lexical_weight: LexicalWeight = None,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
@@ -75,6 +82,7 @@ def index(
 ) -> None:
     """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search."""
     quieten(quiet)
+    from contrasent.search import index as stored
     from contrasent.search.checks import check_approximate, check_metric, check_target
     from contrasent.search.manifest import read_manifest
     from contrasent.search.records import Records
@@ -82,6 +90,7 @@ def index(
 
     check_metric(metric)
     check_backend(backend, kind)
+    check_hybrid(hybrid, lexical_weight, backend, changing=add or update)
     approximate = {"signs": "signs", "faiss": kind}.get(backend)
     if add or update:
         check_change(
@@ -100,7 +109,12 @@ def index(
     )
     folder = find_model(model)
     encode = open_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-    loading = {"pooler": pooler, "max_tokens": max_tokens}
+    loading: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
+    if hybrid:
+        from contrasent.search.hybrid import SETTING, Fusion
+
+        fusion = Fusion() if lexical_weight is None else Fusion(lexical_weight)
+        loading[SETTING] = asdict(fusion)
     recall = None
     began = time.monotonic()
     made: AnyIndex
@@ -111,8 +125,6 @@ def index(
             output, encode, rows, uri, collection, lasting_name(model), metric, loading
         )
     else:
-        from contrasent.search import index as stored
-
         made = stored.Index.create(
             output,
             encode,
@@ -133,6 +145,8 @@ def index(
             built = build_approximate(output, approximate)
             made, part = built, built.manifest.backend
             recall = None if part is None else float(part.facts["recall"])
+    if isinstance(made, stored.Index) and made.folder is not None:
+        count_words(made)
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
@@ -142,6 +156,7 @@ def index(
         "model": model,
         "identity": made.model,
         "backend": said(made),
+        "hybrid": made.manifest.settings.get("hybrid"),
         "recall@10": recall,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
@@ -162,6 +177,26 @@ def index(
     line = encode.remark()
     if line:
         remark(line, quiet=quiet)
+
+
+def check_hybrid(
+    hybrid: bool, lexical_weight: float | None, backend: str, *, changing: bool
+) -> None:
+    """Refuse, before any work, a hybrid index that cannot be made."""
+    if lexical_weight is not None and not hybrid:
+        raise OptionError("--lexical-weight", lexical_weight, "goes with --hybrid")
+    if hybrid and backend == "milvus":
+        raise OptionError("--hybrid", True, "needs an index in a folder, not one in Milvus")
+    if hybrid and changing:
+        raise OptionError("--hybrid", True, "is chosen when an index is built, not when it changes")
+
+
+def count_words(index: "Index") -> None:
+    """Count the words of an index that is searched by them, so that no search has to."""
+    from contrasent.search.hybrid import Hybrid, own_fusion
+
+    if own_fusion(index.manifest.settings) is not None:
+        Hybrid.open(index)
 
 
 def check_backend(backend: str, kind: str) -> None:

@@ -37,6 +37,18 @@ Invariant = Annotated[
         "--invariant", help="The same bits whatever the batch and the order; slower, see docs."
     ),
 ]
+Hybrid = Annotated[
+    bool | None,
+    typer.Option(
+        "--hybrid/--dense",
+        help="Search by words (BM25) and vectors together, or by vectors alone. [default: as the "
+        "index was made]",
+    ),
+]
+LexicalWeight = Annotated[
+    float | None,
+    typer.Option(min=0.0, max=1.0, help="Share of BM25 in hybrid search. [default: 0.2]"),
+]
 
 
 def quieten(quiet: bool) -> None:

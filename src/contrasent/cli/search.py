@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from contrasent.cli.loading import Counting, Model, find_model, open_model
-from contrasent.cli.options import Json, Quiet, Runtime, emit, quieten, remark
+from contrasent.cli.options import (
+    Hybrid,
+    Json,
+    LexicalWeight,
+    Quiet,
+    Runtime,
+    emit,
+    quieten,
+    remark,
+)
 from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
@@ -34,6 +43,8 @@ def search(
     exact: Annotated[
         bool, typer.Option("--exact", help="Look at every row, even of an approximate index.")
     ] = False,
+    hybrid: Hybrid = None,
+    lexical_weight: LexicalWeight = None,
     queries: Annotated[
         Path | None, typer.Option(help="File with one query a line, besides those named.")
     ] = None,
@@ -48,6 +59,7 @@ def search(
     quieten(quiet)
     from contrasent.search.checks import check_k
     from contrasent.search.filters import parse_where
+    from contrasent.search.hybrid import searcher
     from contrasent.search.opening import open_index
 
     check_k(k)
@@ -58,9 +70,10 @@ def search(
     if not wanted:
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
     opened = open_index(index)
+    searched = searcher(opened, hybrid=hybrid, lexical_weight=lexical_weight)
     encode = model_of(opened, model, runtime=runtime)
     began = time.monotonic()
-    found = opened.search(
+    found = searched.search(
         wanted, encode=encode, k=k, threshold=threshold, where=condition, exact=exact
     )
     seconds = time.monotonic() - began
@@ -74,6 +87,7 @@ def search(
                 "index": str(index),
                 "model": opened.model,
                 "k": k,
+                "hybrid": searched is not opened,
                 "threshold": threshold,
                 "where": condition,
                 "seconds": round(seconds, 4),

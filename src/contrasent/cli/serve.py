@@ -13,7 +13,15 @@ import typer
 from numpy.typing import NDArray
 
 from contrasent.cli.loading import Model, find_model, open_model
-from contrasent.cli.options import MaxTokens, ModelName, Pooler, Quiet, quieten
+from contrasent.cli.options import (
+    Hybrid,
+    LexicalWeight,
+    MaxTokens,
+    ModelName,
+    Pooler,
+    Quiet,
+    quieten,
+)
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.types import Tokens
 
@@ -30,6 +38,8 @@ def serve(
     index: Annotated[
         Path | None, typer.Option(help="Index folder, made by the same model, for /search.")
     ] = None,
+    hybrid: Hybrid = None,
+    lexical_weight: LexicalWeight = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
     name: Annotated[
@@ -80,6 +90,8 @@ def serve(
     from contrasent.search.opening import open_index
 
     library = None if index is None else open_index(index)
+    if library is None and (hybrid or lexical_weight is not None):
+        raise OptionError("--hybrid", True, "goes with --index INDEX")
     listener = listen(host, port)
     stored = {} if library is None else library.manifest.settings
     encode = open_model(
@@ -95,7 +107,13 @@ def serve(
     returned()
 
     shown = name or Path(model).name or folder.name
-    app = create_app(served(encode.encoder, shown), index=library, settings=settings)
+    app = create_app(
+        served(encode.encoder, shown),
+        index=library,
+        settings=settings,
+        hybrid=hybrid,
+        lexical_weight=lexical_weight,
+    )
     address = f"http://{host}:{listener.getsockname()[1]}"
     typer.echo(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
     log_lines(quiet)

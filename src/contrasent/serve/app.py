@@ -56,7 +56,12 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    model: Served, *, index: AnyIndex | None = None, settings: Settings | None = None
+    model: Served,
+    *,
+    index: AnyIndex | None = None,
+    settings: Settings | None = None,
+    hybrid: bool | None = None,
+    lexical_weight: float | None = None,
 ) -> FastAPI:
     """The server as an ASGI application.
 
@@ -64,9 +69,12 @@ def create_app(
         model: what it serves.
         index: what /search looks in; its model must be this one.
         settings: limits, key and hosts.
+        hybrid: whether /search counts words beside vectors; as the index was made if None.
+        lexical_weight: share of BM25 in hybrid search, or None for the index's own.
 
     Raises:
         ModelError: the index was made by another model.
+        OptionError: hybrid search of an index in Milvus.
     """
     if index is not None:
         index.check_model(model.identity, f"the model {model.name}")
@@ -98,7 +106,9 @@ def create_app(
         redoc_url=None,
     )
     embedder = Embedder(model, batcher, limits)
-    library = Library(index) if index is not None else None
+    library = (
+        None if index is None else Library(index, hybrid=hybrid, lexical_weight=lexical_weight)
+    )
     _add_errors(app)
     _add_embeddings(app, model, embedder, metrics)
     _add_search(app, model, embedder, library, metrics, limits)
@@ -195,7 +205,7 @@ def _add_search(
         vectors, tokens, cut = await embedder.texts(queries, client_of(request.scope))
         began = time.perf_counter()
         found, texts = await asyncio.to_thread(
-            library.search, vectors, body.k, body.threshold, body.where
+            library.search, queries, vectors, body.k, body.threshold, body.where
         )
         seconds = time.perf_counter() - began
         note(request, metrics, inputs=len(queries), tokens=tokens, truncated=cut)

@@ -2,13 +2,16 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from contrasent.errors import UserError
+from contrasent.search.hybrid import Hybrid, searcher
 from contrasent.search.index import Index
 from contrasent.search.opening import AnyIndex
 from contrasent.search.plane import plane, spread
@@ -24,10 +27,23 @@ class Library:
 
     Args:
         index: opened from a folder, built in memory, or in Milvus.
+        hybrid: whether words count beside vectors; as the index was made if None.
+        lexical_weight: share of BM25, or None for the index's own.
+
+    Raises:
+        OptionError: hybrid search of an index in Milvus.
     """
 
-    def __init__(self, index: AnyIndex) -> None:
+    def __init__(
+        self,
+        index: AnyIndex,
+        *,
+        hybrid: bool | None = None,
+        lexical_weight: float | None = None,
+    ) -> None:
         self._index = index
+        self._open = partial(searcher, hybrid=hybrid, lexical_weight=lexical_weight)
+        self._searcher = self._open(index)
         self._texts = len(index)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
@@ -40,7 +56,9 @@ class Library:
             if time.monotonic() - self._looked > LOOK_EVERY:
                 self._looked = time.monotonic()
                 with suppress(UserError):  # where the folder has gone, what is mapped stays good
-                    self._index = self._index.refreshed()
+                    newest = self._index.refreshed()
+                    if newest is not self._index:
+                        self._index, self._searcher = newest, self._open(newest)
                     self._texts = len(self._index)
             return self._index, self._texts
 
@@ -49,11 +67,28 @@ class Library:
         return self._newest()[1]
 
     def search(
-        self, vectors: Vectors, k: int, threshold: float | None, where: dict[str, Any] | None
+        self,
+        queries: Sequence[str],
+        vectors: Vectors,
+        k: int,
+        threshold: float | None,
+        where: dict[str, Any] | None,
     ) -> tuple[list[list[dict[str, Any]]], int]:
-        """What each query finds, and the number of texts in the index."""
-        index, texts = self._newest()
-        found = index.search(vectors, k=k, threshold=threshold, where=where)
+        """What each query finds, and the number of texts in the index.
+
+        Args:
+            queries: q texts.
+            vectors: (q, d), of the queries.
+            k: rows to find for each.
+            threshold: smallest score that counts, or None.
+            where: filter on metadata, or None.
+        """
+        _, texts = self._newest()
+        using = self._searcher
+        if isinstance(using, Hybrid):
+            found = using.search(queries, vectors=vectors, k=k, threshold=threshold, where=where)
+        else:
+            found = using.search(vectors, k=k, threshold=threshold, where=where)
         return [[asdict(hit) for hit in hits] for hits in found], texts
 
     def map(self, limit: int, method: str) -> dict[str, Any]:

@@ -1,0 +1,236 @@
+"""Hybrid search: BM25 and cosine, fused into one ranking.
+
+Vectors find what is said in other words, BM25 what is said in the same ones. Each proposes its best
+rows; the rows that either proposed are scored by both, and the two scores are put together:
+
+- "weighted": each score is brought to [0, 1] over the proposed rows, 0 being that of the last
+  proposal and 1 that of the best, and the two are averaged with a weight (convex combination; Bruch,
+  Gai and Ingber, 2023, An Analysis of Fusion Functions for Hybrid Retrieval, eq. 3).
+- "ranks": reciprocal-rank fusion, sum of 1 / (60 + rank) (Cormack, Clarke and Büttcher, 2009). It
+  has no weight, and looks at no score.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError, OutputError
+from contrasent.search.exact import largest
+from contrasent.search.filters import Where
+from contrasent.search.index import Index
+from contrasent.search.lexical import Lexical
+from contrasent.search.opening import AnyIndex
+from contrasent.search.query import Hit
+from contrasent.types import EncodeFn, Vectors
+
+PROPOSED = 100
+"""Rows that each side proposes, and at least ten for each row wanted."""
+RANK_OFFSET = 60.0
+METHODS = ("weighted", "ranks")
+FOLDER = "lexical"
+SETTING = "hybrid"
+"""Key of an index's settings under which its own fusion is kept."""
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How two scores become one.
+
+    Attributes:
+        lexical_weight: share of BM25 in [0, 1], the rest is the cosine's; of "weighted" alone.
+        method: "weighted" or "ranks".
+    """
+
+    lexical_weight: float = 0.2
+    method: str = "weighted"
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise OptionError("fusion", self.method, "is unknown", choices=METHODS)
+        if not 0.0 <= self.lexical_weight <= 1.0:
+            raise OptionError("lexical_weight", self.lexical_weight, "must be from 0 to 1")
+
+    def __call__(self, dense: Floats, lexical: Floats, proposed: int = PROPOSED) -> Floats:
+        """Fused scores (n,) of n proposed rows, from their cosines and their BM25 scores.
+
+        Args:
+            dense: (n,) cosines.
+            lexical: (n,) BM25 scores; 0 for rows that share no term with the query.
+            proposed: rows that each side proposed.
+        """
+        if self.method == "ranks":
+            ranks = _reciprocal(dense) + np.where(lexical > 0, _reciprocal(lexical), 0.0)
+            return ranks.astype(np.float32)
+        weight = np.float32(self.lexical_weight)
+        left = _scaled(dense, proposed)
+        return (1 - weight) * left + weight * _scaled(lexical, proposed)
+
+
+def own_fusion(settings: Mapping[str, Any]) -> Fusion | None:
+    """The fusion that an index was made to be searched with, by its settings; None if there is none."""
+    stored = settings.get(SETTING)
+    return Fusion(**stored) if isinstance(stored, dict) else None
+
+
+def _scaled(scores: Floats, proposed: int) -> Floats:
+    """Scores with the best at 1 and the last that was proposed at 0; all 0 where they are equal."""
+    last = len(scores) - min(proposed, len(scores))
+    low, high = np.partition(scores, last)[last], scores.max()
+    return np.zeros_like(scores) if high == low else (scores - low) / (high - low)
+
+
+def _reciprocal(scores: Floats) -> NDArray[np.float64]:
+    """1 / (60 + rank), ranks from 1; equal scores in the order of rows."""
+    ranks = np.empty(len(scores))
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(1, len(scores) + 1)
+    return 1.0 / (RANK_OFFSET + ranks)
+
+
+class Hybrid:
+    """An index searched by vectors and words together.
+
+    Args:
+        index: of n rows, deleted ones included.
+        lexical: BM25 of the same n rows.
+        fusion: how the scores are put together.
+    """
+
+    def __init__(self, index: Index, lexical: Lexical, fusion: Fusion) -> None:
+        self.index, self.lexical, self.fusion = index, lexical, fusion
+
+    @classmethod
+    def open(
+        cls, index: Index, fusion: Fusion | None = None, *, language: str = "auto"
+    ) -> "Hybrid":
+        """Read the index's words, or count them now and keep the counts in its folder.
+
+        Args:
+            index: as opened or built.
+            fusion: how to fuse; the index's own if None, else the default.
+            language: of the texts, see :class:`contrasent.search.lexical.Analyzer`; where words
+                are counted already, theirs is taken.
+
+        Raises:
+            UserError: the index is empty, or its words are damaged.
+        """
+        fusion = fusion or own_fusion(index.manifest.settings) or Fusion()
+        place = None if index.folder is None else index.folder / FOLDER
+        fingerprint = _fingerprint(index)
+        lexical = None if place is None else Lexical.open(place, fingerprint)
+        if lexical is None:
+            texts = [text for segment in index.segments for text in segment.texts]
+            lexical = Lexical.build(texts, language=language)
+            if place is not None:
+                with suppress(
+                    OutputError
+                ):  # a folder that cannot be written is searched all the same
+                    lexical.save(place, fingerprint)
+        return cls(index, lexical, fusion)
+
+    def search(
+        self,
+        queries: str | Sequence[str],
+        *,
+        encode: EncodeFn | None = None,
+        vectors: Vectors | None = None,
+        k: int = 10,
+        threshold: float | None = None,
+        where: Where | None = None,
+        model: str | None = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """The best k rows for each query by the fused score, best first.
+
+        Args:
+            queries: texts; q of them, or one.
+            encode: makes their vectors, by the model that the index was built with.
+            vectors: (q, d), instead of ``encode``.
+            k: rows to find.
+            threshold: smallest fused score that counts.
+            where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
+            model: identity of the model behind the vectors, refused if it is another one.
+            exact: let every row's vector be looked at even where there is an approximate index.
+
+        Raises:
+            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
+            ModelError: vectors of another model, dimension, or with NaN.
+        """
+        texts = [queries] if isinstance(queries, str) else list(queries)
+        given = self.index.asked(
+            texts if vectors is None else vectors,
+            encode=encode,
+            k=k,
+            threshold=threshold,
+            where=where,
+            model=model,
+        )
+        allowed = self.index.alive() if where is None else self.index.matching(where)
+        return [
+            self._one(text, vector, k, threshold, allowed, exact)
+            for text, vector in zip(texts, given, strict=True)
+        ]
+
+    def _one(
+        self,
+        text: str,
+        vector: Vectors,
+        k: int,
+        threshold: float | None,
+        allowed: NDArray[np.bool_],
+        exact: bool,
+    ) -> list[Hit]:
+        proposed = max(PROPOSED, 10 * k)
+        _, near = self.index.nearest(vector[None], proposed, allowed=allowed, exact=exact)
+        by_words = np.where(allowed, self.lexical.scores(text), 0.0).astype(np.float32)
+        shared = np.flatnonzero(by_words)
+        best = shared[largest(by_words[shared], proposed)] if len(shared) > proposed else shared
+        rows = np.union1d(near[0][near[0] >= 0], best)
+        if not len(rows):
+            return []
+        scores = self.fusion(self.index.vectors_of(rows) @ vector, by_words[rows], proposed)
+        order = np.argsort(-scores, kind="stable")[:k]
+        return [
+            self.index.hit(int(rows[at]), float(scores[at]))
+            for at in order
+            if threshold is None or scores[at] >= threshold
+        ]
+
+
+def searcher(
+    index: AnyIndex, *, hybrid: bool | None = None, lexical_weight: float | None = None
+) -> "AnyIndex | Hybrid":
+    """What searches an index: itself, or with its words beside its vectors.
+
+    Args:
+        index: as :func:`contrasent.search.opening.open_index` gives it.
+        hybrid: whether words count; as the index was made if None.
+        lexical_weight: share of BM25; makes the search hybrid where ``hybrid`` is None.
+
+    Raises:
+        OptionError: an index in Milvus, or a weight for a search without words.
+    """
+    own = own_fusion(index.manifest.settings)
+    if hybrid is None:
+        hybrid = own is not None or lexical_weight is not None
+    if not hybrid:
+        if lexical_weight is not None:
+            raise OptionError("--lexical-weight", lexical_weight, "is of hybrid search alone")
+        return index
+    if not isinstance(index, Index):
+        raise OptionError("--hybrid", True, "needs an index in a folder; this one is in Milvus")
+    weighted = None if lexical_weight is None else Fusion(lexical_weight)
+    return Hybrid.open(index, weighted)
+
+
+def _fingerprint(index: Index) -> str:
+    """Of the rows, whichever of them are deleted."""
+    parts = [asdict(part) for part in index.manifest.segments]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
