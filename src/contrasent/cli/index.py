@@ -110,11 +110,7 @@ def index(
     folder = find_model(model)
     encode = open_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
     loading: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
-    if hybrid:
-        from contrasent.search.hybrid import SETTING, Fusion
-
-        fusion = Fusion() if lexical_weight is None else Fusion(lexical_weight)
-        loading[SETTING] = asdict(fusion)
+    loading |= fusion_setting(hybrid, lexical_weight)
     recall = None
     began = time.monotonic()
     made: AnyIndex
@@ -189,6 +185,14 @@ def check_hybrid(
         raise OptionError("--hybrid", True, "needs an index in a folder, not one in Milvus")
     if hybrid and changing:
         raise OptionError("--hybrid", True, "is chosen when an index is built, not when it changes")
+
+
+def fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]:
+    """What an index's settings say of the fusion that it is searched with."""
+    from contrasent.search.hybrid import SETTING, Fusion
+
+    fusion = Fusion() if lexical_weight is None else Fusion(lexical_weight)
+    return {SETTING: asdict(fusion)} if hybrid else {}
 
 
 def count_words(index: "Index") -> None:

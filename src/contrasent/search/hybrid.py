@@ -4,8 +4,8 @@ Vectors find what is said in other words, BM25 what is said in the same ones. Ea
 rows; the rows that either proposed are scored by both, and the two scores are put together:
 
 - "weighted": each score is brought to [0, 1] over the proposed rows, 0 being that of the last
-  proposal and 1 that of the best, and the two are averaged with a weight (convex combination; Bruch,
-  Gai and Ingber, 2023, An Analysis of Fusion Functions for Hybrid Retrieval, eq. 3).
+  proposal and 1 that of the best, and the two are averaged with a weight (convex combination;
+  Bruch, Gai and Ingber, 2023, An Analysis of Fusion Functions for Hybrid Retrieval, eq. 3).
 - "ranks": reciprocal-rank fusion, sum of 1 / (60 + rank) (Cormack, Clarke and Büttcher, 2009). It
   has no weight, and looks at no score.
 """
@@ -75,7 +75,7 @@ class Fusion:
 
 
 def own_fusion(settings: Mapping[str, Any]) -> Fusion | None:
-    """The fusion that an index was made to be searched with, by its settings; None if there is none."""
+    """The fusion that an index's settings say it is searched with; None if there is none."""
     stored = settings.get(SETTING)
     return Fusion(**stored) if isinstance(stored, dict) else None
 
