@@ -137,7 +137,7 @@ def _sentences(docstring: str) -> list[str]:
         if block[0][0].isspace():
             continue
         lines, ended = _before_section(block)
-        text = _plain(" ".join(line.strip() for line in lines))
+        text = without_markup(" ".join(line.strip() for line in lines))
         if not _LISTED.match(block[0]) and (found or not _is_title(text)):
             found.extend(split_sentences(text))
         if ended and (found or not _UNDERLINE.match(block[-1])):
@@ -172,7 +172,8 @@ def _before_section(block: list[str]) -> tuple[list[str], bool]:
     return block, False
 
 
-def _plain(text: str) -> str:
+def without_markup(text: str) -> str:
+    """A line without inline mark-up: roles, literals, links and emphasis by their text."""
     for pattern, replacement in _MARKUP:
         text = pattern.sub(replacement, text)
     return text.strip()
@@ -180,7 +181,7 @@ def _plain(text: str) -> str:
 
 def _role(content: str) -> str:
     """What Sphinx shows of a role: the title before <target>, or the last name after a tilde."""
-    title = content.split("<")[0].strip() if "<" in content else content
+    title = content.rpartition("<")[0].strip() if content.endswith(">") else content
     return title.rsplit(".", 1)[-1] if title.startswith("~") else title.lstrip("!.")
 
 

@@ -179,7 +179,9 @@ def _json_values(lines: Lines, source: str) -> Iterator[tuple[int, Any]]:
         yield number, value
 
 
-def read_parquet(path: Path, source: str, columns: Sequence[str] | None = None) -> Reading:
+def read_parquet(
+    path: Path | IO[bytes], source: str, columns: Sequence[str] | None = None
+) -> Reading:
     """Open a parquet file, all columns or some of them in the order given.
 
     Raises:

@@ -1,0 +1,1 @@
+"""A folder of documents in, a search that is proven better out."""

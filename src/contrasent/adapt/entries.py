@@ -1,0 +1,190 @@
+"""The files behind a source: of a folder, a zip archive or a gzip file, or the source itself.
+
+Nothing is unpacked to disk and no name in an archive is followed, so that none can lead outside;
+what is unpacked in memory is bounded by the reader. What may hold secrets, what is hidden, and what
+tools left there (caches, installed packages) is passed over, and every file that is passed over is
+reported with the reason.
+"""
+
+import fnmatch
+import gzip
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+Skip = Callable[[str, str], None]
+"""skip(reason, name)"""
+
+LARGEST_ARCHIVE = 1 << 34
+"""Bytes that all files of an archive may take together when they are unpacked."""
+
+LARGEST_RATIO = 250
+"""An archived file that unpacks to so many times its size was made to fill memory."""
+
+_SECRETS = (
+    ".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
+    "*.ppk", "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials*", "secret",
+    "secrets", "secret.*", "secrets.*", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".npmrc",
+    ".pypirc", ".git-credentials", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "*_history",
+    "service-account*.json", "service_account*.json",
+)  # fmt: skip
+_TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file.
+
+    Attributes:
+        name: its path relative to the source, with "/" between folders.
+        suffix: what tells its format, in lower case, without ".gz"; "" if it has none.
+        size: its bytes; of a gzip file those on disk.
+        packed: whether it is read through gzip, so that ``size`` says little.
+        open: opens its content; the stream can seek.
+    """
+
+    name: str
+    suffix: str
+    size: int
+    packed: bool
+    open: Callable[[], IO[bytes]]
+
+
+def reason_to_skip(name: str) -> str | None:
+    """Why a file or folder of that name is not read, or None."""
+    lower = name.lower()
+    if any(fnmatch.fnmatchcase(lower, pattern) for pattern in _SECRETS):
+        return "secret"
+    return "hidden" if lower.startswith(".") else None
+
+
+def entries(source: Path, skip: Skip) -> Iterator[Entry]:
+    """All files of a source in the order of their paths.
+
+    Args:
+        source: a file or a folder.
+        skip: called for each file or folder that is passed over.
+    """
+    if source.is_dir():
+        yield from _folder(source, source, skip)
+    elif reason := reason_to_skip(source.name):
+        skip(reason, source.name)
+    else:
+        yield from _file(source, source.name, skip)
+
+
+def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
+    try:
+        with os.scandir(folder) as found:
+            inside = sorted(found, key=lambda one: one.name)
+    except OSError:
+        skip("unreadable", folder.relative_to(root).as_posix() + "/")
+        return
+    for one in inside:
+        path = Path(one.path)
+        name = _shown(path.relative_to(root).as_posix())
+        try:
+            reason = reason_to_skip(one.name)
+            if one.is_symlink():
+                reason = reason or reason_to_skip(path.resolve().name)
+                if one.is_dir():  # it may lead back, or anywhere
+                    reason = reason or "link to a folder"
+            if one.is_dir():
+                if one.name in _TOOLS:
+                    reason = reason or "tool's folder"
+                if reason or _environment(path):
+                    skip(reason or "tool's folder", name + "/")
+                else:
+                    yield from _folder(root, path, skip)
+            elif reason or not one.is_file():
+                skip(reason or "no regular file", name)
+            else:
+                yield from _file(path, name, skip)
+        except OSError:
+            skip("unreadable", name)
+
+
+def _environment(path: Path) -> bool:
+    return (path / "pyvenv.cfg").exists()
+
+
+def _shown(name: str) -> str:
+    """A name whose undecodable bytes can be printed."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
+    suffix = path.suffix.lower()
+    size = path.stat().st_size
+    if suffix == ".zip":
+        yield from _archive(path, name, skip)
+    elif suffix == ".gz":
+        inner = Path(path.stem).suffix.lower()
+        yield Entry(name, inner, size, True, lambda: cast("IO[bytes]", gzip.GzipFile(path)))
+    else:
+        yield Entry(name, suffix, size, False, lambda: path.open("rb"))
+
+
+def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
+    try:
+        archive = zipfile.ZipFile(path)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+        skip("broken archive", name)
+        return
+    with archive:
+        infos = sorted(archive.infolist(), key=lambda info: info.filename)
+        if sum(info.file_size for info in infos) > LARGEST_ARCHIVE:
+            skip("archive that unpacks to too much", name)
+            return
+        seen = set[str]()
+        for info in infos:
+            whole = f"{name}/{_shown(info.filename)}"
+            if info.is_dir():
+                continue
+            if reason := _reason_in_archive(info, seen):
+                skip(reason, whole)
+                continue
+            seen.add(info.filename)
+            suffix = PurePosixPath(info.filename).suffix.lower()
+            packed = suffix == ".gz"
+            if packed or suffix == ".zip":
+                skip("archive within an archive", whole)
+                continue
+            yield Entry(whole, suffix, info.file_size, False, _opener(archive, info))
+
+
+def _reason_in_archive(info: zipfile.ZipInfo, seen: set[str]) -> str | None:
+    parts = PurePosixPath(info.filename.replace("\\", "/")).parts
+    if info.filename.startswith("/") or ".." in parts:
+        return "unsafe name in an archive"
+    for part in parts:
+        if (reason := reason_to_skip(part)) or part in _TOOLS:
+            return reason or "tool's folder"
+    if info.flag_bits & 1:
+        return "encrypted"
+    if info.file_size > LARGEST_RATIO * max(info.compress_size, 1 << 12):
+        return "archived file that unpacks to too much"
+    return "name twice in an archive" if info.filename in seen else None
+
+
+def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
+    def open_() -> IO[bytes]:
+        try:
+            return archive.open(info)
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+            raise EOFError(str(error)) from error
+
+    return open_
+
+
+def in_memory(entry: Entry, limit: int) -> BytesIO | None:
+    """A file's content, or None if it is larger than ``limit`` bytes."""
+    if entry.size > limit:
+        return None
+    with entry.open() as stream:
+        data = stream.read(limit + 1)
+    return None if len(data) > limit else BytesIO(data)

@@ -1,0 +1,95 @@
+"""Bytes to text, whatever their encoding, and plain text to paragraphs."""
+
+import codecs
+import re
+from typing import IO
+
+from contrasent.adapt.formats.table import is_set_out
+from contrasent.adapt.sections import Section, SectionBuilder
+
+SAMPLE = 1 << 16
+"""Bytes from which an encoding is guessed."""
+
+_MARKS = [
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+]
+_RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
+
+
+def encoding_of(sample: bytes, *, whole: bool) -> str:
+    """The encoding of a text by its first bytes.
+
+    A byte order mark decides, then UTF-8 if it fits, then charset-normalizer where it is
+    installed, then Windows' Western European letters.
+
+    Args:
+        sample: its first bytes.
+        whole: whether that is all of it; if not, its last character may be cut.
+
+    Raises:
+        ValueError: it is no text.
+    """
+    for mark, name in _MARKS:
+        if sample.startswith(mark):
+            return name
+    if b"\0" in sample:
+        raise ValueError("binary")
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample, final=whole)
+        return "utf-8"
+    except UnicodeDecodeError:
+        pass
+    try:
+        from charset_normalizer import from_bytes
+
+        best = from_bytes(sample).best()
+    except ImportError:
+        best = None
+    return best.encoding if best is not None else "cp1252"
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    r"""The text and its encoding; its lines end in "\n".
+
+    Raises:
+        ValueError: it is no text.
+    """
+    encoding = encoding_of(data[:SAMPLE], whole=len(data) <= SAMPLE)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:  # the sample was plain, what follows is not
+        encoding = encoding_of(data, whole=True)
+        text = data.decode(encoding, "replace")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\0", ""), encoding.replace("_", "-").removesuffix("-sig")
+
+
+def sniff(stream: IO[bytes]) -> str:
+    """The encoding of a stream that can be read again from its start.
+
+    Raises:
+        ValueError: it is no text.
+    """
+    sample = stream.read(SAMPLE)
+    stream.seek(0)
+    return encoding_of(sample, whole=len(sample) < SAMPLE)
+
+
+def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
+    """Paragraphs of a plain text, by blank lines; without any, each line is one."""
+    builder = SectionBuilder()
+    blocks = re.split(r"\n[ \t\f]*\n", text)
+    if len(blocks) == 1:
+        blocks = text.split("\n")
+    for block in blocks:
+        lines = [line for line in block.splitlines() if line.strip() and not _RULE.match(line)]
+        if is_set_out(lines):
+            builder.lines("\n".join(lines))
+        else:
+            builder.paragraph(" ".join(lines))
+    return builder.finish()

@@ -1,0 +1,210 @@
+"""Tables to documents, a row each: csv, tsv, jsonl, json and parquet.
+
+Rows are streamed. A row that cannot be read is passed over and counted, not an error: this is text
+to learn from, where :mod:`contrasent.text.readers` reads what a user prepared for training.
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import IO, Any
+
+from contrasent.adapt.sections import Section, clean, one_line
+from contrasent.text.readers import LONGEST, read_parquet
+
+Row = Mapping[str, Any]
+
+SAMPLE = 200
+"""Rows from which columns are guessed."""
+
+SHORTEST = 20
+"""Characters that texts have on average in a column that is taken for text by their length."""
+
+_IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
+_TITLES = ("title", "titel", "titre", "heading", "headline", "name", "subject", "question")
+_TEXTS = (
+    "text", "body", "content", "contents", "abstract", "passage", "document", "article", "answer",
+    "description", "message", "review", "summary", "sentence", "paragraph",
+)  # fmt: skip
+
+
+class NoSuchColumn(Exception):
+    """A table lacks a column that was chosen; ``args`` are the column and those there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """Which columns hold what; "" and () where there is none."""
+
+    id: str
+    title: str
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [f"text from {' and '.join(self.texts)}"]
+        parts += [
+            f"{what} from {name}" for what, name in (("title", self.title), ("id", self.id)) if name
+        ]
+        return ", ".join(parts)
+
+
+def read_rows(
+    rows: Iterator[Row | None], columns: Sequence[str] | None, skip: Callable[[], None]
+) -> tuple[TableColumns, Iterator[tuple[str, str, tuple[Section, ...]]]]:
+    """Choose columns and read rows.
+
+    Args:
+        rows: None for one that cannot be read.
+        columns: of text; of several the first is the title. By default they are guessed.
+        skip: called for each row without text.
+
+    Returns:
+        The columns, and for each row its id (its number, from 1, where there is none), title and
+        sections.
+
+    Raises:
+        NoSuchColumn: none of the first rows has a column that was chosen.
+        ValueError: no column holds text.
+    """
+    sample = list(islice(rows, SAMPLE))
+    chosen = _choose([row for row in sample if row], columns)
+
+    def documents() -> Iterator[tuple[str, str, tuple[Section, ...]]]:
+        for number, row in enumerate(chain(sample, rows), 1):
+            parts = [] if row is None else [_text(row.get(name)) for name in chosen.texts]
+            paragraphs = tuple(p for part in parts for p in _paragraphs(part))
+            title = one_line(_text(row.get(chosen.title))) if row and chosen.title else ""
+            if not paragraphs:
+                if not title:
+                    skip()
+                    continue
+                paragraphs, title = (title,), ""
+            name = _text(row.get(chosen.id)).strip() if row and chosen.id else ""
+            yield name or str(number), title, (Section((), paragraphs),)
+
+    return chosen, documents()
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, list | tuple) and all(isinstance(one, str) for one in cell):
+        return "\n\n".join(cell)
+    return str(cell) if isinstance(cell, int) and not isinstance(cell, bool) else ""
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs of a cell; one whose lines are indented or many and short keeps them."""
+    for block in clean(text).replace("\r\n", "\n").split("\n\n"):
+        lines = [line.rstrip() for line in block.expandtabs(4).splitlines() if line.strip()]
+        if is_set_out(lines):
+            yield "\n".join(lines)
+        elif lines:
+            yield one_line(block)
+
+
+def is_set_out(lines: Sequence[str]) -> bool:
+    """Whether lines are code, a table or a list rather than prose broken at a width."""
+    if len(lines) < 2:
+        return False
+    indented = sum(line[0].isspace() for line in lines)
+    short = sum(len(line) < 45 for line in lines)
+    return indented > len(lines) / 4 or short > 0.7 * len(lines)
+
+
+def _choose(rows: list[Row], columns: Sequence[str] | None) -> TableColumns:
+    """Choose columns by their names, or the one with the longest texts."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    known = {name.casefold(): name for name in reversed(names)}
+
+    def first(wanted: Sequence[str]) -> str:
+        return next((known[name] for name in wanted if name in known), "")
+
+    if columns is not None:
+        for name in columns:
+            if name not in names:
+                raise NoSuchColumn(name, names)
+        several = len(columns) > 1
+        return TableColumns(first(_IDS), columns[0] if several else "", tuple(columns[several:]))
+    lengths = {
+        name: sum(len(_text(row.get(name))) for row in rows if not isinstance(row.get(name), int))
+        for name in names
+    }
+    text = first([name for name in _TEXTS if name in known and lengths[known[name]]])
+    if not text:
+        text = max(names, key=lambda name: lengths[name], default="")
+        if lengths.get(text, 0) < SHORTEST * len(rows):
+            raise ValueError("no column of text")
+    title = first([name for name in _TITLES if known.get(name) != text])
+    identity = first([name for name in _IDS if known.get(name) != text])
+    return TableColumns(identity, title, (text,) if text else ())
+
+
+def jsonl_rows(lines: Iterator[str]) -> Iterator[Row | None]:
+    """Rows of a jsonl file: objects, arrays, or strings."""
+    for line in lines:
+        if line.isspace():
+            continue
+        try:
+            yield as_row(json.loads(line)) if len(line) < LONGEST else None
+        except (ValueError, RecursionError):
+            yield None
+
+
+def as_row(value: Any) -> Row | None:
+    """A JSON value as a row by column names; arrays have numbers for names, a string is text."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list):
+        return {str(i): cell for i, cell in enumerate(value)}
+    return {"text": value} if isinstance(value, str) else None
+
+
+def csv_rows(lines: Iterator[str], delimiter: str) -> Iterator[Row | None]:
+    """Rows of a csv or tsv; columns have numbers for names where the first row is no header."""
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    first = next(lines, "")
+    if delimiter == "," and "," not in first:
+        delimiter = next((other for other in ";\t|" if other in first), ",")
+    rows = csv.reader(chain([first], lines), delimiter=delimiter)
+    names: list[str] | None = None
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield None
+            continue
+        if not any(cells):
+            continue
+        if names is None:
+            header = _is_header(cells)
+            names = [c.strip() for c in cells] if header else [str(i) for i in range(len(cells))]
+            if header:
+                continue
+        yield dict(zip(names, cells, strict=False))
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether a first row names columns: short, distinct, no numbers and no sentences."""
+    names = [cell.strip() for cell in cells]
+    return len(set(names)) == len(names) and all(
+        name and len(name) <= 40 and not name[0].isdigit() and not name.endswith((".", "!", "?"))
+        for name in names
+    )
+
+
+def parquet_rows(stream: IO[bytes], source: str) -> Iterator[Row | None]:
+    """Rows of a parquet file.
+
+    Raises:
+        InputError: it is broken.
+        MissingExtraError: pyarrow is not installed.
+    """
+    reading = read_parquet(stream, source)
+    names = reading.names or ()
+    for _, cells in reading.rows:
+        yield None if cells is None else dict(zip(names, cells, strict=True))
