@@ -50,6 +50,13 @@ def test_cosine_is_the_definition_row_by_row(pair):
     np.testing.assert_allclose(metrics.cosine(a, b), expected, atol=1e-12)
 
 
+def test_equal_vectors_have_a_cosine_of_exactly_one():
+    """A rank correlation sees one ulp: (sqrt x)^2 is not always x, sqrt(x * x) is."""
+    vectors = np.random.default_rng(3).normal(size=(4000, 37)).astype(np.float32)
+    assert (metrics.cosine(vectors, vectors.copy()) == 1.0).all()
+    assert (metrics.norms(vectors) ** 2 != np.square(vectors, dtype=np.float64).sum(1)).any()
+
+
 def test_cosine_of_a_zero_vector_is_zero_and_of_a_nan_is_nan():
     a = np.array([[0.0, 0.0], [1.0, math.nan], [3.0, 4.0]])
     b = np.array([[1.0, 2.0], [1.0, 1.0], [6.0, 8.0]])

@@ -95,6 +95,25 @@ def test_a_folder_of_judgements_is_measured(folder):
     assert folder_retrieval(letters, folder, split="dev").rows[0].count == 1
 
 
+def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
+    """Queries that are documents themselves: each would find itself first, and its answer second.
+
+    Document 3 is judged relevant for query 3, so there the equal ids are chance, and it stays.
+    """
+    (tmp_path / "qrels").mkdir()
+    texts = ["ab", "abb", "cd", "cdd"]
+    write(tmp_path / "corpus.jsonl", [{"_id": str(i), "text": t} for i, t in enumerate(texts)])
+    asked = {"0": "ab", "3": "cdd", "new": "cd"}
+    write(tmp_path / "queries.jsonl", [{"_id": i, "text": t} for i, t in asked.items()])
+    (tmp_path / "qrels" / "test.tsv").write_text("0\t1\t1\n3\t3\t1\nnew\t2\t1\n")
+    report = folder_retrieval(letters, tmp_path, k=(1,))
+    assert report.one(metric="recall@1").value == 1.0
+    assert report.notes["document with the query's own id"] == "left out for 1 queries"
+    as_it_is = folder_retrieval(letters, tmp_path, k=(1,), own_ids=True)
+    assert as_it_is.one(metric="recall@1").value == pytest.approx(2 / 3)
+    assert "document with the query's own id" not in as_it_is.notes
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [

@@ -90,6 +90,46 @@ def test_evaluate_several_models_on_ones_own_pairs(bert, data, tmp_path):
     assert "own" in out
 
 
+def test_pairs_without_a_header_are_chosen_by_position_and_averaged(bert, data, tmp_path):
+    files = []
+    for seed in (5, 7):
+        files.append(tmp_path / f"own{seed}.tsv")
+        rows = zip(texts(30, seed), texts(30, seed + 1), range(30), strict=True)
+        files[-1].write_text("".join(f"{s}\t{a}\t{b}\n" for a, b, s in rows))
+    with pytest.raises(UserError, match="choose columns by position"):
+        measure(bert, "--pairs", files[0])
+    both = ("--pairs", files[0], "--pairs", files[1], "--columns", "1,2,0")
+    measure(bert, *both, "--json", tmp_path / "r.json")
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [(r["task"], r["metric"], r["aggregate"]) for r in rows] == [
+        (task, metric, aggregate)
+        for task, aggregate in (("own5", ""), ("own7", ""), ("pairs", "mean"))
+        for metric in ("spearman", "pearson")
+    ]
+    assert [r["count"] for r in rows[::2]] == [30, 30, 60]
+    assert rows[4]["value"] == pytest.approx((rows[0]["value"] + rows[2]["value"]) / 2)
+
+
+def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monkeypatch):
+    from contrasent.cli import loading
+
+    monkeypatch.setattr(loading, "load_model", pytest.fail)
+    alike, good = tmp_path / "alike.tsv", tmp_path / "good.tsv"
+    alike.write_text("a\tb\ts\n" + "x\ty\t1\n" * 5)
+    good.write_text("a\tb\ts\nx\ty\t1\nx\tz\t2\ny\tz\t3\n")
+    for arguments, message in (
+        (("--pairs", alike), "alike: all labels are 1"),
+        (("--pairs", good, "--columns", "a,b,score"), "no such column"),
+        (("--pairs", good, "--columns", "a,b"), "three columns"),
+        (("--pairs", good, "--pairs", tmp_path / "sub" / "good.tsv"), "must be distinct"),
+        (("--suite", "sts", "--columns", "0,1,2"), "columns of --pairs, and there are none"),
+        (("--suite", "sts", "--own-ids"), "belongs to --collection"),
+        (("--collection", tmp_path), "corpus.jsonl: no such file"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run("evaluate", bert, *arguments, "--data", tmp_path, "--task", "STSB")
+
+
 def test_a_page_is_written(bert, data, tmp_path):
     pytest.importorskip("matplotlib")
     measure(bert, *STS, "--data", data, "--report", tmp_path / "page.html")

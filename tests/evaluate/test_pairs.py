@@ -5,7 +5,7 @@ import pytest
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.pairs import pairs
+from contrasent.evaluate.pairs import check_pairs, pairs, several_pairs
 
 
 def letters(sentences):
@@ -29,6 +29,20 @@ def test_values_are_the_correlations():
         assert row.value == pytest.approx(measure(similarity, scores), abs=1e-12)
         assert row.low < row.value < row.high
         assert (row.count, row.split) == (60, "heldout")
+
+
+def test_the_average_of_several_files_is_of_their_unrounded_values():
+    files = {name: check_pairs(*made(count), name) for name, count in (("a", 40), ("b", 60))}
+    report = several_pairs(letters, files)
+    for metric in ("spearman", "pearson"):
+        rows = [report.one(task=name, metric=metric) for name in files]
+        mean = report.one(task="pairs", metric=metric, aggregate="mean")
+        assert mean.value == pytest.approx((rows[0].value + rows[1].value) / 2, abs=1e-15)
+        assert mean.count == 100
+        assert mean.low < mean.value < mean.high
+    few = several_pairs(letters, {**files, "c": check_pairs(*made(12), "c")})
+    assert few.one(task="pairs", metric="spearman").low is None
+    assert "12 pairs are too few" in few.notes["interval"]
 
 
 def test_few_pairs_have_a_value_and_a_note_but_no_interval():

@@ -11,12 +11,12 @@ from contrasent.evaluate.retrieval import rank_documents, rank_vectors, retrieva
 
 
 def loop_ranks(query, documents, judged):
-    """Walk the documents from the best score down; irrelevant ones first where scores are equal."""
+    """Walk the documents from the best score down; the least gain first where scores are equal."""
     scores = [
         float(np.dot(query, d) / np.linalg.norm(query) / np.linalg.norm(d)) for d in documents
     ]
-    order = sorted(range(len(documents)), key=lambda i: (-round(scores[i], 5), i in judged))
-    return [place for place, i in enumerate(order, start=1) if i in judged]
+    order = sorted(range(len(documents)), key=lambda i: (-round(scores[i], 5), judged.get(i, 0)))
+    return [(place, judged[i]) for place, i in enumerate(order, start=1) if i in judged]
 
 
 @given(st.integers(1, 6), st.integers(2, 12), st.integers(0, 10_000))
@@ -26,14 +26,24 @@ def test_ranks_are_those_of_a_sort(queries, documents, seed):
     q = random.integers(1, 4, (queries, 2)).astype(np.float32)
     d = random.integers(1, 4, (documents, 2)).astype(np.float32)
     judged = [
-        dict.fromkeys(
-            random.choice(documents, random.integers(1, min(4, documents + 1)), False), 1.0
-        )
+        {
+            int(i): float(random.integers(1, 4))
+            for i in random.choice(documents, random.integers(1, min(6, documents + 1)), False)
+        }
         for _ in range(queries)
     ]
     found = rank_vectors(q, d, judged)
-    for row, query, relevant in zip(found.ranks, q, judged, strict=True):
-        assert row.tolist() == loop_ranks(query, d, relevant)
+    for row, gains, query, relevant in zip(found.ranks, found.gains, q, judged, strict=True):
+        expected = loop_ranks(query, d, relevant)
+        assert list(zip(row.tolist(), gains.tolist(), strict=True)) == expected
+
+
+def test_relevant_documents_of_all_but_equal_scores_are_ordered_against_the_model():
+    """Cosines a rounding apart are a tie: the document of gain 1 stands before that of gain 3."""
+    scores = np.array([0.9, 0.5 + 2e-7, 0.5, 0.5 - 2e-7], dtype=np.float32)
+    ranks, gains = module._ranks(scores, {1: 3.0, 2: 1.0})
+    # The irrelevant third document ties with both, the first is better than both.
+    assert (ranks.tolist(), gains.tolist()) == ([3, 4], [1.0, 3.0])
 
 
 def test_blocks_do_not_change_ranks(monkeypatch):

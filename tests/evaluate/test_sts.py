@@ -1,6 +1,7 @@
 """STS: aggregation against plain loops, one encoding of each sentence, refusals; the real sets."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,17 +103,24 @@ def test_without_resamples_there_are_values_and_no_intervals(data):
     assert [row.value for row in report] == [row.value for row in drawn]
 
 
-def test_tasks_are_resampled_independently(data, monkeypatch):
-    """Equal pairs under two names: the same value, resamples of their own, so other bounds.
+def test_a_pair_of_several_sets_is_resampled_in_all_of_them_together(data, monkeypatch):
+    """Equal pairs under two names have equal bounds; so has a pair with its sentences swapped.
 
-    If all tasks shared one stream, the interval of their mean would be too wide or too narrow.
+    The interval of a mean of seven equal sets is then that of one of them, and not narrower by the
+    root of seven; of seven sets without a common pair it is.
     """
-    pairs = (made("same", 40, 5),)
-    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: pairs)
-    report = sts(Bag(), tasks=("STS13", "STS14"))
-    one, two = (report.one(task=t, metric="spearman") for t in ("STS13", "STS14"))
-    assert one.value == two.value
-    assert (one.low, one.high) != (two.low, two.high)
+    one = made("same", 60, 5)
+    swapped = replace(one, first=one.second, second=one.first)
+    parts = {task: (swapped if task == "STS14" else one,) for task in STS_TASKS}
+    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: parts[task])
+    report = sts(Bag()).select(metric="spearman")
+    width = {row.task: row.high - row.low for row in report}
+    assert all(found == pytest.approx(width["STS12"], abs=1e-6) for found in width.values())
+    parts = {task: (made(task, 60, i),) for i, task in enumerate(STS_TASKS)}
+    report = sts(Bag()).select(metric="spearman")
+    width = {row.task: row.high - row.low for row in report}
+    mean = np.sqrt(sum(width[task] ** 2 for task in STS_TASKS)) / 7
+    assert width["STS7"] == pytest.approx(mean, rel=0.1)
 
 
 def test_zero_vectors_are_counted_and_nan_refused(data):

@@ -67,12 +67,30 @@ def evaluate(
         int, typer.Option(min=0, help="Flickr30k captions to search, from the end; 0 for all.")
     ] = 5000,
     pairs: Annotated[
-        Path | None,
-        typer.Option(help="Your own labelled pairs: a csv, tsv, jsonl or parquet file."),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.",
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,SCORE",
+            help="For --pairs: two texts and a number by name, or by position from 0 where there "
+            "is no header.",
+        ),
     ] = None,
     collection: Annotated[
-        Path | None, typer.Option(help="Your own retrieval set: a folder in BEIR's layout.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Your own retrieval set, in BEIR's layout."),
     ] = None,
+    own_ids: Annotated[
+        bool,
+        typer.Option(
+            "--own-ids", help="For --collection: rank a document with the query's own id too."
+        ),
+    ] = False,
     stop_words: Annotated[
         bool, typer.Option("--stop-words", help="Average GloVe's vectors of stop words too.")
     ] = False,
@@ -101,8 +119,7 @@ def evaluate(
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.text.official import STS_TASKS
 
-    own = pairs is not None or collection is not None
-    suites = suite_names(suite or ["sts"]) if suite or not own else ()
+    suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
     check_folder(data)
     options = Options(
         form=form,
@@ -118,13 +135,14 @@ def evaluate(
         resamples=resamples,
         folder=data,
     )
+    own = _read_own(pairs or [], columns, collection, own_ids)
     _check_before(models, suites, options, report_file, json_file)
     found: dict[str, Report] = {}
     for model in models:
         opened = _load(model, runtime, pooler, max_tokens, batch, stop_words)
         encode = opened.encode
         its_options = replace(options, tokens=opened.tokens)
-        found[model] = _measure(encode, suites, its_options, pairs, collection)
+        found[model] = _measure(encode, suites, its_options, own)
         typer.echo(f"{model}\n{found[model].table()}\n")
         cut = opened.remark()
         if cut:
@@ -228,37 +246,52 @@ def _token_count(model: "Counting[Model]") -> Callable[[str], int]:
     return count
 
 
+Own = Callable[["EncodeFn", int], "Report"]
+"""A user's own data, read and checked: what measures a model on them with so many resamples."""
+
+
+def _read_own(
+    files: list[Path], columns: str | None, collection: Path | None, own_ids: bool
+) -> list[Own]:
+    if columns is not None and not files:
+        raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
+    if own_ids and collection is None:
+        raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
+    found: list[Own] = []
+    if files:
+        from contrasent.cli.options import column_list
+        from contrasent.evaluate.pairs import check_pairs, several_pairs
+        from contrasent.text.corpus import read_labelled_pairs
+
+        if len({path.stem for path in files}) < len(files):
+            names = " ".join(map(str, files))
+            raise OptionError("--pairs", names, "a file's name without its ending must be distinct")
+        labelled = {}
+        for path in files:
+            read = read_labelled_pairs(path, columns=column_list(columns))
+            labelled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
+        found.append(lambda encode, number: several_pairs(encode, labelled, resamples=number))
+    if collection is not None:
+        from contrasent.evaluate.collections import folder_retrieval
+        from contrasent.text.qrels import read_collection
+
+        folder, held = collection, read_collection(collection)
+        found.append(
+            lambda encode, number: folder_retrieval(
+                encode, folder, own_ids=own_ids, found=held, resamples=number
+            )
+        )
+    return found
+
+
 def _measure(
-    encode: "EncodeFn",
-    suites: tuple[str, ...],
-    options: "Options",
-    pairs: Path | None,
-    collection: Path | None,
+    encode: "EncodeFn", suites: tuple[str, ...], options: "Options", own: list[Own]
 ) -> "Report":
     from contrasent.evaluate import suite
     from contrasent.report import Report
 
     reports = [suite.evaluate(encode, suites, options)] if suites else []
-    if pairs is not None:
-        from contrasent.evaluate.pairs import pairs as measure_pairs
-        from contrasent.text.corpus import read_labelled_pairs
-
-        labelled = read_labelled_pairs(pairs)
-        reports.append(
-            measure_pairs(
-                encode,
-                labelled.first,
-                labelled.second,
-                labelled.scores,
-                task=pairs.stem,
-                resamples=options.resamples,
-            )
-        )
-    if collection is not None:
-        from contrasent.evaluate.collections import folder_retrieval
-
-        reports.append(folder_retrieval(encode, collection, resamples=options.resamples))
-    return Report.join(reports)
+    return Report.join([*reports, *(measure(encode, options.resamples) for measure in own)])
 
 
 def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", options: "Options") -> None:

@@ -65,3 +65,11 @@ def remark(text: str, *, quiet: bool) -> None:
     """A line for people, on standard error."""
     if not quiet:
         typer.echo(text, err=True)
+
+
+def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
+    """Columns by name or position, from "text,2" or a recipe's list."""
+    if names is None:
+        return None
+    parts = names.split(",") if isinstance(names, str) else names
+    return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]

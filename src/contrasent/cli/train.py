@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten, remark
+from contrasent.cli.options import Json, Overwrite, Quiet, column_list, emit, quieten, remark
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def train(
     from contrasent.train.settings import Settings, assignments, choose
 
     ordered = documents or bool(told.get("documents", False))
-    wanted = _columns(columns or told.get("columns"))
+    wanted = column_list(columns or told.get("columns"))
     source = open_corpus(corpus, columns=wanted, documents=ordered)
     name = objective or told.get("objective") or _default_objective(source.width)
     choose(told.get("settings", {}), name, option=f"{recipe}:")
@@ -170,13 +170,6 @@ def _public(base: str) -> str:
 
 def _default_objective(width: int) -> str:
     return "simcse" if width == 1 else "simcse_supervised"
-
-
-def _columns(names: str | list[str | int] | None) -> list[str | int] | None:
-    if names is None:
-        return None
-    parts = names.split(",") if isinstance(names, str) else names
-    return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
 
 
 def _recipe(path: Path) -> dict[str, Any]:

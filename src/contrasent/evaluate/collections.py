@@ -20,7 +20,7 @@ from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report
 from contrasent.text.captions import Captions
 from contrasent.text.datasets import sts_pairs
-from contrasent.text.qrels import read_collection
+from contrasent.text.qrels import Collection, read_collection
 from contrasent.types import EncodeFn
 
 DIRECTIONS = ("first", "both")
@@ -131,23 +131,49 @@ def folder_retrieval(
     path: Path,
     *,
     split: str = "test",
+    own_ids: bool = False,
+    found: Collection | None = None,
     k: Sequence[int] = (1, 10),
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.text.qrels.read_collection`."""
-    found = read_collection(path, split=split)
-    return retrieval(
+    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.text.qrels.read_collection`.
+
+    A document whose id is the query's is the query itself, and no answer: it is left out of that
+    query's ranking (BEIR's rule), unless it is judged relevant. A note counts them.
+
+    Args:
+        encode: the model.
+        path: the folder.
+        split: of the judgements.
+        own_ids: keep such documents, for a collection whose queries and documents have equal ids by
+            chance.
+        found: what the folder holds, if it was read already.
+        k: cuts of recall.
+        resamples: bootstrap resamples over queries; 0 for no intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        DataError: a file is missing or a line is not of its form.
+    """
+    found = found or read_collection(path, split=split)
+    left_out = sum(position >= 0 for position in found.own)
+    report = retrieval(
         encode,
         found.queries,
         found.documents,
         found.relevant,
+        exclude=None if own_ids else found.own,
         k=k,
-        task=path.name,
+        task=path.absolute().name,
         split=split,
         resamples=resamples,
         seed=seed,
     )
+    if left_out and not own_ids:
+        rule = f"left out for {left_out:,} queries"
+        report.notes["document with the query's own id"] = rule
+    return report
 
 
 def side_by_side(

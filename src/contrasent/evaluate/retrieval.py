@@ -2,7 +2,8 @@
 
 Exact: every query is compared with every document, in blocks of a matrix product, so memory is
 bounded by the block and not by queries x documents. Ties count against the model: a document that
-scores as high as the relevant one stands before it.
+scores as high as the relevant one stands before it, and of relevant ones that score the same the
+less relevant stands first.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +72,7 @@ def retrieval(
     documents: Sequence[str],
     relevant: Sequence[Relevant],
     *,
+    exclude: Sequence[int] | None = None,
     k: Sequence[int] = (1, 10),
     task: str = "heldout",
     split: str = "heldout",
@@ -85,6 +87,7 @@ def retrieval(
         documents: the documents to search.
         relevant: for each query, the position of its relevant document in ``documents``, several
             positions, or a mapping from position to gain.
+        exclude: for each query, the position of a document that is no answer (itself), or -1.
         k: cuts of recall; MRR and nDCG are cut at the largest.
         task: name of the task in the report.
         split: name of the split in the report.
@@ -99,7 +102,7 @@ def retrieval(
             or vectors that are not finite.
         OptionError: a k below 1.
     """
-    ranking = rank_documents(encode, queries, documents, relevant)
+    ranking = rank_documents(encode, queries, documents, relevant, exclude=exclude)
     return ranking_report(ranking, k=k, task=task, split=split, resamples=resamples, seed=seed)
 
 
@@ -108,11 +111,13 @@ def rank_documents(
     queries: Sequence[str],
     documents: Sequence[str],
     relevant: Sequence[Relevant],
+    *,
+    exclude: Sequence[int] | None = None,
 ) -> Ranking:
     """The ranks of each query's relevant documents; see :func:`retrieval` for the arguments."""
     judged = check_relevant(relevant, len(queries), len(documents))
     encoded = encode_distinct(encode, [queries, documents])
-    return rank_vectors(encoded(queries), encoded(documents), judged)
+    return rank_vectors(encoded(queries), encoded(documents), judged, exclude=exclude)
 
 
 def rank_vectors(
@@ -215,11 +220,14 @@ def _ranks(
     places = np.fromiter(judged, np.int64, len(judged))
     gains = np.fromiter(judged.values(), np.float64, len(judged))
     own = scores[places]
-    # Relevant ones among themselves: by score, the larger gain last where scores are equal.
-    order = np.lexsort((gains, -own))
-    own, gains = own[order], gains[order]
     if len(own) == 1:
         return np.array([np.count_nonzero(scores >= own[0] - TIE)]), gains
-    ahead = np.array([np.count_nonzero(scores >= s - TIE) for s in own])
-    ahead -= np.array([np.count_nonzero(own >= s - TIE) for s in own])
-    return ahead + np.arange(1, len(own) + 1), gains
+    order = np.argsort(-own, kind="stable")
+    own, gains = own[order], gains[order]
+    # Relevant ones whose scores are equal are a group, its larger gains last.
+    group = np.concatenate([[0], np.cumsum(-np.diff(own) > TIE)])
+    gains = gains[np.lexsort((gains, group))]
+    lowest = own[np.append(np.flatnonzero(np.diff(group)), len(own) - 1)]
+    ahead = np.array([np.count_nonzero(scores >= s - TIE) for s in lowest])
+    ahead -= np.array([np.count_nonzero(own >= s - TIE) for s in lowest])
+    return ahead[group] + np.arange(1, len(own) + 1), gains

@@ -8,7 +8,6 @@ and by their number of pairs (SentEval prints these two).
 
 from collections.abc import Sequence
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +19,7 @@ from contrasent.evaluate.bootstrap import (
     RankedPairs,
     draw_counts,
     interval,
+    item_keys,
     weighted_pearson,
 )
 from contrasent.evaluate.vectors import check_spread, encode_distinct
@@ -61,8 +61,8 @@ def sts(
         aggregate: "all", "mean", "wmean", or several of them.
         split: "test", "dev" or "train".
         subsets: also give a row for each subset, as "STS12/MSRpar".
-        resamples: bootstrap resamples over pairs (inside each subset) for the 95 % intervals; 0
-            for none.
+        resamples: bootstrap resamples over pairs (inside each subset, a pair of several sets in all
+            of them together) for the 95 % intervals; 0 for none.
         seed: of the bootstrap.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
 
@@ -88,14 +88,14 @@ def sts(
     draws: dict[tuple[str, str, str], Floats] = {}
     for task, found in data.items():
         similarities = [cosine(encoded(part.first), encoded(part.second)) for part in found]
-        scored = _Task(task, split, found, similarities, resamples, seed)
+        scored = ScoredTask(task, split, found, similarities, resamples, seed)
         rows += scored.rows(wanted, subsets)
         draws |= {(task, m, a): scored.draw(m, a) for m in METRICS for a in wanted}
     if set(STS_TASKS) <= set(data):
         rows += _averages(rows, draws, wanted, split)
     notes = {
         "form": form,
-        "protocol": "cosine, no regressor, bootstrap over pairs within subsets",
+        "protocol": "cosine, no regressor, bootstrap over distinct pairs within subsets",
         "resamples": resamples,
         "seed": seed,
         **encoded.notes,
@@ -103,8 +103,23 @@ def sts(
     return Report(tuple(rows), notes)
 
 
-class _Task:
-    """One task's cosines and gold scores, and its statistics over the pairs and over resamples."""
+class ScoredTask:
+    """One task's cosines and gold scores, and its statistics over the pairs and over resamples.
+
+    Args:
+        task: name of the task.
+        split: name of the split.
+        parts: its subsets.
+        similarities: (n,) cosines of each subset's pairs.
+        number: bootstrap resamples; 0 for none.
+        seed: of the bootstrap.
+
+    Attributes:
+        joined: (n,) cosines of all subsets' pairs.
+        gold: (n,) gold scores.
+        keys: (n,) of the pairs, see :func:`contrasent.evaluate.bootstrap.item_keys`.
+        sizes: of the subsets, in which pairs are resampled.
+    """
 
     def __init__(
         self,
@@ -120,6 +135,7 @@ class _Task:
         self.sizes = [len(part) for part in parts]
         self.joined = np.concatenate(similarities)
         self.gold = np.concatenate([part.scores for part in parts])
+        self.keys = np.concatenate([item_keys(part.first, part.second) for part in parts])
         check_spread(self.joined, task)
         self.values, self.part_values = self._measure()
         self.draws, self.part_draws = self._resample(number, seed)
@@ -141,8 +157,7 @@ class _Task:
         bounds = np.concatenate([[0], np.cumsum(self.sizes)])
         whole: dict[str, list[Floats]] = {m: [] for m in METRICS}
         by_part: dict[str, list[Floats]] = {m: [] for m in METRICS}
-        # A stream of its own for each task, whichever other tasks are measured with it.
-        for counts in draw_counts(self.sizes, number, (seed, crc32(self.task.encode()))):
+        for counts in draw_counts(self.sizes, number, seed, self.keys):
             whole["spearman"].append(ranked.spearman(counts))
             whole["pearson"].append(weighted_pearson(self.joined, self.gold, counts))
             if len(inner) == 1:
@@ -169,19 +184,22 @@ class _Task:
         }
 
     def value(self, metric: str, aggregate: str) -> float:
-        if aggregate == "all":
+        """A correlation of the task."""
+        if aggregate in ("all", ""):
             return self.values[metric]
         weights = self.sizes if aggregate == "wmean" else None
         return float(np.average(self.part_values[metric], weights=weights))
 
     def draw(self, metric: str, aggregate: str) -> Floats:
-        if aggregate == "all" or not len(self.draws[metric]):
+        """(r,) the same of each resample."""
+        if aggregate in ("all", "") or not len(self.draws[metric]):
             return self.draws[metric]
         weights = self.sizes if aggregate == "wmean" else None
         drawn: Floats = np.average(self.part_draws[metric], axis=1, weights=weights)
         return drawn
 
-    def rows(self, aggregates: Sequence[str], subsets: bool) -> list[Row]:
+    def rows(self, aggregates: Sequence[str], subsets: bool = False) -> list[Row]:
+        """Rows of the task and, if wanted, of its subsets; aggregate "" is "all" without a name."""
         found = [
             self._row(self.task, m, a, self.value(m, a), len(self.joined), self.draw(m, a))
             for m in METRICS

@@ -16,11 +16,14 @@ class Collection:
         queries: q texts.
         documents: n texts.
         relevant: of each query, {position of a document: gain}.
+        own: of each query, the position of the document with its id; -1 where there is none, or
+            where it is judged relevant, so that the ids are equal by chance.
     """
 
     queries: tuple[str, ...]
     documents: tuple[str, ...]
     relevant: tuple[dict[int, float], ...]
+    own: tuple[int, ...]
 
 
 def read_collection(folder: Path, *, split: str = "test") -> Collection:
@@ -35,7 +38,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     queries = _texts(folder / "queries.jsonl")
     judged = read_qrels(folder / "qrels" / f"{split}.tsv")
     place = {name: i for i, name in enumerate(documents)}
-    kept, relevant = [], []
+    kept, relevant, own = [], [], []
     for query, gains in judged.items():
         unknown = [d for d in gains if d not in place]
         if query not in queries or unknown:
@@ -47,7 +50,9 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
         if positive:
             kept.append(queries[query])
             relevant.append(positive)
-    return Collection(tuple(kept), tuple(documents.values()), tuple(relevant))
+            itself = place.get(query, -1)
+            own.append(-1 if itself in positive else itself)
+    return Collection(tuple(kept), tuple(documents.values()), tuple(relevant), tuple(own))
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:
