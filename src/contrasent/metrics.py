@@ -228,6 +228,10 @@ def neighbour_overlap(before: ArrayLike, after: ArrayLike, k: int = 10) -> Float
         after: (n, e) vectors of the same texts by another model.
         k: neighbours, fewer than n. By chance the share is k / (n - 1).
     """
-    old, new = neighbours(before, k), neighbours(after, k)
-    shared: Floats = (old[:, :, None] == new[:, None, :]).any(axis=2).mean(axis=1)
+    return shared_share(neighbours(before, k), neighbours(after, k))
+
+
+def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
+    """(n,) the share of each row's k entries in one (n, k) that are in the other's row too."""
+    shared: Floats = (first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1)
     return shared

@@ -58,7 +58,9 @@ def settings_of(folder):
 def test_sentences(run, texts, bert, tmp_path):
     out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "steps=5")
     assert out.splitlines()[0].startswith("m: 5 steps, ")
-    assert err == "nothing was evaluated, so the last model is kept (--evaluate)\n"
+    chosen, kept = err.splitlines()
+    assert chosen == "settings chosen (published for simcse): max_tokens 32"
+    assert kept == "nothing was evaluated, so the last model is kept (--evaluate)"
     assert Encoder.load(tmp_path / "m").pooling == "mean"
     told = settings_of(tmp_path / "m")
     assert told["objective"]["name"] == "simcse"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from contrasent.text.corpus import Corpus
     from contrasent.train.clock import Clock
+    from contrasent.train.defaults import Defaults
     from contrasent.train.run import Run
     from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
@@ -82,8 +83,11 @@ def train(
 
     clock = Clock()
     told = _recipe(recipe) if recipe else {}
+    from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
-    from contrasent.train.settings import Settings, assignments, choose
+    from contrasent.train.defaults import resolve_settings
+    from contrasent.train.run import RunFolder
+    from contrasent.train.settings import assignments, choose
 
     ordered = documents or bool(told.get("documents", False))
     wanted = column_list(columns or told.get("columns"))
@@ -93,17 +97,20 @@ def train(
     given: dict[str, Any] = {**told.get("settings", {}), **assignments(assign or [])}
     if seed is not None:
         given["seed"] = seed
-    chosen = choose(given, name)
-    settings = Settings(**chosen.run)
+    start = base or told.get("base") or DEFAULT_BASE
+    stored = RunFolder(output).defaults() if resume else None
+    resolved = resolve_settings(resolve(start), name, given, corpus=source, stored=stored)
+    settings, defaults = resolved.settings, resolved.defaults
     judge = evaluate or told.get("evaluate") or ("heldout" if source.width > 1 else "none")
     scoring, rows = _evaluation(judge, source, settings)
+    line = defaults.line(name) if defaults is not None and not as_json else ""
     try:
         run = _run(
             source,
             output,
-            base or told.get("base") or DEFAULT_BASE,
+            start,
             name,
-            chosen.objective,
+            resolved.parameters,
             settings,
             {
                 "evaluate": scoring,
@@ -112,6 +119,8 @@ def train(
                 "resume": resume,
                 "overwrite": overwrite,
                 "clock": clock if profile else None,
+                "defaults": defaults,
+                "on_start": lambda: remark(line, quiet=quiet or not line),
             },
             clock,
         )
@@ -119,7 +128,7 @@ def train(
         remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
         raise
     if os.environ.get("RANK", "0") == "0":
-        _tell(run, as_json=as_json, quiet=quiet, judge=judge)
+        _tell(run, as_json=as_json, quiet=quiet, judge=judge, defaults=defaults)
         if profile and not as_json:
             _tell_profile(run)
 
@@ -150,6 +159,7 @@ def _run(
             base=_public(base),
             evaluated=options["evaluate"] is not None,
             processes=1,
+            defaults=options["defaults"],
         )
         RunFolder(output).check_same(told)
         return done
@@ -247,11 +257,14 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 
 
-def _tell(run: "Run", *, as_json: bool, quiet: bool, judge: str) -> None:
+def _tell(
+    run: "Run", *, as_json: bool, quiet: bool, judge: str, defaults: "Defaults | None"
+) -> None:
     from dataclasses import asdict
 
     if as_json:
-        emit({**asdict(run), "folder": str(run.folder)})
+        chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
+        emit({**asdict(run), "folder": str(run.folder), **chosen})
         return
     typer.echo(
         f"{run.folder}: {run.steps} steps, {run.sentences_per_second:,.0f} sentences/s, "

@@ -1,7 +1,7 @@
 """What every objective is: the encoder and all else that trains, and a forward of named terms."""
 
 import inspect
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,8 @@ class Objective(nn.Module):
     attributes below name. Such methods can be combined ("esimcse+simcse_plus_plus").
 
     Attributes:
+        published: settings of a run with which the method was published for BERT base, literals
+            that are read from the source text (:func:`contrasent.objectives._find.published`).
         labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
         encoder: what will be saved.
         views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
@@ -48,6 +50,7 @@ class Objective(nn.Module):
         weights: weight of each term in the loss.
     """
 
+    published: ClassVar[dict[str, Any]] = {}
     labelled: bool = False
     _given: dict[str, Any]
 

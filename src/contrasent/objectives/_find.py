@@ -88,6 +88,35 @@ def parameters(name: str) -> dict[str, Parameter]:
     return found
 
 
+@cache
+def published(name: str) -> dict[str, Any]:
+    """The settings of a run that an objective was published with, read from its source.
+
+    Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
+    rate belongs to its batch, so they stay together. Chunks are left out there, since the other
+    methods may not allow them.
+
+    Raises:
+        OptionError: no such objective; the nearest name is suggested.
+    """
+    joined = methods(name)
+    if len(joined) > 1:
+        sets = [found for part in joined if (found := published(part))]
+        departing = [found for found in sets if found != published("simcse")]
+        chosen = next(iter(departing or sets), {})
+        return {key: value for key, value in chosen.items() if key != "chunk"}
+    return dict(_attribute(name, "published", {}))
+
+
+def needs_pairs(name: str) -> bool:
+    """Whether an objective, or one of a combination, learns from pairs that belong together.
+
+    Raises:
+        OptionError: no such objective; the nearest name is suggested.
+    """
+    return any(_attribute(part, "labelled", False) for part in methods(name))
+
+
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Name and all parameters, as logs and model cards show them.
 
@@ -134,6 +163,16 @@ def find(name: str) -> Callable[..., "Objective"]:
         return partial(Combination, methods=joined)
     module = import_module(f"contrasent.objectives.{name}")
     return getattr(module, _class(name).name)  # type: ignore[no-any-return]
+
+
+def _attribute(name: str, attribute: str, default: Any) -> Any:
+    """A literal that an objective's class says of itself."""
+    for item in _class(name).body:
+        if isinstance(item, ast.Assign | ast.AnnAssign):
+            target = item.targets[0] if isinstance(item, ast.Assign) else item.target
+            if ast.unparse(target) == attribute and item.value is not None:
+                return ast.literal_eval(item.value)
+    return default
 
 
 def _class(name: str) -> ast.ClassDef:

@@ -1,5 +1,7 @@
 """DiffCSE: contrast by dropout, and the sentence vector must tell what was edited."""
 
+from typing import Any, ClassVar
+
 from contrasent.losses import Normalisation, Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._base import Objective
@@ -57,6 +59,9 @@ class DiffCSE(Objective):
         language_head: for the language-modelling tasks: folder of the checkpoint with the head,
             "new", or none for the encoder's own folder.
     """
+
+    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 7e-6, "epochs": 2.0, "max_tokens": 32}
+    """Table 12 and the released script, for similarity."""
 
     def __init__(
         self,

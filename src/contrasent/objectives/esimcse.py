@@ -1,5 +1,7 @@
 """ESimCSE: positives of another length, and negatives from the batches before."""
 
+from typing import Any, ClassVar
+
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._base import Objective
@@ -38,6 +40,9 @@ class ESimCSE(Objective):
         queue_column: "first" enqueues the sentence (code), "second" its view (the paper's h+).
         queue_start: "grow" uses the queue from the second step (code), "full" once it is full.
     """
+
+    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    """The released script."""
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """SimCSE with an edited copy of every sentence as one more positive or negative."""
 
+from typing import Any, ClassVar
+
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._base import Objective
@@ -31,6 +33,9 @@ class CopiesSimCSE(Objective):
         alpha: weight of a row's own copy as a negative.
         fresh: draw copies anew in each "epoch", or once ("static").
     """
+
+    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    """Not stated; those of SimCSE, which the copies are added to."""
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """SimCSE++: negatives without dropout noise, and contrast between dimensions."""
 
+from typing import Any, ClassVar
+
 from contrasent.losses import FactorForm, Norm, Reduction, Similarity, Variance
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._base import Objective
@@ -35,6 +37,9 @@ class SimCSEPlusPlus(Objective):
         dimension_reduction: "mean" (code) or "sum" (paper) over dimensions.
         divide_by_rows: divide the inner product by the rows (code); the paper does not.
     """
+
+    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    """The released script."""
 
     def __init__(
         self,

@@ -1,5 +1,7 @@
 """SimCSE with labels: pairs that belong together, and hard negatives that do not."""
 
+from typing import Any, ClassVar
+
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._base import Objective
@@ -29,6 +31,16 @@ class SupervisedSimCSE(Objective):
     """
 
     labelled = True
+    published: ClassVar[dict[str, Any]] = {
+        "batch": 512,
+        "lr": 5e-5,
+        "epochs": 3.0,
+        "max_tokens": 32,
+        "head": "tanh",
+        "chunk": 256,
+    }
+    """Table A.1 and the released script, which has 4 GPUs for a batch of 512. Chunks give the same
+    gradient within the memory of one machine."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The training loop, in plain torch."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,8 +17,9 @@ from contrasent.text.cache import discard
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
+from contrasent.train.defaults import Defaults
 from contrasent.train.encoders import configure
-from contrasent.train.monitor import Monitor
+from contrasent.train.monitor import Drift, Monitor
 from contrasent.train.rows import collator, total_steps
 from contrasent.train.run import Run, RunFolder, asked
 from contrasent.train.scores import Evaluate, Scores
@@ -42,6 +43,8 @@ def fit(
     overwrite: bool = False,
     facts: Facts | None = None,
     clock: Clock | None = None,
+    defaults: Defaults | None = None,
+    on_start: Callable[[], None] | None = None,
 ) -> Run:
     """Train an objective's encoder on a corpus and leave a model folder.
 
@@ -63,6 +66,8 @@ def fit(
         facts: more for the model card.
         clock: if given, its table, which is where the time since its start went, is written to
             ``run/profile.json``.
+        defaults: which of the settings were chosen rather than stated, for ``run/settings.json``.
+        on_start: called when all is read and checked, before the first step.
 
     Returns:
         What happened.
@@ -85,6 +90,8 @@ def fit(
                 geometry,
                 facts or Facts(),
                 clock or Clock(),
+                defaults,
+                on_start,
             )
             run = loop.run(rows, resume=resume, overwrite=overwrite)
         if clock is not None and loop.trained and parallel.is_main():
@@ -105,7 +112,10 @@ class _Loop:
         geometry: Evaluate | None,
         facts: Facts,
         clock: Clock,
+        defaults: Defaults | None,
+        on_start: Callable[[], None] | None,
     ) -> None:
+        self.defaults, self.on_start = defaults, on_start
         self.objective, self.corpus, self.settings = objective, corpus, settings
         self.place, self.facts = place, facts
         self.encoder = objective.encoder
@@ -137,6 +147,8 @@ class _Loop:
         self.scaler = torch.amp.GradScaler(
             self.encoder.device.type, enabled=self.settings.precision == "fp16"
         )
+        total = total_steps(batches.plan, self.settings)
+        self.drift = Drift.of(self.encoder, batches, total)
         first = self._restore(optimizer) if going_on else self._begin()
         steps = Steps(
             self.objective,
@@ -145,11 +157,13 @@ class _Loop:
             optimizer,
             self.scaler,
             self.settings,
-            total_steps(batches.plan, self.settings),
+            total,
             self.monitor,
             self.clock,
             window=_window(self.encoder.device.type),
         )
+        if self.on_start is not None:
+            self.on_start()
         last = self._steps(steps, first)
         return self._finish(last, began, (last - first) * batches.plan.batch)
 
@@ -162,6 +176,7 @@ class _Loop:
             base=self.facts.base,
             evaluated=self.scores.judge is not None,
             processes=parallel.world(),
+            defaults=self.defaults,
         )
         going_on = False
         if parallel.is_main():
@@ -181,6 +196,7 @@ class _Loop:
         self.scaler.load_state_dict(told["scaler"])
         self.monitor.high = told["collapse"]
         self.scores.restore(told)
+        self.drift.restore(told.get("drift"))
         step = int(told["step"])
         if parallel.is_main():
             self.place.cut_log(step)
@@ -197,6 +213,7 @@ class _Loop:
             "step": step,
             "scaler": self.scaler.state_dict(),
             "collapse": self.monitor.high,
+            "drift": self.drift.state(),
             **self.scores.told(),
         }
         checkpoint.save(self.place.checkpoint, self.objective, optimizer, told)
@@ -211,6 +228,7 @@ class _Loop:
             scores.evaluate(0, self._keep)
         if first == 0:
             scores.measure(0)
+            self._look(0)
         self.objective.train()
         step = first
         with (
@@ -233,6 +251,7 @@ class _Loop:
                 if evaluating:
                     scores.evaluate(step, self._keep)
                     stopping = scores.out_of(settings.patience)
+                self._look(step)
                 every = settings.geometry_every
                 if every and (step % every == 0 or step == total or stopping):
                     scores.measure(step)
@@ -249,12 +268,17 @@ class _Loop:
             self._checkpoint(step, optimizer)
         return step
 
+    def _look(self, step: int) -> None:
+        if parallel.is_main():
+            with self.clock.part("evaluation"):
+                self.drift.look(step, self.settings.lr)
+
     def _tell(self, told: list[Told], total: int) -> None:
         """Write log lines: of the first steps, of every tenth, and of the last."""
         for one in told:
             wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step == total - 1
             if wanted and parallel.is_main():
-                self.place.write_log(one.line())
+                self.place.write_log(one.line() | self.drift.values)
 
     def _best(self) -> dict[str, float]:
         best = self.scores.best()

@@ -1,13 +1,44 @@
-"""Alarms: a run that cannot come to anything is stopped with a message that says why."""
+"""Alarms: a run that cannot come to anything is stopped; one that spoils its base warns.
 
+The numbers of :class:`Drift` cost a pass over 500 texts every 3,200 rows that are trained, which
+was measured to be about 3 % of the time (docs/performance.md).
+"""
+
+import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
+
+from contrasent import metrics
 from contrasent.errors import TrainingError
+from contrasent.model.calls import BUDGET, by_budget, in_calls
+from contrasent.model.encoder import Encoder
+from contrasent.text.batches import Collator
+from contrasent.train.defaults import SENTENCE_ENCODER, base_kind
+from contrasent.types import Tokens
+
+log = logging.getLogger(__name__)
 
 COLLAPSED = 0.995
 CALM_STEPS = 100
 LASTING = 25
+
+TEXTS = 500
+FEWEST_TEXTS = 50
+NEIGHBOURS = 10
+ROWS_BETWEEN = 3200
+LOOKS = 20
+
+LEAST_OVERLAP = 0.6
+"""Of a sentence encoder's neighbours: runs below it searched worse than their base."""
+
+MOST_COSINE_GAIN = 0.1
+"""How much the mean cosine of random pairs may rise above the base's."""
+
+LEAST_RANK_SHARE = 0.8
+"""How much of the base's effective rank may be left, as a share."""
 
 
 @dataclass(slots=True)
@@ -44,3 +75,108 @@ class Monitor:
                 f"{terms['cosine_negative']:.4f}; the last checkpoint is kept. Try a smaller lr "
                 f"than {lr:.1e}, a larger batch, or text with less repetition"
             )
+
+
+@dataclass
+class Drift:
+    """Measures how far a model has moved from its base; every line of the run's log carries it.
+
+    Texts go through the model as training sees them, without dropout, and nothing is drawn.
+
+    Attributes:
+        encoder: what trains.
+        tokens: of the texts, at most 500: held-out ones, or of all; None if they are too few.
+        every: steps between measurements.
+        total: steps of the run; the last one is measured too.
+        values: the last measurement: "mean_cosine" of random pairs, "effective_rank", the
+            "neighbour_overlap" with the base, and "measured_at", its step.
+        base: the first one, and the texts' neighbours there; None before it.
+        warned: whether the run has warned, which it does once.
+    """
+
+    encoder: Encoder
+    tokens: Tokens | None
+    every: int
+    total: int
+    values: dict[str, float] = field(default_factory=dict)
+    base: dict[str, Any] | None = None
+    warned: bool = False
+
+    @classmethod
+    def of(cls, encoder: Encoder, batches: Collator, total: int) -> "Drift":
+        """Choose the texts, evenly over the corpus, of pairs the first ones."""
+        cache, plan = batches.cache, batches.plan
+        held_out = np.setdiff1d(np.arange(len(cache)), plan.rows)
+        rows = held_out if len(held_out) >= TEXTS else np.arange(len(cache))
+        count = min(TEXTS, len(rows))
+        places = np.arange(count) * len(rows) // max(count, 1)
+        tokens = cache.tokens(0, rows[places]) if len(rows) >= FEWEST_TEXTS else None
+        # Seldom beside the training, and some twenty times in a long run.
+        every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
+        return cls(encoder, tokens, every, total)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps."""
+        return {"values": self.values, "base": self.base, "warned": self.warned}
+
+    def restore(self, state: dict[str, Any] | None) -> None:
+        """Go on from what a checkpoint kept; one of an older version has no base to measure by."""
+        if state is None or state["base"] is None:
+            self.tokens = None
+        else:
+            self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
+
+    def look(self, step: int, lr: float) -> None:
+        """Measure if it is time; warn, once in a run, where the model has moved too far.
+
+        Args:
+            step: steps taken; 0 for the base itself.
+            lr: the run's highest learning rate, for the warning.
+        """
+        if self.tokens is None or (step % self.every and step != self.total):
+            return
+        budget = BUDGET if self.encoder.device.type == "cpu" else None
+        calls = by_budget(self.tokens.lengths, 64, budget=budget)
+        vectors = in_calls(self.encoder.embed, self.tokens, self.encoder.dimension, calls)
+        near = metrics.neighbours(vectors, NEIGHBOURS)
+        numbers = {
+            "mean_cosine": metrics.anisotropy(vectors),
+            "effective_rank": metrics.effective_rank(vectors),
+        }
+        if self.base is None:
+            self.base = {**numbers, "neighbours": near.tolist()}
+        shared = metrics.shared_share(np.array(self.base["neighbours"]), near)
+        numbers["neighbour_overlap"] = float(shared.mean())
+        self.values = {k: round(v, 6) for k, v in numbers.items()} | {"measured_at": step}
+        problem = self._problem(self.base)
+        if problem and not self.warned:
+            self.warned = True
+            log.warning(
+                "step %d: %s, where search was found to be worse than with the base: lower lr "
+                "(now %.1e), take fewer steps, or train on pairs that belong together",
+                step,
+                problem,
+                lr,
+            )
+
+    def _problem(self, base: dict[str, Any]) -> str | None:
+        overlap, cosine = self.values["neighbour_overlap"], self.values["mean_cosine"]
+        rank = self.values["effective_rank"]
+        # A language model's neighbours are there to be changed.
+        keeps = base_kind(self.encoder.source) == SENTENCE_ENCODER
+        if keeps and overlap < LEAST_OVERLAP:
+            return (
+                f"{overlap:.0%} of the base's nearest neighbours are left (below "
+                f"{LEAST_OVERLAP:.0%})"
+            )
+        if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
+            return (
+                f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
+                f"above the base's {base['mean_cosine']:.2f}"
+            )
+        if rank < base["effective_rank"] * LEAST_RANK_SHARE:
+            return (
+                f"the effective rank is {rank:.0f}, less than {LEAST_RANK_SHARE:.0%} of the base's "
+                f"{base['effective_rank']:.0f}"
+            )
+        return None

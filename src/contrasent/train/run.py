@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contrasent.text.corpus import Corpus
+    from contrasent.train.defaults import Defaults
     from contrasent.train.settings import Settings
 
 TEMPORARY = tuple(
@@ -67,6 +68,7 @@ def asked(
     base: str | None,
     evaluated: bool,
     processes: int,
+    defaults: "Defaults | None" = None,
 ) -> dict[str, Any]:
     """What is asked of a run, as ``run/settings.json`` keeps it: who resumes must ask the same.
 
@@ -78,8 +80,10 @@ def asked(
         base: the model it begins from, if it has a name.
         evaluated: whether an evaluation decides which model is the best.
         processes: that train together.
+        defaults: which of the settings were chosen, by which rule.
     """
-    return {
+    chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
+    return chosen | {
         "settings": asdict(settings),
         "objective": objective,
         "base": base,
@@ -183,7 +187,7 @@ class RunFolder:
         """
         before = json.loads(self.settings.read_text("utf-8"))
         now = json.loads(json.dumps(told))
-        for key in sorted(before.keys() | now.keys()):
+        for key in sorted((before.keys() | now.keys()) - {"defaults"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
                 inner = next((k for k in sorted(old | new) if old.get(k) != new.get(k)), None)
@@ -195,6 +199,13 @@ class RunFolder:
                     f"{self.model}: the run there has {key} {old!r}, this one {new!r}; resume with "
                     "the same command, or use --overwrite or another folder"
                 )
+
+    def defaults(self) -> dict[str, Any] | None:
+        """Settings chosen for the run there; empty if an older version began it, None if no run."""
+        if not self.settings.is_file():
+            return None
+        stored = json.loads(self.settings.read_text("utf-8")).get("defaults", {})
+        return dict(stored)
 
     def cut_log(self, step: int) -> None:
         """Forget log lines of steps from ``step`` on; they will be written again."""

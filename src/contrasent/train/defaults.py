@@ -1,0 +1,140 @@
+"""The settings of a run that nobody stated: they fit the base and the method; no torch here.
+
+A method's published settings are those of a plain BERT: 3e-5 and thousands of steps make a sentence
+encoder of it. A base that is one already is worsened by them, so it has settings of its own, which
+were measured (``benchmarks/harm.py``, docs/results.md).
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from contrasent.objectives._find import needs_pairs, published
+from contrasent.train.settings import Settings, choose
+
+SENTENCE_ENCODER, LANGUAGE_MODEL = "sentence encoder", "language model"
+
+ENCODER_SETTINGS: dict[str, Any] = {"batch": 64, "lr": 3e-6, "epochs": 1.0}
+"""Settings that take the place of a method's where the base is a sentence encoder."""
+
+ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "lr": 2e-5}
+"""The same where the method learns from pairs: they teach, and the held-out ones watch over it."""
+
+ENCODER_DROPS = ("head", "chunk")
+"""Published settings that a sentence encoder has no use for: it keeps its own head."""
+
+MOST_STEPS = 130
+"""Steps of a run on single sentences from a sentence encoder, however large the corpus is: what
+was measured to do no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What was chosen for the settings that nobody stated.
+
+    Attributes:
+        base: what the base is: "sentence encoder" or "language model".
+        values: names and values of the settings chosen; others are those of ``Settings``.
+    """
+
+    base: str
+    values: dict[str, Any]
+
+    def line(self, objective: str) -> str:
+        """What was chosen and why, for people."""
+        encoder = self.base == SENTENCE_ENCODER
+        why = "the base is a sentence encoder" if encoder else f"published for {objective}"
+        chosen = ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in self.values.items()
+        )
+        return f"settings chosen ({why}): {chosen or 'none, all are stated'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """All settings of a run.
+
+    Attributes:
+        settings: of the run.
+        parameters: of the objective, those that were stated.
+        defaults: what was chosen for settings that were not; None for a run of an older version.
+    """
+
+    settings: Settings
+    parameters: dict[str, Any]
+    defaults: Defaults | None
+
+
+def resolve_settings(
+    base: Path,
+    objective: str,
+    given: Mapping[str, Any] | None = None,
+    *,
+    corpus: Iterable[Any] | None = None,
+    stored: Mapping[str, Any] | None = None,
+) -> ResolvedSettings:
+    """Complete the settings of a run: stated ones, those of the base, those of the method.
+
+    The first that says a value has it: ``given``; what suits a sentence encoder, if the base is
+    one; the objective's published settings; the defaults of ``Settings``.
+
+    Args:
+        base: folder of the model to begin from.
+        objective: its name.
+        given: settings and parameters that are stated, recipes included.
+        corpus: is counted where the number of steps depends on it; one epoch if None.
+        stored: for a run that goes on, what its folder has as "defaults"; empty if it was begun by
+            a version that chose none.
+
+    Raises:
+        OptionError: an unknown name or a value that cannot be.
+    """
+    chosen = choose(given or {}, objective)
+    if stored is None:
+        defaults = _choose(base, objective, chosen.run, corpus)
+    elif stored:
+        left = {k: v for k, v in stored["values"].items() if k not in chosen.run}
+        defaults = Defaults(stored["base"], left)
+    else:
+        return ResolvedSettings(Settings(**chosen.run), chosen.objective, None)
+    settings = Settings(**{**defaults.values, **chosen.run})
+    return ResolvedSettings(settings, chosen.objective, defaults)
+
+
+def base_kind(folder: Path | None) -> str:
+    """What a model is, as its folder says: a sentence encoder if it states how to pool.
+
+    Args:
+        folder: the model's, or the one of its transformer inside it; None if there is none.
+    """
+    for home in (folder, folder.parent) if folder is not None else ():
+        try:
+            modules = json.loads((home / "modules.json").read_text("utf-8"))
+        except (OSError, ValueError, RecursionError):
+            continue
+        kinds = [str(m.get("type")) for m in modules if isinstance(m, dict)]
+        if any(kind.rsplit(".", 1)[-1] == "Pooling" for kind in kinds):
+            return SENTENCE_ENCODER
+    return LANGUAGE_MODEL
+
+
+def _choose(
+    base: Path, objective: str, stated: Mapping[str, Any], corpus: Iterable[Any] | None
+) -> Defaults:
+    kind = base_kind(base)
+    values = dict(published(objective))
+    if kind == SENTENCE_ENCODER:
+        values = {k: v for k, v in values.items() if k not in ENCODER_DROPS}
+        values |= ENCODER_SETTINGS_PAIRS if needs_pairs(objective) else ENCODER_SETTINGS
+    length_stated = not stated.keys().isdisjoint(("steps", "epochs"))
+    if length_stated:
+        values.pop("epochs", None)
+    elif kind == SENTENCE_ENCODER and corpus is not None and not needs_pairs(objective):
+        batch = int(stated.get("batch", values["batch"]))
+        if sum(1 for _ in corpus) // batch > MOST_STEPS:
+            del values["epochs"]
+            values["steps"] = MOST_STEPS
+    return Defaults(kind, {k: v for k, v in values.items() if k not in stated})

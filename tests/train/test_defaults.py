@@ -1,0 +1,201 @@
+"""Settings that nobody stated: which rule says them, and what is left as it was."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from contrasent import cli
+from contrasent.errors import OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.objectives._find import find, names, published
+from contrasent.reproduce import reading
+from contrasent.reproduce import scale as scales
+from contrasent.train.defaults import (
+    ENCODER_SETTINGS,
+    ENCODER_SETTINGS_PAIRS,
+    MOST_STEPS,
+    base_kind,
+    resolve_settings,
+)
+from contrasent.train.run import RunFolder
+from contrasent.train.settings import Settings
+
+
+@pytest.fixture
+def encoder(bert, tmp_path):
+    """A folder that states how to pool."""
+    Encoder.load(bert, pooler="mean").save(tmp_path / "encoder")
+    return tmp_path / "encoder"
+
+
+def changed(settings):
+    """What differs from the defaults of ``Settings``."""
+    plain = Settings()
+    fields = {name: getattr(settings, name) for name in Settings.__slots__}
+    return {k: v for k, v in fields.items() if v != getattr(plain, k)}
+
+
+def test_a_folder_says_what_it_is(bert, encoder, tmp_path):
+    assert base_kind(bert) == "language model"
+    assert base_kind(encoder) == "sentence encoder"
+    assert base_kind(Encoder.load(encoder).source) == "sentence encoder"
+    (encoder / "1_Module").mkdir()
+    assert base_kind(encoder / "1_Module") == "sentence encoder"  # the transformer's own folder
+    assert base_kind(None) == base_kind(tmp_path / "none") == "language model"
+    (encoder / "modules.json").write_text('[{"type": "sentence_transformers.models.Transformer"}]')
+    assert base_kind(encoder) == "language model"
+    (encoder / "modules.json").write_text("[1, {")
+    assert base_kind(encoder) == "language model"
+
+
+def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
+    def resolved(base, objective, **given):
+        return changed(resolve_settings(base, objective, given).settings)
+
+    assert resolved(bert, "simcse") == {}
+    assert resolved(bert, "diffcse") == {"lr": 7e-6, "epochs": 2.0}
+    assert resolved(bert, "diffcse", lr="1e-4") == {"lr": 1e-4, "epochs": 2.0}
+    assert resolved(bert, "diffcse", steps=9) == {"lr": 7e-6, "steps": 9}
+    supervised = {"batch": 512, "lr": 5e-5, "epochs": 3.0, "head": "tanh", "chunk": 256}
+    assert resolved(bert, "simcse_supervised") == supervised
+    # A base that is an encoder needs none of that, and keeps its own head.
+    assert resolved(encoder, "simcse") == resolved(encoder, "diffcse") == {"lr": 3e-6}
+    assert resolved(encoder, "simcse_supervised+masked_lm") == {"lr": 2e-5}
+    assert (ENCODER_SETTINGS["lr"], ENCODER_SETTINGS_PAIRS["lr"]) == (3e-6, 2e-5)
+    stated = {"lr": 1e-4, "head": "tanh", "batch": 512, "epochs": 3.0}
+    assert resolved(encoder, "simcse_supervised", **stated) == stated
+    with pytest.raises(OptionError, match="did you mean 'lr'"):
+        resolve_settings(bert, "simcse", {"lrr": 1})
+
+
+def test_a_large_corpus_does_not_make_a_long_run_of_an_encoder(bert, encoder):
+    def steps(base, rows, objective="simcse", **given):
+        found = resolve_settings(base, objective, given, corpus=["a text"] * rows)
+        return found.settings.steps, found.defaults.values.get("steps")
+
+    most = MOST_STEPS
+    assert steps(encoder, 64 * most) == (None, None)
+    assert steps(encoder, 64 * (most + 1)) == (most, most)
+    assert steps(encoder, 8 * (most + 1), batch=8) == (most, most)
+    assert steps(bert, 64 * (most + 1)) == (None, None)
+    assert steps(encoder, 64 * (most + 1), "simcse_supervised") == (None, None)
+    assert steps(encoder, 64 * (most + 1), epochs=1) == (None, None)
+    assert steps(encoder, 64 * (most + 1), steps=most + 7) == (most + 7, None)
+
+
+def test_a_run_that_goes_on_has_the_settings_it_was_begun_with(encoder, tmp_path):
+    begun = resolve_settings(encoder, "simcse", {"seed": 3})
+    stored = {"base": "sentence encoder", "values": {"lr": 4e-6, "batch": 16}}
+    again = resolve_settings(encoder, "simcse", {"seed": 3, "batch": 8}, stored=stored)
+    assert changed(again.settings) == {"lr": 4e-6, "seed": 3, "batch": 8}
+    assert again.defaults.values == {"lr": 4e-6}
+    # Of a version that chose nothing.
+    old = resolve_settings(encoder, "simcse", {"seed": 3}, stored={})
+    assert (old.settings, old.defaults) == (Settings(seed=3), None)
+    place = RunFolder(tmp_path / "m")
+    assert place.defaults() is None
+    place.home.mkdir(parents=True)
+    place.settings.write_text(json.dumps({"settings": {}}))
+    assert place.defaults() == {}
+    place.settings.write_text(json.dumps({"defaults": stored}))
+    assert place.defaults() == stored
+    assert begun.defaults.values["lr"] == 3e-6
+
+
+PAPERS = {
+    ("simcse", "table5", "SimCSE-BERT base"): "simcse",
+    ("simcse", "table5", "SimCSE-BERT base (sup.)"): "simcse_supervised",
+    ("esimcse", "table3", "ESimCSE-BERT-base"): "esimcse",
+    ("diffcse", "table1", "DiffCSE-BERT-base"): "diffcse",
+    ("simcse_plus_plus", "table3", "SimCSE++-BERT-base"): "simcse_plus_plus",
+}
+
+
+def test_published_settings_are_those_of_the_papers_recipes():
+    """What the recipes train at the scale of the papers, read by another part of the package."""
+    paper = reading.scales()["paper"]
+    found = set()
+    for (name, item, title), objective in PAPERS.items():
+        (recipe,) = reading.find_recipes([f"{name}:{item}"])
+        row = next(r for r in recipe.rows if (r.name, r.objective) == (title, objective))
+        trained = scales.chosen(recipe, row, paper).settings
+        stated = {k: v for k, v in published(objective).items() if k != "chunk"}
+        assert {"lr", "batch", "epochs", "max_tokens"} <= stated.keys()
+        assert {k: trained[k] for k in stated} == stated
+        assert ("head" in stated) == (trained["head"] is not None)
+        found.add(objective)
+    assert len(found) == 5
+
+
+def test_every_objective_says_the_same_to_readers_and_to_python():
+    stated = {name: published(name) for name in names()}
+    assert {name: find(name).published for name in names()} == stated
+    assert len(stated) == 10
+    assert sorted(name for name in stated if not stated[name]) == ["dimension_wise", "masked_lm"]
+    for values in stated.values():
+        Settings(**values)
+
+
+def test_a_combination_has_the_settings_of_the_first_method_that_departs():
+    plain, difference = published("simcse"), published("diffcse")
+    assert published("esimcse+simcse_plus_plus") == plain
+    assert published("simcse_plus_plus+diffcse") == published("diffcse+esimcse") == difference
+    assert published("masked_lm+simcse") == plain
+    supervised = {k: v for k, v in published("simcse_supervised").items() if k != "chunk"}
+    assert published("simcse_supervised+masked_lm") == supervised
+    assert published("masked_lm+dimension_wise") == {}
+    with pytest.raises(OptionError, match="did you mean 'diffcse'"):
+        published("simcse+difcse")
+
+
+def test_no_torch_is_needed():
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from contrasent.train.defaults import resolve_settings\n"
+        "print(resolve_settings(Path('.'), 'diffcse').settings.lr, 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["7e-06", "False"], done.stderr
+
+
+def test_the_command_says_what_it_chose(bert, encoder, tmp_path, monkeypatch, capfd, sentences):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{a}\t{b}" for a, b in zip(sentences[:30], sentences[40:70], strict=True)]
+    (tmp_path / "pairs.tsv").write_text("one\ttwo\n" + "\n".join(rows) + "\n")
+
+    def train(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["contrasent", "train", "pairs.tsv", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capfd.readouterr()
+        assert caught.value.code == code, err
+        return out, err
+
+    fast = ["--set", "steps=1", "--evaluate", "none"]
+    _, err = train("-o", "a", "--base", bert, *fast, "--set", "batch=8")
+    assert err.splitlines()[0] == (
+        "settings chosen (published for simcse_supervised): lr 5e-05, max_tokens 32, head tanh, "
+        "chunk 256"
+    )
+    assert Encoder.load(tmp_path / "a").head is not None
+    out, err = train("-o", "b", "--base", encoder, *fast, "--set", "lr=1e-4", "--json")
+    assert "settings chosen" not in err
+    chosen = {"base": "sentence encoder", "values": {"max_tokens": 32, "batch": 64}}
+    assert json.loads(out)["defaults"] == chosen
+    stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
+    assert stored["defaults"] == chosen
+    assert (stored["settings"]["head"], stored["settings"]["lr"]) == (None, 1e-4)
+    # Of an older version: resumed as it was begun, with the defaults of its time.
+    (tmp_path / "a" / "run" / "result.json").unlink()
+    old = json.loads((tmp_path / "a" / "run" / "settings.json").read_text())
+    del old["defaults"]
+    old["settings"] |= {"lr": 3e-5, "head": None, "chunk": 0}
+    (tmp_path / "a" / "run" / "settings.json").write_text(json.dumps(old))
+    again = ["-o", "a", "--base", bert, *fast, "--set", "batch=8", "--resume"]
+    assert "head None" in train(*again, "--set", "head=tanh", code=2)[1]
+    monkeypatch.setattr("contrasent.train.fit.fit", lambda *_, **options: options["defaults"])
+    monkeypatch.setattr("contrasent.cli.train._tell", lambda *_, **__: None)
+    assert "settings chosen" not in train(*again)[1]
