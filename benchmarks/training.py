@@ -54,6 +54,7 @@ class Case:
         cached: whether both use cached gradients.
         chunk: rows at once of ours with cached gradients.
         layers4: folder of the 4-layer encoder.
+        pairs: learn from pairs of a sentence and one to six that follow it, not from sentences.
     """
 
     encoder: str
@@ -63,18 +64,22 @@ class Case:
     cached: bool = False
     chunk: int = 128
     layers4: str = ""
+    pairs: bool = False
 
     @property
     def title(self) -> str:
         """As it is printed."""
-        how = ", cached gradients" if self.cached else ""
+        how = ", cached gradients" if self.cached else ", pairs" if self.pairs else ""
         return f"training, {self.encoder}, batch {self.batch}, {self.tokens} tokens, fp32{how}"
 
 
-CASES = tuple(
-    Case(encoder, batch, tokens, steps, cached=(batch, tokens) == (512, 128))
-    for encoder in ("MiniLM", "4 layers")
-    for batch, tokens, steps in ((64, 32, 8), (64, 128, 6), (512, 32, 3), (512, 128, 2))
+CASES = (
+    *(
+        Case(encoder, batch, tokens, steps, cached=(batch, tokens) == (512, 128))
+        for encoder in ("MiniLM", "4 layers")
+        for batch, tokens, steps in ((64, 32, 8), (64, 128, 6), (512, 32, 3), (512, 128, 2))
+    ),
+    Case("MiniLM", 64, 128, 6, pairs=True),
 )
 
 
@@ -98,6 +103,20 @@ def base(case: Case) -> str:
     from benchmarks.worker import minilm
 
     return minilm() if case.encoder == "MiniLM" else case.layers4
+
+
+def examples(case: Case) -> tuple[list[str], list[str]]:
+    """Anchors and positives of every step; the same sentences twice unless it is pairs."""
+    from benchmarks.worker import sentences
+
+    count = case.batch * (case.steps + WARM + 1)
+    if not case.pairs:
+        texts = sentences(count)
+        return texts, texts
+    texts = sentences(8 * count)
+    random = np.random.default_rng(0)
+    ends = random.integers(1, 7, count)
+    return texts[::8], [" ".join(texts[8 * i + 1 : 8 * i + 1 + n]) for i, n in enumerate(ends)]
 
 
 def cut_to_four_layers(target: Path) -> str:
@@ -126,9 +145,9 @@ def cached(case: Case, gate: Gate) -> None:
 
 
 def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
-    from benchmarks.worker import sentences
     from contrasent.model.encoder import Encoder
     from contrasent.objectives.simcse import SimCSE
+    from contrasent.objectives.simcse_supervised import SupervisedSimCSE
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
     from contrasent.train.step import Steps
@@ -154,9 +173,11 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
         chunk=chunk,
         checkpoint_every=10**6,
     )
-    texts = sentences(case.batch * (steps + 1))
+    anchors, positives = examples(case)
+    method = SupervisedSimCSE if case.pairs else SimCSE
+    corpus = list(zip(anchors, positives, strict=True)) if case.pairs else anchors
     with tempfile.TemporaryDirectory() as folder:
-        fit(SimCSE(encoder, projector="none"), texts, settings, folder=Path(folder) / "m")
+        fit(method(encoder, projector="none"), corpus, settings, folder=Path(folder) / "m")
 
 
 def theirs(case: Case, gate: Gate) -> None:
@@ -174,8 +195,6 @@ def theirs(case: Case, gate: Gate) -> None:
     )
     from transformers import TrainerCallback
 
-    from benchmarks.worker import sentences
-
     if case.encoder == "MiniLM":
         model = SentenceTransformer(base(case), device="cpu")
     else:
@@ -184,7 +203,7 @@ def theirs(case: Case, gate: Gate) -> None:
         model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
     model.max_seq_length = case.tokens
     steps = case.steps + WARM
-    texts = sentences(case.batch * (steps + 1))
+    anchors, positives = examples(case)
     loss = (
         CachedMultipleNegativesRankingLoss(model, scale=20.0, mini_batch_size=64)
         if case.cached
@@ -211,22 +230,30 @@ def theirs(case: Case, gate: Gate) -> None:
         SentenceTransformerTrainer(
             model=model,
             args=arguments,
-            train_dataset=Dataset.from_dict({"anchor": texts, "positive": texts}),
+            train_dataset=Dataset.from_dict({"anchor": anchors, "positive": positives}),
             loss=loss,
             callbacks=[Turn()],
         ).train()
 
 
 class Side:
-    """One side's process."""
+    """One side's process: ``module`` is what it runs, ``environment`` is added to ours."""
 
-    def __init__(self, side: str, case: Case, threads: int, clock: str) -> None:
+    def __init__(
+        self,
+        side: str,
+        case: Case,
+        threads: int,
+        clock: str,
+        module: str = "benchmarks.training",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         told = json.dumps({"side": side, "case": asdict(case), "clock": clock})
         self.name = f"{case.title}: {side}"
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with the process)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.training", "--run", told],
-            env=os.environ | {"OMP_NUM_THREADS": str(threads)},
+            [sys.executable, "-m", module, "--run", told],
+            env=os.environ | {"OMP_NUM_THREADS": str(threads)} | (environment or {}),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -336,6 +363,26 @@ def memory(layers4: str, threads: int) -> tuple[bool, str]:
     )
 
 
+def memory_of_pairs(threads: int, steps: int) -> tuple[bool, str]:
+    """Peak resident memory of a training of pairs on both sides, one after the other."""
+    case = Case("MiniLM", 64, 128, steps, pairs=True)
+    peaks = []
+    for name in ("ours", "theirs"):
+        side = Side(name, case, threads, "wall")
+        try:
+            begun = side.peak()
+            for _ in range(steps):
+                side.step()
+            peaks.append((begun, side.peak()))
+        finally:
+            side.close()
+    (start, ours), (other_start, theirs) = peaks
+    return ours <= theirs, (
+        f"memory, {case.title}: {ours:.0f} MiB at most after {steps} steps, {start:.0f} before the "
+        f"first, against {theirs:.0f} and {other_start:.0f} of sentence-transformers, goal no more"
+    )
+
+
 def measure(
     only: str = "",
     *,
@@ -361,7 +408,18 @@ def measure(
         if only in "cached gradients, memory":
             lines.append(memory(layers4, threads))
             print(lines[-1][1], flush=True)
+        if only in "memory, pairs":
+            lines.append(memory_of_pairs(threads, steps or 12))
+            print(lines[-1][1], flush=True)
     return lines
+
+
+def run(text: str) -> None:
+    """Be a side's process."""
+    told = json.loads(text)
+    clock = time.process_time if told["clock"] == "cpu" else time.perf_counter
+    side = {"ours": ours, "cached": cached, "theirs": theirs}[told["side"]]
+    side(Case(**told["case"]), Gate(clock))
 
 
 def main() -> None:
@@ -375,10 +433,7 @@ def main() -> None:
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        told = json.loads(options.run)
-        clock = time.process_time if told["clock"] == "cpu" else time.perf_counter
-        side = {"ours": ours, "cached": cached, "theirs": theirs}[told["side"]]
-        side(Case(**told["case"]), Gate(clock))
+        run(options.run)
         return
     lines = measure(options.only, steps=options.steps, threads=options.threads, clock=options.clock)
     if not lines:

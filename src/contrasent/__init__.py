@@ -6,6 +6,8 @@ The names below load what they need on first use, so that importing the package 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from contrasent.cores import sleep_at_barriers
+
 if TYPE_CHECKING:
     from contrasent.errors import UserError
     from contrasent.evaluate.sts import sts
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from contrasent.types import Batch, EncodeFn, Tokens, Vectors
 
 __version__ = "0.1.0"
+
+sleep_at_barriers()
 
 _HOME = {
     "Batch": "contrasent.types",

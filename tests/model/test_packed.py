@@ -1,6 +1,7 @@
 """Packed rows against the backbone's own forward, and with dropout against loops over rows."""
 
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -96,7 +97,7 @@ class counted:
 
 @pytest.fixture
 def masks(monkeypatch):
-    """Every mask drawn, as (mask, scale)."""
+    """Every mask drawn."""
     found, before = [], dropout.keep
 
     def keep(x, p):
@@ -122,7 +123,7 @@ def looped(encoder, packing, masks):
         return x @ layer.weight.T + layer.bias
 
     def dropped(x):
-        mask, scale = next(drawn)
+        mask, scale, _ = next(drawn)
         return x * mask.view(x.shape) * scale
 
     x = parts.word_embeddings.weight[packing.ids] + parts.token_type_embeddings.weight[0]
@@ -130,7 +131,7 @@ def looped(encoder, packing, masks):
     heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     for layer in backbone.encoder.layer:
         own, out = layer.attention.self, layer.attention.output
-        mask, scale = next(drawn)
+        mask, scale, _ = next(drawn)
         mixed, start, used = [], 0, 0
         for group in packing.groups:
             for _ in range(group.count):
@@ -166,6 +167,24 @@ def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks):
     assert fast.keys() == slow.keys()
     for name, gradient in slow.items():
         assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-10), name
+
+
+def test_masks_are_drawn_again_rather_than_held(bert, monkeypatch):
+    encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
+    drawn, before = [], dropout.keep
+
+    def keep(x, p):
+        kept = before(x, p)
+        drawn.append((weakref.ref(kept.mask), kept.mask.clone(), kept.again))
+        return kept
+
+    monkeypatch.setattr(dropout, "keep", keep)
+    (ours,) = packed.states(encoder.backbone, Packing.of(tokens))
+    assert len(drawn) == 1 + 3 * encoder.layers
+    assert ours.requires_grad
+    for held, mask, again in drawn:
+        assert held() is None
+        assert torch.equal(again(), mask)
 
 
 def test_first_tokens_with_dropout_have_the_distribution_of_the_whole_layer(bert):

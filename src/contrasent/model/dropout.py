@@ -7,8 +7,9 @@ fraction of the time of torch's dropout; the probability is then a multiple of 1
 scaling uses that exact value.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,10 +30,13 @@ class Keep(NamedTuple):
     Attributes:
         mask: ones and zeros, or None if everything is kept.
         scale: what the kept elements are multiplied by.
+        again: gives the same mask once more. A backward pass that draws it again need not hold it,
+            which takes as many bytes as what it masks.
     """
 
     mask: Tensor | None
     scale: float
+    again: Callable[[], Tensor | None] = lambda: None
 
 
 def keep(x: Tensor, p: float) -> Keep:
@@ -41,11 +45,16 @@ def keep(x: Tensor, p: float) -> Keep:
     if threshold == 0:
         return Keep(None, 1.0)
     seed = int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu"))
+    draw = partial(_mask, seed, threshold, x.shape, x.dtype)
+    return Keep(draw(), 65536 / (65536 - threshold), draw)
+
+
+def _mask(seed: int, threshold: int, shape: torch.Size, dtype: torch.dtype) -> Tensor:
     generator = np.random.Generator(np.random.SFC64(seed))
-    draws = generator.integers(0, 2**64 - 1, (x.numel() + 3) // 4, np.uint64, endpoint=True)
-    lanes = torch.from_numpy(draws.view(np.int16)[: x.numel()]).view(x.shape)
-    mask = torch.empty(x.shape, dtype=x.dtype)
-    return Keep(torch.ge(lanes, threshold - 32768, out=mask), 65536 / (65536 - threshold))
+    count = shape.numel()
+    draws = generator.integers(0, 2**64 - 1, (count + 3) // 4, np.uint64, endpoint=True)
+    lanes = torch.from_numpy(draws.view(np.int16)[:count]).view(shape)
+    return torch.ge(lanes, threshold - 32768, out=torch.empty(shape, dtype=dtype))
 
 
 def drop(x: Tensor, p: float) -> Tensor:
@@ -54,7 +63,7 @@ def drop(x: Tensor, p: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return functional.dropout(x, p, True)
-    mask, scale = keep(x, p)
+    mask, scale, _ = keep(x, p)
     return x if mask is None else x * mask.mul_(scale)
 
 

@@ -3,7 +3,8 @@
 The mathematics is that of BERT's layers (Devlin et al., 2019; post-layer-norm, exact GELU). What is
 gained over autograd of the plain layers: one product for queries, keys and values; factors of the
 softmax and of dropout folded into products; residual gradients added by the products themselves;
-masks drawn for a whole layer at once; every weight has one gradient, so none is added up.
+masks drawn for a whole layer at once; every weight has one gradient, so none is added up. What a
+backward pass can make again for little is not held for it: the masks of dropout.
 
 Shapes: T tokens in all, d the hidden size, f that of the feed-forward part, h heads. A group is the
 (count, length) of neighbouring rows of equal length, see :mod:`contrasent.model.packing`.
@@ -105,15 +106,16 @@ class _Attend(torch.autograd.Function):
             out = torch.baddbmm(v, square, v, beta=0, alpha=kept.scale)
             shape = (group.count, heads, group.length, -1)
             block.view(group.count, group.length, heads, -1).copy_(out.view(shape).transpose(1, 2))
-        ctx.told = groups, heads, kept.scale
-        ctx.save_for_backward(own, weights, kept.mask)
+        ctx.told = groups, heads, kept.scale, kept.again
+        ctx.save_for_backward(own, weights)
         return mixed
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        groups, heads, scale = ctx.told
-        own, weights, mask = ctx.saved_tensors
+        groups, heads, scale, again = ctx.told
+        own, weights = ctx.saved_tensors
+        mask = again()
         width = grad.shape[1]
         split = _heads(own, groups, heads, 3)
         grads = _heads(_by_heads(grad, groups, heads, 1), groups, heads, 1)
@@ -125,7 +127,7 @@ class _Attend(torch.autograd.Function):
         dropped = weights
         if mask is not None:
             inner.mul_(mask)
-            dropped = weights * mask
+            dropped = torch.mul(weights, mask, out=mask)
         result = grad.new_empty(len(grad), 3 * width)
         factor = (width // heads) ** -0.5
         for share, use, square, (q, k, _), (g,), block, group in zip(
@@ -167,18 +169,19 @@ class _AddNorm(torch.autograd.Function):
         total = torch.addmm(bias, y, weight.t(), beta=kept.scale, alpha=kept.scale)
         total = x + total if kept.mask is None else torch.addcmul(x, total, kept.mask)
         out, mean, deviation = torch.native_layer_norm(total, gain.shape, gain, shift, epsilon)
-        ctx.scale = kept.scale
-        ctx.save_for_backward(y, weight, gain, shift, total, mean, deviation, kept.mask)
+        ctx.scale, ctx.again = kept.scale, kept.again
+        ctx.save_for_backward(y, weight, gain, shift, total, mean, deviation)
         return out
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        y, weight, gain, shift, total, mean, deviation, mask = ctx.saved_tensors
+        y, weight, gain, shift, total, mean, deviation = ctx.saved_tensors
         through, by_gain, by_shift = torch.ops.aten.native_layer_norm_backward(
             grad.contiguous(), total, gain.shape, mean, deviation, gain, shift, [True] * 3
         )
-        inner = through if mask is None else through * mask
+        mask = ctx.again()
+        inner = through if mask is None else torch.mul(through, mask, out=mask)
         by_y = torch.addmm(y, inner, weight, beta=0, alpha=ctx.scale)
         by_weight = torch.addmm(weight, inner.t(), y, beta=0, alpha=ctx.scale)
         by_bias = inner.sum(0).mul_(ctx.scale)
@@ -219,16 +222,15 @@ class _GeluLinear(torch.autograd.Function):
 
 class _Drop(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
-        ctx.scale = scale
-        ctx.save_for_backward(mask)
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float, again: Any) -> Tensor:
+        ctx.scale, ctx.again = scale, again
         return (x * mask).mul_(scale)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (mask,) = ctx.saved_tensors
-        return (grad * mask).mul_(ctx.scale), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        mask = ctx.again()
+        return torch.mul(grad, mask, out=mask).mul_(ctx.scale), None, None, None
 
 
 def _by_heads(flat: Tensor, groups: Groups, heads: int, parts: int) -> Tensor:

@@ -75,6 +75,8 @@ def _onnx(path: Path, streams: int) -> Run:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = max(1, threads() // streams)
     options.log_severity_level = 3
+    # Its threads spin too, and for longer after a call than the call took.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=["CPUExecutionProvider"]

@@ -1,0 +1,60 @@
+"""How threads wait: a busy machine's cores go to those that compute."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+WAITING = """
+import json, os, time
+import contrasent, torch
+torch.set_num_threads(2)
+numbers = torch.zeros(1 << 17)  # enough for two threads
+numbers.add_(1)
+own, all_threads = time.thread_time(), time.process_time()
+for _ in range(60):
+    numbers.add_(1)
+    until = time.thread_time() + 0.003
+    while time.thread_time() < until:  # the other thread has nothing to do
+        pass
+own, all_threads = time.thread_time() - own, time.process_time() - all_threads
+print(json.dumps([os.environ.get("GOMP_SPINCOUNT"), (all_threads - own) / own]))
+"""
+
+
+def waiting(**environment):
+    """GOMP_SPINCOUNT, and CPU time of a thread without work, for each second of the other's."""
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
+    inherited = {name: value for name, value in os.environ.items() if name not in names}
+    done = subprocess.run(
+        [sys.executable, "-c", WAITING],
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_thread_that_waits_sleeps():
+    spins, share = waiting()
+    assert spins == "1000"
+    assert share < 0.2
+
+
+@pytest.mark.parametrize(
+    "environment", [{"OMP_WAIT_POLICY": "active"}, {"GOMP_SPINCOUNT": "20000"}]
+)
+def test_the_users_own_way_of_waiting_stands(environment):
+    found = subprocess.run(
+        [sys.executable, "-c", "import contrasent, os; print(os.environ.get('GOMP_SPINCOUNT'))"],
+        env={k: v for k, v in os.environ.items() if "OMP_" not in k} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert found.stdout.strip() == environment.get("GOMP_SPINCOUNT", "None")
