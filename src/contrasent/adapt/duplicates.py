@@ -1,0 +1,117 @@
+"""Texts that say the same: exact copies, near copies by MinHash, and paragraphs of every page.
+
+A near copy shares, of all runs of three words that either text has, at least ``ALIKE`` (Jaccard's
+coefficient). Candidates come from MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and
+Ullman, Mining of Massive Datasets, section 3.4) and are then compared exactly, so nothing is
+removed by chance; a copy at the threshold is missed with a probability of 8e-6.
+"""
+
+import hashlib
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.sections import Document, Section
+
+ALIKE = 0.85
+RUN = 3
+BANDS, ROWS = 16, 4
+"""At 0.85, (1 - 0.85**4)**16 of the copies are missed."""
+
+# Scripts without spaces: each letter is a word.
+_LETTERS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_LETTERS}]|[^\W{_LETTERS}]+")
+_NUMBER = re.compile(r"\d+")
+_random = np.random.default_rng(20_261_122)
+_FACTORS = _random.integers(1, 1 << 63, (BANDS * ROWS, 1), dtype=np.uint64) | np.uint64(1)
+_SUMMANDS = _random.integers(0, 1 << 63, (BANDS * ROWS, 1), dtype=np.uint64)
+
+
+def shingles(text: str) -> NDArray[np.uint64]:
+    """Hashes of a text's runs of ``RUN`` words, letter case aside, each once; sorted."""
+    words = [zlib.crc32(word.encode("utf-8")) for word in _WORD.findall(text.casefold())]
+    if not words:
+        return np.empty(0, np.uint64)
+    hashes = np.array(words, np.uint64)
+    run = hashes[: max(len(hashes) - RUN + 1, 1)].copy()
+    for i in range(1, min(RUN, len(hashes))):  # modulo 2**64
+        run = run * np.uint64(0x9E3779B97F4A7C15) + hashes[i : i + len(run)]
+    return np.unique(run)
+
+
+def hash_of(text: str) -> int:
+    """64 bits of a text."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest(), "little")
+
+
+def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
+    """Shared shingles by all shingles; 0 where there are none."""
+    shared = len(np.intersect1d(one, other, assume_unique=True))
+    return shared / max(len(one) + len(other) - shared, 1)
+
+
+def near_copies(texts: Sequence[str]) -> list[int]:
+    """For each text the first one that it copies, itself if it is none's copy.
+
+    In order: a text is compared with those before it that are no copies themselves.
+    """
+    first: list[int] = []
+    exact: dict[str, int] = {}
+    buckets: dict[tuple[int, bytes], list[int]] = {}
+    held: dict[int, NDArray[np.uint64]] = {}
+    for i, text in enumerate(texts):
+        key = " ".join(text.casefold().split())
+        found = exact.setdefault(key, i)
+        if found == i:
+            runs = shingles(text)
+            bands = _bands(runs) if len(runs) else []
+            candidates = sorted({j for band in bands for j in buckets.get(band, ())})
+            found = next((j for j in candidates if jaccard(runs, held[j]) >= ALIKE), i)
+            if found == i:
+                held[i] = runs
+                for band in bands:
+                    buckets.setdefault(band, []).append(i)
+            exact[key] = found
+        first.append(found)
+    return first
+
+
+def _bands(runs: NDArray[np.uint64]) -> list[tuple[int, bytes]]:
+    with np.errstate(over="ignore"):
+        # The high bits of a multiplication modulo 2**64 (Dietzfelbinger et al. 1997).
+        least = ((runs * _FACTORS + _SUMMANDS) >> np.uint64(32)).min(axis=1).astype(np.uint32)
+    return [(i, row.tobytes()) for i, row in enumerate(least.reshape(BANDS, ROWS))]
+
+
+def recurring(documents: Sequence[Document]) -> set[int]:
+    """Hashes of paragraphs that so many documents share that they say nothing of any.
+
+    That is a half of the documents, at least 3, or 10, or one in a thousand. Documents of one
+    paragraph do not count: rows of a table may well be alike.
+    """
+    counts: Counter[int] = Counter()
+    for document in documents:
+        paragraphs = {_key(p) for section in document.sections for p in section.paragraphs}
+        if len(paragraphs) > 1:
+            counts.update(paragraphs)
+    most = max(3, min(10, len(documents) / 2), len(documents) / 1000)
+    return {key for key, count in counts.items() if count >= most}
+
+
+def without(document: Document, paragraphs: set[int]) -> Document:
+    """A document without some paragraphs, or as it is if it would lose all."""
+    sections = tuple(
+        Section(section.headings, kept)
+        for section in document.sections
+        if (kept := tuple(p for p in section.paragraphs if _key(p) not in paragraphs))
+    )
+    return Document(document.id, document.title, sections) if sections else document
+
+
+def _key(paragraph: str) -> int:
+    """A paragraph's hash, numbers and letter case aside."""
+    return hash_of(_NUMBER.sub("0", " ".join(paragraph.casefold().split())))
