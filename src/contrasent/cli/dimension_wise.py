@@ -9,7 +9,6 @@ from contrasent.cli.fitting import (
     LearningRate,
     NewModel,
     Text,
-    add_layer,
     bare_encoder,
     check_target,
     distinct_sentences,
@@ -51,6 +50,7 @@ def dimension_wise(
     texts = distinct_sentences(corpus, sentences)
     check_target(output, overwrite)
     encoder = bare_encoder(model, pooler, max_tokens)
+    from contrasent.model.heads import add_layer
     from contrasent.model.noise import dropout_view
     from contrasent.postprocess.dimension_wise import Settings, fit
 

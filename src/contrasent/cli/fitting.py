@@ -1,7 +1,7 @@
 """What the commands share that fit something on a fixed model's vectors of the user's text."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -46,20 +46,3 @@ def bare_encoder(model: str, pooler: str | None, max_tokens: int | None) -> "Enc
     from contrasent.model.encoder import Encoder
 
     return Encoder.load(folder, pooler=pooler, max_tokens=max_tokens, normalise=False)
-
-
-def add_layer(encoder: "Encoder", matrix: Any, bias: Any) -> None:
-    """Put a linear layer x @ matrix + bias on top of an encoder's head, then unit length."""
-    import torch
-    from torch import nn
-
-    from contrasent.model.heads import Dense, as_dense
-
-    layer = Dense(matrix.shape[0], matrix.shape[1], nn.Identity())
-    with torch.no_grad():
-        layer.linear.weight.copy_(torch.from_numpy(matrix.T.copy()))
-        layer.linear.bias.copy_(torch.from_numpy(bias.copy()))
-    below = as_dense(encoder.head) if encoder.head is not None else []
-    encoder.head = nn.Sequential(*below, layer) if below else layer
-    encoder.head.to(encoder.device).eval()
-    encoder.normalise = True

@@ -7,7 +7,6 @@ import typer
 from contrasent.cli.fitting import (
     NewModel,
     Text,
-    add_layer,
     bare_encoder,
     check_target,
     distinct_sentences,
@@ -45,6 +44,7 @@ def whiten(
     texts = distinct_sentences(corpus, sentences)
     check_target(output, overwrite)
     encoder = bare_encoder(model, pooler, max_tokens)
+    from contrasent.model.heads import add_layer
     from contrasent.postprocess.whitening import fit
 
     found = fit(encoder.encode(texts, batch=batch), dimensions=dimensions)

@@ -4,12 +4,18 @@ A head inside the encoder is kept at inference; a head inside an objective is dr
 training. That position is the whole difference.
 """
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from contrasent.model.encoder import Encoder
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,
@@ -111,3 +117,23 @@ def _fold(linear: nn.Module, norm: nn.Module, activation: nn.Module) -> Dense:
     folded.linear.weight.copy_(linear.weight.double() * scale[:, None])
     folded.linear.bias.copy_(shift)
     return folded
+
+
+def add_layer(
+    encoder: "Encoder", matrix: "NDArray[np.float64]", bias: "NDArray[np.float64]"
+) -> None:
+    """Put a linear layer x @ matrix + bias on top of an encoder's head, then unit length.
+
+    Args:
+        encoder: is changed; it must not scale its vectors yet.
+        matrix: (d, k).
+        bias: (k,).
+    """
+    layer = Dense(matrix.shape[0], matrix.shape[1], nn.Identity())
+    with torch.no_grad():
+        layer.linear.weight.copy_(torch.from_numpy(matrix.T.copy()))
+        layer.linear.bias.copy_(torch.from_numpy(bias.copy()))
+    below = as_dense(encoder.head) if encoder.head is not None else []
+    encoder.head = nn.Sequential(*below, layer) if below else layer
+    encoder.head.to(encoder.device).eval()
+    encoder.normalise = True

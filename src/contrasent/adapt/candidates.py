@@ -1,0 +1,144 @@
+"""What is tried, and how each is measured on the selection part."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds, measure
+from contrasent.evaluate.vectors import check_vectors
+from contrasent.search.exact import unit
+from contrasent.search.hybrid import Fusion
+from contrasent.search.lexical import Lexical
+from contrasent.types import EncodeFn, Vectors
+
+WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
+"""Shares of BM25 that are tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A way to search.
+
+    Attributes:
+        name: for people.
+        model: "base", "whitened", or the name of a trained one; "" for words alone.
+        share: of the trained model in the average of its weights with the base's; 1 for itself.
+        fusion: how words count beside vectors; None for vectors alone.
+    """
+
+    name: str
+    model: str = "base"
+    share: float = 1.0
+    fusion: Fusion | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Candidate":
+        """What :meth:`as_dict` gave."""
+        fusion = data["fusion"]
+        return cls(data["name"], data["model"], data["share"], fusion and Fusion(**fusion))
+
+
+@dataclass(slots=True)
+class Trial:
+    """A candidate and what came of it.
+
+    Attributes:
+        candidate: what was tried.
+        score: on the selection part, see :func:`selection_score`.
+        kinds: nDCG@10 of each kind of query.
+        seconds: since the run began, when it was measured.
+        cost: seconds that it took, training included.
+    """
+
+    candidate: Candidate
+    score: float
+    kinds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    cost: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "candidate": self.candidate.as_dict(),
+            "score": self.score,
+            "kinds": self.kinds,
+            "seconds": round(self.seconds, 1),
+            "cost": round(self.cost, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Vectors of an evidence's queries and rows by one model, of unit length."""
+
+    queries: Vectors
+    rows: Vectors
+
+
+def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | None) -> Encoded:
+    """Encode queries and rows; passages that are encoded already are taken as they are.
+
+    Args:
+        encode: the model.
+        evidence: what to encode.
+        passages: (passages, d) unit vectors of the first rows, or None.
+    """
+    queries = [query.text for query in evidence.queries]
+    texts = list(evidence.texts if passages is None else evidence.texts[evidence.passages :])
+    distinct = list(dict.fromkeys([*queries, *texts]))
+    place = {text: at for at, text in enumerate(distinct)}
+    vectors = unit(check_vectors(encode(distinct), distinct))
+    rows = vectors[[place[text] for text in texts]]
+    if passages is not None:
+        rows = np.concatenate([passages, rows]) if len(texts) else np.asarray(passages)
+    return Encoded(vectors[[place[text] for text in queries]], rows)
+
+
+SMALL = 0.01
+"""Added to both sides of a ratio, so that a kind which nothing can answer does not decide."""
+
+
+def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
+    """How much better than the base: the mean over kinds of queries of the log ratio of nDCG@10.
+
+    Kinds of made queries ask the same passages in other words: as the text puts it, and without
+    half or all of the words that query and answer share. Nobody knows where between them the
+    users' queries lie, so a gain on one kind does not buy a loss of the same share on another.
+    Ratios are taken rather than differences because the reworded queries are the harder ones and
+    their scores are small.
+
+    Args:
+        evidence: the queries.
+        before: (q,) values of the base.
+        after: (q,) values of the candidate.
+    """
+    ratios = [
+        (after[chosen].mean() + SMALL) / (before[chosen].mean() + SMALL)
+        for kind in evidence.kinds
+        for chosen in [evidence.of_kind(kind)]
+    ]
+    return float(np.mean(np.log(ratios)))
+
+
+def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
+    """nDCG@10 of each kind of query, and "all", the mean of them."""
+    means = {kind: float(values[evidence.of_kind(kind)].mean()) for kind in evidence.kinds}
+    return {**means, "all": mean_over_kinds(evidence, values)}
+
+
+def measure_candidate(
+    evidence: Evidence, encoded: Encoded | None, lexical: Lexical | None, fusion: Fusion | None
+) -> Floats:
+    """nDCG@10 of each query for vectors, words, or both."""
+    return measure(
+        evidence,
+        queries=None if encoded is None else encoded.queries,
+        rows=None if encoded is None else encoded.rows,
+        lexical=lexical,
+        fusion=fusion,
+    )

@@ -1,0 +1,294 @@
+"""What candidates are measured by: queries with what they should find, and the texts to find it in.
+
+Queries of people decide where there are some. Otherwise queries are made of the text itself
+(:mod:`contrasent.adapt.pairs`); a passage that a query was taken from stands in the collection
+without that part, for this query alone.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.pairs import Pair, without_copied
+from contrasent.metrics import ndcg_at_k
+from contrasent.search.hybrid import PROPOSED, Fusion
+from contrasent.search.lexical import Lexical
+from contrasent.types import Vectors
+
+Floats = NDArray[np.float64]
+
+CUT = 10
+"""nDCG is cut at this rank."""
+
+COPIED = (0.0, 0.5, 1.0)
+"""Shares of the words that a made query shares with its answer which are taken out of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query and its answers.
+
+    Attributes:
+        text: what is asked.
+        kind: the maker's name, or "real" for one that a person asked.
+        document: number of the document that it is about; queries of one document are no
+            independent evidence.
+        relevant: gain of each unit (see :class:`Evidence`) that answers it.
+        hidden: rows that do not count for this query.
+        shown: rows beyond the passages that count for this query.
+    """
+
+    text: str
+    kind: str
+    document: int
+    relevant: Mapping[int, float]
+    hidden: tuple[int, ...] = ()
+    shown: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Queries, and rows of text to find their answers in.
+
+    Attributes:
+        texts: of the rows: passages first, then passages without what a query was taken from.
+        passages: how many rows are passages.
+        units: (rows,) rows of one unit count as one result, the best of them; a unit is a
+            passage, or a document where judgements are of documents.
+        queries: of one kind or several.
+    """
+
+    texts: tuple[str, ...]
+    passages: int
+    units: NDArray[np.int64]
+    queries: tuple[Query, ...]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of queries, in order."""
+        return tuple(dict.fromkeys(query.kind for query in self.queries))
+
+    def of_kind(self, kind: str) -> NDArray[np.int64]:
+        """Numbers of the queries of a kind."""
+        return np.array([i for i, q in enumerate(self.queries) if q.kind == kind], dtype=np.int64)
+
+
+def made_evidence(
+    texts: Sequence[str],
+    documents: Sequence[int],
+    pairs: Iterable[Pair],
+    *,
+    limit: int,
+    terms: Callable[[str], list[str]],
+    copied: Sequence[float] = COPIED,
+    seed: int,
+) -> Evidence:
+    """Evidence from queries that were made of the text.
+
+    Every query is asked as it stands and in fewer words, which makes kinds of their own.
+
+    Args:
+        texts: of the passages, as they are indexed.
+        documents: number of each passage's document.
+        pairs: queries with what they should find.
+        limit: queries of a kind, one a document as far as that goes.
+        terms: terms of a text, as search by words compares them.
+        copied: shares of the words shared with the answer that are taken out of a query.
+        seed: of all choices.
+    """
+    rows, units, queries = list(texts), list(range(len(texts))), list[Query]()
+    for kind, found in _by_kind(pairs).items():
+        for pair in _spread(found, documents, limit, seed):
+            unit, row = pair.passage, len(rows)
+            rows.append(pair.text)
+            units.append(unit)
+            for share in copied:
+                text = without_copied(pair.query, pair.text, terms, share, seed + unit)
+                name = f"{kind}, {share:.0%} reworded" if share else kind
+                if text:
+                    about = (documents[unit], {unit: 1.0}, (unit,), (row,))
+                    queries.append(Query(text, name, *about))
+    return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
+
+
+def _by_kind(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
+    kinds: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        kinds.setdefault(pair.maker, []).append(pair)
+    return kinds
+
+
+def _spread(pairs: Sequence[Pair], documents: Sequence[int], limit: int, seed: int) -> list[Pair]:
+    """At most so many pairs, a document's second one only when every document has had its first."""
+    order = np.random.default_rng(seed).permutation(len(pairs))
+    turns: dict[int, int] = {}
+    ranked = []
+    for at in order:
+        document = documents[pairs[at].passage]
+        turns[document] = turns.get(document, 0) + 1
+        ranked.append((turns[document], int(at)))
+    return [pairs[at] for _, at in sorted(ranked, key=lambda entry: entry[0])[:limit]]
+
+
+def measure(
+    evidence: Evidence,
+    *,
+    queries: Vectors | None = None,
+    rows: Vectors | None = None,
+    lexical: Lexical | None = None,
+    fusion: Fusion | None = None,
+) -> Floats:
+    """nDCG@10 of each query, (q,).
+
+    Args:
+        evidence: what is asked, of which rows.
+        queries: (q, d) unit vectors of the queries; None to search by words alone.
+        rows: (rows, d) unit vectors of the rows.
+        lexical: BM25 over the rows; None to search by vectors alone.
+        fusion: how the two are put together where both are given.
+    """
+    values = np.zeros(len(evidence.queries))
+    for number, query in enumerate(evidence.queries):
+        vector = None if queries is None else queries[number]
+        ranked = ranking(evidence, query, vector=vector, rows=rows, lexical=lexical, fusion=fusion)
+        values[number] = _ndcg(evidence.units[ranked], query.relevant)
+    return values
+
+
+def ranking(
+    evidence: Evidence,
+    query: Query,
+    *,
+    vector: Vectors | None,
+    rows: Vectors | None,
+    lexical: Lexical | None,
+    fusion: Fusion | None,
+) -> NDArray[np.int64]:
+    """Rows of the best results for one query, best first; see :func:`measure`."""
+    shown = np.zeros(len(evidence.texts), dtype=bool)
+    shown[: evidence.passages] = True
+    shown[list(query.hidden)] = False
+    shown[list(query.shown)] = True
+    at = np.flatnonzero(shown)
+    dense = None if vector is None or rows is None else rows[at] @ vector
+    words = None if lexical is None else lexical.scores(query.text)[at]
+    best: NDArray[np.int64] = at[_ranking(dense, words, fusion or Fusion())]
+    return best
+
+
+def _ranking(
+    dense: NDArray[np.float32] | None, words: NDArray[np.float32] | None, fusion: Fusion
+) -> NDArray[np.int64]:
+    """Places of the best rows, best first: enough of them for the cut."""
+    if dense is None or words is None:
+        scores = dense if words is None else words
+        if scores is None:
+            raise ValueError("nothing to rank by")
+        best = _largest(scores, PROPOSED)
+        best = best[scores[best] > 0] if dense is None else best
+        return best
+    proposed = np.union1d(_largest(dense, PROPOSED), _largest(words, PROPOSED))
+    fused = fusion(dense[proposed], words[proposed])
+    return proposed[np.argsort(-fused, kind="stable")]
+
+
+def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Places of the largest, falling."""
+    few = np.argpartition(-scores, count)[:count] if len(scores) > count else np.arange(len(scores))
+    places: NDArray[np.int64] = few[np.argsort(-scores[few], kind="stable")]
+    return places
+
+
+def _ndcg(ranked: NDArray[np.int64], relevant: Mapping[int, float]) -> float:
+    """nDCG@10 of units in the order of their best rows."""
+    found = list(dict.fromkeys(ranked.tolist()))
+    ranks = {unit: rank for rank, unit in enumerate(found, 1)}
+    beyond = len(found) + CUT
+    places = sorted((ranks.get(unit, beyond), gain) for unit, gain in relevant.items())
+    return float(ndcg_at_k(np.array([g for _, g in places]), np.array([r for r, _ in places]), CUT))
+
+
+def mean_over_kinds(evidence: Evidence, values: Floats) -> float:
+    """The mean of the means of each kind of query, so that no kind outweighs another."""
+    return float(np.mean([values[evidence.of_kind(kind)].mean() for kind in evidence.kinds]))
+
+
+def judged_evidence(
+    texts: Sequence[str],
+    documents: Sequence[int],
+    asked: Sequence[tuple[str, Mapping[int, float]]],
+) -> Evidence:
+    """Evidence from queries that people asked, with documents that answer them.
+
+    Args:
+        texts: of the passages, as they are indexed.
+        documents: number of each passage's document; a document counts by its best passage.
+        asked: queries, and the gain of each document that answers.
+    """
+    queries = [
+        # Every query is evidence of its own: its number stands for a document.
+        Query(text, "real", number, dict(gains))
+        for number, (text, gains) in enumerate(asked)
+    ]
+    units = np.array(documents, dtype=np.int64)
+    return Evidence(tuple(texts), len(texts), units, tuple(queries))
+
+
+def narrowed(evidence: Evidence, passages: NDArray[np.int64]) -> Evidence:
+    """The same queries asked of some passages alone; those that a query needs must be among them.
+
+    Args:
+        evidence: over all passages.
+        passages: numbers of the passages to keep, rising.
+    """
+    rows = np.concatenate([passages, np.arange(evidence.passages, len(evidence.texts))])
+    place = {int(row): at for at, row in enumerate(rows)}
+    queries = tuple(
+        replace(
+            query,
+            hidden=tuple(place[row] for row in query.hidden if row in place),
+            shown=tuple(place[row] for row in query.shown),
+        )
+        for query in evidence.queries
+    )
+    texts = tuple(evidence.texts[row] for row in rows)
+    return Evidence(texts, len(passages), evidence.units[rows], queries)
+
+
+def haystack(
+    evidence: Evidence,
+    *,
+    queries: Vectors,
+    rows: Vectors,
+    lexical: Lexical,
+    size: int,
+    each: int = 20,
+    seed: int = 0,
+) -> NDArray[np.int64]:
+    """Passages on which candidates are told apart nearly as on all of them.
+
+    Those that the base or BM25 rank high for any query, what answers the queries, and others drawn
+    at random up to ``size``.
+
+    Args:
+        evidence: over all passages.
+        queries: (q, d) the base's unit vectors of the queries.
+        rows: (passages, d) its unit vectors of the passages.
+        lexical: BM25 over the passages, perhaps with more rows behind them.
+        size: passages to keep at least, if there are so many.
+        each: best rows of either for each query.
+        seed: of the draw.
+    """
+    count = evidence.passages
+    if count <= size:
+        return np.arange(count)
+    kept: set[int] = set()
+    for query, vector in zip(evidence.queries, queries, strict=True):
+        kept.update(_largest(rows[:count] @ vector, each).tolist())
+        kept.update(_largest(lexical.scores(query.text)[:count], each).tolist())
+        kept.update(np.flatnonzero(np.isin(evidence.units[:count], list(query.relevant))).tolist())
+    others = np.setdiff1d(np.arange(count), list(kept))
+    drawn = np.random.default_rng(seed).permutation(others)[: max(0, size - len(kept))]
+    return np.sort(np.concatenate([np.array(sorted(kept), dtype=np.int64), drawn]))

@@ -1,0 +1,180 @@
+"""The report of an adaptation as one self-contained page: what was read, tried and proven."""
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from contrasent.evaluate.page import STYLE
+from contrasent.files import atomic_file
+from contrasent.search.index import Index
+from contrasent.search.plane import plane
+
+POINTS = 1500
+"""Passages on the map."""
+WIDTH, HEIGHT = 640, 300
+SHORT = 160
+OWN_STYLE = """
+.verdict { border-left: .35rem solid; padding: .4rem 1rem; margin: 1rem 0; }
+.yes { border-color: #2f9e6e; } .no { border-color: #d9822b; }
+circle { fill: #3d7edb; fill-opacity: .75; } circle.words { fill: #d9822b; }
+circle.chosen { fill: none; stroke: currentColor; stroke-width: 2; }
+text { fill: currentColor; font: 11px system-ui, sans-serif; } line { stroke: var(--line); }
+pre { background: var(--band); padding: .6rem 1rem; overflow-x: auto; }
+.found { font-size: 14px; margin: .2rem 0 1rem; } .found p { margin: .2rem 0; }
+"""
+
+
+def write_page(target: Path, facts: dict[str, Any], index: Index) -> None:
+    """Write the page, atomically.
+
+    Args:
+        target: the file.
+        facts: as ``report.json`` has them.
+        index: of what was shipped, for the map.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    parts = [
+        _verdict(facts),
+        _kinds(facts["verdict"]["kinds"]),
+        "<h2>What was tried</h2>",
+        _curve(facts),
+        _trials(facts),
+        "<h2>Queries that changed most</h2>",
+        _changes(facts["changes"]),
+        "<h2>A map of the collection</h2>",
+        _map(index),
+        "<h2>What was read</h2>",
+        "<ul>" + "".join(f"<li>{escape(line)}" for line in facts["reading"]["lines"]) + "</ul>",
+    ]
+    title = f"Adaptation of {escape(facts['base'])}"
+    text = (
+        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+        '<meta name=viewport content="width=device-width, initial-scale=1">\n'
+        f"<title>contrasent: {title}</title>\n<style>{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{title}</h1>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+    )
+    with atomic_file(target) as stream:
+        stream.write(text)
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    verdict, yes = facts["verdict"], facts["improved"]
+    head = f"Shipped: {facts['shipped']['name']}" if yes else "Shipped: the base, unchanged"
+    general = verdict["general"]
+    elsewhere = (
+        ""
+        if general is None
+        else f"<p>Elsewhere: {escape(general['task'])} {general['before']:.3f} before, "
+        f"{general['after']:.3f} after (it may fall by {general['margin']}).</p>"
+    )
+    advice = "".join(f"<li>{escape(line)}" for line in facts["advice"])
+    return (
+        f"<div class='verdict {'yes' if yes else 'no'}'><p><strong>{escape(head)}</strong></p>"
+        f"<p>{escape(verdict['reason'])}.</p>{elsewhere}</div><ul>{advice}</ul>"
+        "<pre>contrasent search MODEL/index &quot;your question&quot;\n"
+        "contrasent serve MODEL --index MODEL/index</pre>"
+    )
+
+
+def _kinds(kinds: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(kind)}<td>{one['queries']}<td>{one['before']:.3f}<td>{one['after']:.3f}"
+        f"<td>{one['after'] - one['before']:+.3f}"
+        for kind, one in kinds.items()
+    )
+    return (
+        "<h2>Before and after, on the sealed part</h2>\n<p class=faint>nDCG@10. Queries made of "
+        "the text show how well passages are told apart, not which words your users will use. "
+        "“Reworded” queries lack words that they share with their answer.</p>\n<div class=wide>"
+        "<table><thead><tr><th>queries<th>count<th>base<th>chosen<th>change</thead>"
+        f"{rows}</table></div>"
+    )
+
+
+def _trials(facts: dict[str, Any]) -> str:
+    ranked = sorted(facts["trials"], key=lambda one: -one["score"])
+    rows = "".join(
+        f"<tr><td>{escape(one['candidate']['name'])}<td>{one['score']:+.3f}"
+        f"<td>{one['kinds']['all']:.3f}<td>{one['cost']:.0f}"
+        for one in ranked
+    )
+    return (
+        "<div class=wide><table><thead><tr><th>candidate<th>mean log ratio to the base<th>nDCG@10"
+        f"<th>seconds</thead>{rows}</table></div>"
+    )
+
+
+def _curve(facts: dict[str, Any]) -> str:
+    """Score of each candidate against the time at which it was measured."""
+    trials = facts["trials"]
+    seconds = [one["seconds"] for one in trials]
+    scores = [one["score"] for one in trials]
+    low, high = min(scores), max(*scores, min(scores) + 1e-6)
+    most = max(*seconds, 1.0)
+
+    def place(second: float, score: float) -> tuple[float, float]:
+        x = 40 + (WIDTH - 60) * second / most
+        return x, 20 + (HEIGHT - 60) * (high - score) / (high - low)
+
+    marks = []
+    for one in trials:
+        x, y = place(one["seconds"], one["score"])
+        words = one["candidate"]["fusion"] or not one["candidate"]["model"]
+        name = escape(f"{one['candidate']['name']}: {one['score']:+.3f}", quote=True)
+        marks.append(
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4"{" class=words" if words else ""}>'
+            f"<title>{name}</title></circle>"
+        )
+        if one["candidate"] == facts["chosen"]:
+            marks.append(f'<circle class=chosen cx="{x:.1f}" cy="{y:.1f}" r="8"/>')
+    _, base = place(0, 0.0)
+    return (
+        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Score against time">'
+        f'<line x1="40" x2="{WIDTH - 20}" y1="{base:.1f}" y2="{base:.1f}"/>'
+        f'<text x="44" y="{base - 4:.1f}">base</text>{"".join(marks)}'
+        f'<text x="40" y="{HEIGHT - 12}">0 s</text>'
+        f'<text x="{WIDTH - 20}" y="{HEIGHT - 12}" text-anchor="end">{most:.0f} s</text></svg>'
+        "<figcaption class=faint>Quality on the selection part against time. Blue: vectors; "
+        "orange: with words; ringed: chosen.</figcaption></figure>"
+    )
+
+
+def _changes(changes: Sequence[dict[str, Any]]) -> str:
+    if not changes:
+        return "<p class=faint>None: the base was chosen, or no query's ranking changed.</p>"
+    return "".join(
+        f"<details class=found><summary>{one['before']:.2f} → {one['after']:.2f} · "
+        f"{escape(_short(one['query']))} <small>({escape(one['kind'])})</small></summary>"
+        f"<p><em>should find</em> {escape(_short(one['answer']))}</p>"
+        + "".join(
+            f"<p><em>{label}</em> {escape(_short(text))}</p>"
+            for label, texts in (("base finds", one["base"]), ("chosen finds", one["chosen"]))
+            for text in texts
+        )
+        + "</details>"
+        for one in changes
+    )
+
+
+def _map(index: Index) -> str:
+    flat = plane(index, limit=POINTS, method="pca")
+    dots = []
+    for row, (x, y) in zip(flat.rows, flat.points, strict=True):
+        text = escape(_short(index.named(int(row))["text"]), quote=True)
+        dots.append(
+            f'<circle cx="{300 + 290 * float(x):.1f}" cy="{300 - 290 * float(y):.1f}" r="3">'
+            f"<title>{text}</title></circle>"
+        )
+    return (
+        f'<figure><svg viewBox="0 0 600 600" role="img" aria-label="Passages on a plane">'
+        f"{''.join(dots)}</svg><figcaption class=faint>{len(dots):,} passages on the plane in "
+        "which their vectors vary most; a dot's title is its text.</figcaption></figure>"
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SHORT else line[: SHORT - 1] + "…"

@@ -1,0 +1,190 @@
+"""The passages of a source, read once and kept, and queries that people asked of them."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from contrasent.adapt import sentences
+from contrasent.adapt.documents import open_documents
+from contrasent.adapt.passages import Passage, passages
+from contrasent.errors import DataError, InputError
+from contrasent.files import atomic_file
+from contrasent.text.datafiles import read_lines
+from contrasent.text.qrels import read_qrels
+
+Asked = list[tuple[str, dict[int, float]]]
+"""Queries, each with the gains of the documents that answer it, by their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a source holds.
+
+    Attributes:
+        passages: cut for the model.
+        documents: ids of the documents, in order.
+        holding: for each document the numbers of the passages that hold its text.
+        lines: what was read and what was not, for people.
+        facts: the same for programs.
+    """
+
+    passages: tuple[Passage, ...]
+    documents: tuple[str, ...]
+    holding: tuple[tuple[int, ...], ...]
+    lines: tuple[str, ...]
+    facts: dict[str, Any]
+
+    @property
+    def texts(self) -> list[str]:
+        """What is indexed, one text a passage."""
+        return [passage.indexed for passage in self.passages]
+
+
+def read_source(
+    source: Path,
+    *,
+    columns: Sequence[str] | None,
+    count_tokens: Callable[[Sequence[str]], Sequence[int]],
+    max_tokens: int,
+) -> Reading:
+    """Read documents and cut them into passages.
+
+    Raises:
+        UserError: nothing can be read, see :func:`contrasent.adapt.documents.open_documents`.
+    """
+    opened = open_documents(source, columns=columns)
+    found = passages(opened, count_tokens=count_tokens, max_tokens=max_tokens)
+    facts = {
+        **opened.report.as_dict(),
+        "passages": len(found.passages),
+        "boilerplate": found.boilerplate,
+        "copies": found.exact,
+        "near_copies": found.near,
+        "cut": found.cut,
+    }
+    lines = (*opened.report.lines(), *found.lines())
+    return Reading(found.passages, found.documents, found.holding, lines, facts)
+
+
+def write_reading(path: Path, reading: Reading) -> None:
+    """Keep what was read: a line of facts, then a passage a line."""
+    with atomic_file(path) as stream:
+        head = {
+            "documents": reading.documents,
+            "holding": reading.holding,
+            "lines": reading.lines,
+            "facts": reading.facts,
+        }
+        json.dump(head, stream)
+        stream.write("\n")
+        for passage in reading.passages:
+            json.dump(asdict(passage), stream, ensure_ascii=True)
+            stream.write("\n")
+
+
+def load_reading(path: Path) -> Reading:
+    """What :func:`write_reading` kept."""
+    lines = path.read_text("utf-8").split("\n")
+    head = json.loads(lines[0])
+    found = tuple(
+        Passage(**{**data, "headings": tuple(data["headings"])})
+        for data in map(json.loads, filter(None, lines[1:]))
+    )
+    return Reading(
+        found,
+        tuple(head["documents"]),
+        tuple(map(tuple, head["holding"])),
+        tuple(head["lines"]),
+        head["facts"],
+    )
+
+
+def sentences_of(text: str) -> list[str]:
+    """The sentences of a passage; a line end ends one."""
+    pieces = (piece for line in text.splitlines() for piece in sentences.split(line))
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
+# ---------------------------------------------------------------------- queries of people
+
+
+def read_queries(path: Path, documents: Sequence[str]) -> Asked:
+    """Queries with the document that answers each: what people searched for and opened.
+
+    Args:
+        path: a csv, tsv or jsonl file with the columns "query" and "document", and perhaps
+            "gain"; a query may stand in several rows.
+        documents: ids, as the passages have them. A row may name the end of an id alone.
+
+    Raises:
+        InputError: the file cannot be read, or no row names a document that was read.
+    """
+    rows: dict[str, dict[str, float]] = {}
+    for number, row in _rows(path):
+        try:
+            gain = float(row.get("gain") or 1.0)
+            if gain > 0:
+                rows.setdefault(str(row["query"]), {})[str(row["document"])] = gain
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                path, 'needs columns "query" and "document", and "gain" as a number', line=number
+            ) from error
+    return _asked(path, rows, documents)
+
+
+def read_judged(folder: Path, documents: Sequence[str]) -> Asked:
+    """The queries and judgements of a collection in BEIR's layout; its corpus is not read.
+
+    Raises:
+        DataError: a file is missing or not of its form.
+        InputError: no judgement names a document that was read.
+    """
+    path = folder / "queries.jsonl"
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
+    texts = {str(row["_id"]): str(row["text"]) for row in map(json.loads, read_lines(path)) if row}
+    judged = read_qrels(folder / "qrels" / "test.tsv")
+    rows = {texts[query]: gains for query, gains in judged.items() if query in texts}
+    positive = {query: {d: g for d, g in gains.items() if g > 0} for query, gains in rows.items()}
+    return _asked(folder, positive, documents)
+
+
+def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
+    try:
+        lines = path.read_text("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(path, f"cannot be read ({error})") from error
+    if path.suffix in (".jsonl", ".ndjson"):
+        for number, line in enumerate(lines, 1):
+            try:
+                row = json.loads(line) if line.strip() else None
+            except ValueError as error:
+                raise InputError(path, "is not JSON", line=number) from error
+            if isinstance(row, dict):
+                yield number, row
+        return
+    yield from enumerate(csv.DictReader(lines, delimiter="," if path.suffix == ".csv" else "\t"), 2)
+
+
+def _asked(path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str]) -> Asked:
+    places: dict[str, int] = {}
+    for number, name in enumerate(documents):
+        for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
+            places.setdefault(form, number)
+    places |= {name: number for number, name in enumerate(documents)}
+    asked = []
+    for query, gains in rows.items():
+        known = {places[name]: gain for name, gain in gains.items() if name in places}
+        if known:
+            asked.append((query, known))
+    if not asked:
+        example = next((name for gains in rows.values() for name in gains), "")
+        raise InputError(
+            path,
+            f"names no document that was read (for example {example!r}; ids are such as "
+            f"{documents[0]!r})",
+        )
+    return asked

@@ -1,0 +1,334 @@
+"""Documents in, a better search out, or a plain no: one adaptation from beginning to end."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contrasent import progress
+from contrasent.adapt import general, shipping
+from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, measure_candidate
+from contrasent.adapt.evidence import (
+    Evidence,
+    haystack,
+    judged_evidence,
+    made_evidence,
+    narrowed,
+    ranking,
+)
+from contrasent.adapt.pairs import Maker, Pair
+from contrasent.adapt.pairs.crops import crops, neighbours
+from contrasent.adapt.pairs.keywords import keyword_query
+from contrasent.adapt.pairs.questions import question_to_answer
+from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
+from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.reading import (
+    Asked,
+    Reading,
+    load_reading,
+    read_judged,
+    read_queries,
+    read_source,
+    sentences_of,
+    write_reading,
+)
+from contrasent.adapt.selection import Ground, Say, Selection
+from contrasent.adapt.shipping import Adaptation
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
+from contrasent.adapt.verdict import Verdict, decide
+from contrasent.adapt.work import Work
+from contrasent.errors import InputError, OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.model.pretrained import resolve
+from contrasent.search.exact import unit
+from contrasent.search.lexical import Lexical
+from contrasent.types import EncodeFn, Vectors
+
+ASKING: tuple[Maker, ...] = (title_to_passage, first_sentence, inverse_cloze, question_to_answer)
+"""Makers of the queries that candidates are measured by. Keywords are none of them: chosen by
+BM25's weights, they would be no evidence for or against BM25."""
+
+TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
+"""Makers of the pairs that are trained on."""
+
+A_KIND = 150
+"""Made queries of a kind on the selection part, and twice as many on the sealed one."""
+HAYSTACK = 2000
+"""Passages that candidates are told apart on; the sealed part is searched among all."""
+FEWEST_PASSAGES = 20
+SHORTEST_BUDGET = 10.0
+AT_ONCE = 512
+SHOWN = 10
+"""Queries that gained most, and that lost most, in the report."""
+
+
+def adapt(
+    source: str | Path,
+    output: str | Path,
+    *,
+    base: str = "all-MiniLM-L6-v2",
+    budget: float = 1800.0,
+    queries: str | Path | None = None,
+    collection: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    overwrite: bool = False,
+    say: Say = lambda text: None,
+) -> Adaptation:
+    """Make search in documents better than the base makes it, prove it, and leave what is better.
+
+    Documents are divided into those to train on, those to choose by, and sealed ones. Candidates
+    (BM25 beside the base, the base whitened, trained, averaged with what was trained) are chosen
+    by queries about the second part. The best takes the base's place only if it is better on the
+    sealed part, by the 95 % interval of the paired difference, and general quality has not fallen.
+
+    Args:
+        source: a folder, an archive or a file of documents.
+        output: folder for the model, its index and its report.
+        base: model to begin from, by folder or name.
+        budget: seconds of computing, about.
+        queries: a file of queries with documents that answer them; they decide instead of queries
+            that are made of the text.
+        collection: the same as a folder in BEIR's layout.
+        columns: of tables, those to read.
+        seed: of everything random.
+        resume: go on with an adaptation that was killed.
+        overwrite: begin anew where the output exists.
+        say: is given a line for people at each step.
+
+    Returns:
+        What came of it.
+
+    Raises:
+        UserError: nothing to read, too little of it, an output that exists or cannot be written.
+        KeyboardInterrupt: Ctrl-C; ``resume`` goes on.
+    """
+    target, place = Path(output), resolve(base)
+    if budget < SHORTEST_BUDGET:
+        raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
+    if queries is not None and collection is not None:
+        raise OptionError("queries", str(queries), "give queries or a collection, not both")
+    if resume and (done := shipping.finished(target)) is not None:
+        return done
+    shipping.check_target(target, resume=resume, overwrite=overwrite)
+    work = Work(
+        target / "work",
+        {
+            "source": str(Path(source).resolve()),
+            "base": base,
+            "budget": budget,
+            "queries": None if queries is None else str(queries),
+            "collection": None if collection is None else str(collection),
+            "columns": None if columns is None else list(columns),
+            "seed": seed,
+        },
+        resume=resume,
+    )
+    encoder = Encoder.load(place, normalise=False)
+    kept = work.folder / "passages.jsonl"
+    if not kept.is_file():
+        write_reading(kept, _read(Path(source), columns, encoder))
+    reading = load_reading(kept)
+    for line in reading.lines:
+        say(line)
+    asked = _asked(queries, collection, reading)
+    return _Run(work, reading, encoder, place, base, asked, budget, seed, say).finish(target)
+
+
+def _read(source: Path, columns: Sequence[str] | None, encoder: Encoder) -> Reading:
+    def count(texts: Sequence[str]) -> list[int]:
+        found = encoder.tokenizer.backend.encode_batch_fast(list(texts))
+        return [len(one.ids) for one in found]
+
+    reading = read_source(
+        source, columns=columns, count_tokens=count, max_tokens=encoder.max_tokens
+    )
+    if len(reading.passages) < FEWEST_PASSAGES:
+        raise InputError(
+            source,
+            f"holds {len(reading.passages)} passages of text, and at least {FEWEST_PASSAGES} are "
+            "needed to adapt anything; give more documents, or search these with "
+            "'contrasent index'",
+        )
+    return reading
+
+
+def _asked(
+    queries: str | Path | None, collection: str | Path | None, reading: Reading
+) -> Asked | None:
+    if queries is not None:
+        return read_queries(Path(queries), reading.documents)
+    return None if collection is None else read_judged(Path(collection), reading.documents)
+
+
+def _encode(encode: EncodeFn, texts: Sequence[str], title: str) -> Vectors:
+    blocks = []
+    with progress.task(title, len(texts), "texts") as advance:
+        for start in range(0, len(texts), AT_ONCE):
+            blocks.append(encode(texts[start : start + AT_ONCE]))
+            advance(len(blocks[-1]))
+    return np.concatenate(blocks)
+
+
+class _Run:
+    """One adaptation in progress."""
+
+    def __init__(
+        self,
+        work: Work,
+        reading: Reading,
+        base: Encoder,
+        base_folder: Path,
+        base_name: str,
+        asked: Asked | None,
+        budget: float,
+        seed: int,
+        say: Say,
+    ) -> None:
+        self.work, self.reading, self.base, self.say = work, reading, base, say
+        self.base_folder, self.base_name = base_folder, base_name
+        self.budget, self.seed = budget, seed
+        self.texts = reading.texts
+        self.documents = [passage.document for passage in reading.passages]
+        self.parts = parts_of(reading.documents, seed=seed)
+        self.raw, self.encoding = self._base_vectors()
+        self.lexical = Lexical.build(self.texts)
+        self.asked = asked
+
+    def _base_vectors(self) -> tuple[Vectors, float]:
+        self.say(f"encoding {len(self.texts):,} passages by {self.base_name}")
+        began = self.work.seconds()
+        raw = self.work.vectors("base", lambda: _encode(self.base.encode, self.texts, "encode"))
+        spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
+        return raw, float(spent)
+
+    def finish(self, target: Path) -> Adaptation:
+        selection = self._select()
+        chosen = selection.best()
+        if chosen.score <= 0:
+            chosen = selection.trials[0]
+        verdict, queries, changes = self._judge(selection, chosen.candidate)
+        return shipping.ship(
+            target,
+            selection=selection,
+            chosen=chosen.candidate,
+            verdict=verdict,
+            sealed=queries,
+            changes=changes,
+            reading=self.reading,
+            base_name=self.base_name,
+            asked=None if self.asked is None else len(self.asked),
+            say=self.say,
+        )
+
+    # ------------------------------------------------------------------ choosing
+
+    def _select(self) -> Selection:
+        whole = self._evidence(SELECT)
+        rows = unit(np.asarray(self.raw))
+        vectors = unit(self.base.encode([query.text for query in whole.queries]))
+        kept = haystack(
+            whole, queries=vectors, rows=rows, lexical=self.lexical, size=HAYSTACK, seed=self.seed
+        )
+        evidence = narrowed(whole, kept)
+        ground = Ground(
+            base_folder=self.base_folder,
+            base=self.base,
+            texts=self.texts,
+            documents=self.documents,
+            raw=self.raw,
+            lexical=self.lexical,
+            kept=kept,
+            select=evidence,
+            select_lexical=Lexical.build(evidence.texts, language=self.lexical.analyzer.language),
+            seed=self.seed,
+        )
+        closing = 1.5 * self.encoding + 0.05 * self.budget
+        selection = Selection(ground, self.work, self.budget - closing, self.say)
+        self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
+        selection.cheap()
+        pairs = list(self._pairs(TEACHING, TRAIN))
+        selection.trained(pairs, self.encoding * len(evidence.texts) / len(self.texts))
+        return selection
+
+    def _evidence(self, part: int) -> Evidence:
+        if self.asked is not None:
+            half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
+            return judged_evidence(self.texts, self.documents, half)
+        pairs = list(self._pairs(ASKING, part))
+        if not pairs:
+            raise InputError(
+                self.reading.documents[0],
+                "and the other documents have no titles and too few sentences to make queries of; "
+                "give real ones (--queries FILE)",
+            )
+        return made_evidence(
+            self.texts,
+            self.documents,
+            pairs,
+            limit=A_KIND if part == SELECT else 2 * A_KIND,
+            terms=self.lexical.analyzer,
+            seed=self.seed,
+        )
+
+    def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
+        numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
+        for make in makers:
+            yield from make(self.reading.passages, numbers, sentences_of, self.seed)
+
+    # ------------------------------------------------------------------ judging
+
+    def _judge(
+        self, selection: Selection, chosen: Candidate
+    ) -> tuple[Verdict, int, list[dict[str, Any]]]:
+        self.say(f"chosen: {chosen.name}; opening the sealed part")
+        evidence = self._evidence(SEALED)
+        lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
+        base = encode_evidence(self.base.encode, evidence, unit(np.asarray(self.raw)))
+        before = measure_candidate(evidence, base, None, None)
+        after, encoded, checked = before, base, None
+        words = None if chosen.fusion is None else lexical
+        if chosen.model != "base":
+            encoder = shipping.encoder_of(selection, chosen)
+            passages = self.work.vectors(
+                "shipped", lambda: unit(_encode(encoder.encode, self.texts, "encode"))
+            )
+            encoded = encode_evidence(encoder.encode, evidence, passages)
+            checked = general.check(self.base.encode, encoder.encode)
+        if chosen.name != "base":
+            after = measure_candidate(evidence, encoded, words, chosen.fusion)
+        verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=self.seed)
+        order = np.argsort(after - before, kind="stable")
+        most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
+
+        def texts(number: int, by: Encoded, lexical: Lexical | None) -> list[str]:
+            best = ranking(
+                evidence,
+                evidence.queries[number],
+                vector=by.queries[number],
+                rows=by.rows,
+                lexical=lexical,
+                fusion=chosen.fusion,
+            )
+            return [evidence.texts[row] for row in best[:3]]
+
+        changes = [
+            {
+                "query": evidence.queries[n].text,
+                "kind": evidence.queries[n].kind,
+                "before": float(before[n]),
+                "after": float(after[n]),
+                "answer": self._answer(evidence, n),
+                "base": texts(n, base, None),
+                "chosen": texts(n, encoded, words),
+            }
+            for n in dict.fromkeys(map(int, most))
+        ]
+        return verdict, len(evidence.queries), changes
+
+    def _answer(self, evidence: Evidence, number: int) -> str:
+        query = evidence.queries[number]
+        rows = np.flatnonzero(np.isin(evidence.units, list(query.relevant)))
+        return evidence.texts[query.shown[0] if query.shown else int(rows[0])]

@@ -1,0 +1,269 @@
+"""Choosing among candidates inside a budget: cheap ones first, the better half of the dear ones.
+
+Training plans each get a few steps; the better half goes on from where it was with what time is
+left, and then the best alone (successive halving; Jamieson and Talwalkar, 2016). After each part
+the weights are averaged with the base's along a path, since the best model is seldom at its end.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from contrasent.adapt.averaging import average
+from contrasent.adapt.candidates import (
+    WEIGHTS,
+    Candidate,
+    Encoded,
+    Trial,
+    encode_evidence,
+    kind_means,
+    measure_candidate,
+    selection_score,
+)
+from contrasent.adapt.evidence import Evidence, Floats
+from contrasent.adapt.pairs import Pair
+from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
+from contrasent.adapt.work import Work
+from contrasent.model.encoder import Encoder
+from contrasent.postprocess import whitening
+from contrasent.search.exact import unit
+from contrasent.search.hybrid import Fusion
+from contrasent.search.lexical import Lexical
+from contrasent.types import Vectors
+
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Of the trained model in its averages with the base."""
+FIRST_STEPS = 30
+"""Steps that every plan gets."""
+FEWEST_PAIRS = 4 * BATCH
+SHORTEST_TRAINING = 30.0
+"""Seconds below which a round of training is not worth its measuring."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True, eq=False)
+class Ground:
+    """What all candidates stand on.
+
+    Attributes:
+        base_folder: of the model that everything begins from.
+        base: the model, its vectors not scaled.
+        texts: of the passages, as they are indexed.
+        documents: number of each passage's document.
+        raw: (passages, d) the base's vectors of them.
+        lexical: BM25 over the passages.
+        kept: numbers of the passages that candidates are told apart on.
+        select: queries to choose by, over these.
+        select_lexical: BM25 over the rows of ``select``.
+        seed: of everything random.
+    """
+
+    base_folder: Path
+    base: Encoder
+    texts: Sequence[str]
+    documents: Sequence[int]
+    raw: Vectors
+    lexical: Lexical
+    kept: np.ndarray
+    select: Evidence
+    select_lexical: Lexical
+    seed: int
+    encoded: dict[str, Encoded] = field(default_factory=dict)
+
+
+class Selection:
+    """The trials of one adaptation.
+
+    Args:
+        ground: what all candidates stand on.
+        work: keeps what is done.
+        deadline: seconds of the run after which no candidate is begun.
+        say: tells people what happens.
+
+    Attributes:
+        trials: all that was tried, in order.
+        before: (q,) the base's nDCG@10 of the selection queries.
+    """
+
+    def __init__(self, ground: Ground, work: Work, deadline: float, say: Say) -> None:
+        self.ground, self.work, self.deadline, self.say = ground, work, deadline, say
+        self.trials: list[Trial] = []
+        self._values: dict[str, Floats] = {}
+        self._vectors: dict[tuple[str, float], Encoded] = {}
+        self.before = np.empty(0)
+
+    # ------------------------------------------------------------------ one candidate
+
+    def vectors(self, model: str, share: float = 1.0) -> Encoded:
+        """Vectors of the selection queries and rows by a model, kept on disk."""
+        key = (model, share)
+        if key not in self._vectors:
+            name = f"select-{model}-{share}".replace(" ", "-").replace(",", "")
+            queries = self.work.vectors(f"{name}-queries", lambda: self._encode(key).queries)
+            rows = self.work.vectors(f"{name}-rows", lambda: self._encode(key).rows)
+            self._vectors[key] = Encoded(queries, rows)
+        return self._vectors[key]
+
+    def _encode(self, key: tuple[str, float]) -> Encoded:
+        if key in self._vectors:
+            return self._vectors[key]
+        model, share = key
+        ground = self.ground
+        if model == "base":
+            kept = unit(ground.raw[ground.kept])
+            made = encode_evidence(ground.base.encode, ground.select, kept)
+        elif model == "whitened":
+            fitted = whitening.fit(ground.raw)
+            kept = unit(fitted(ground.raw[ground.kept]))
+            encode = whitening.whitened(ground.base.encode, fitted)
+            made = encode_evidence(encode, ground.select, kept)
+        else:
+            made = encode_evidence(self.encoder(model, share).encode, ground.select, None)
+        self._vectors[key] = made
+        return made
+
+    def encoder(self, model: str, share: float) -> Encoder:
+        """A trained model, averaged with the base."""
+        trained = Encoder.load(self.work.folder / model, normalise=False)
+        return trained if share == 1.0 else average(self.ground.base, trained, share)
+
+    def try_one(self, candidate: Candidate, cost: float = 0.0) -> Trial:
+        """Measure a candidate on the selection part."""
+        began = self.work.seconds()
+
+        def measured() -> dict[str, object]:
+            ground = self.ground
+            encoded = self.vectors(candidate.model, candidate.share) if candidate.model else None
+            lexical = None
+            if candidate.fusion is not None or encoded is None:
+                lexical = ground.select_lexical
+            values = measure_candidate(ground.select, encoded, lexical, candidate.fusion)
+            return {"values": values.tolist(), "cost": cost + self.work.seconds() - began}
+
+        found = self.work.stage(_slug(f"trial {candidate.name}"), measured)
+        values = np.array(found["values"])
+        if not self.trials:
+            self.before = values
+        trial = Trial(
+            candidate,
+            selection_score(self.ground.select, self.before, values),
+            kind_means(self.ground.select, values),
+            self.work.seconds(),
+            float(found["cost"]),
+        )
+        self.trials.append(trial)
+        return trial
+
+    # ------------------------------------------------------------------ all of them
+
+    def cheap(self) -> None:
+        """The base, words alone, both together, and the base whitened."""
+        self.try_one(Candidate("base"))
+        self.try_one(Candidate("BM25", model=""))
+        self._fused("base", 1.0, "base")
+        dimension = self.ground.raw.shape[1]
+        if len(self.ground.raw) > 4 * dimension:
+            self.try_one(Candidate("whitened", model="whitened"))
+
+    def _fused(self, model: str, share: float, name: str) -> None:
+        for weight in WEIGHTS:
+            self.try_one(Candidate(f"{name} + BM25 {weight}", model, share, Fusion(weight)))
+        ranks = Fusion(method="ranks")
+        self.try_one(Candidate(f"{name} + BM25 by ranks", model, share, ranks))
+
+    def trained(self, pairs: Sequence[Pair], cost_of_measuring: float) -> None:
+        """Train by successive halving as long as there is time, then add words to the best.
+
+        Args:
+            pairs: made of the training documents.
+            cost_of_measuring: seconds that encoding the selection rows takes.
+        """
+        if len(pairs) < FEWEST_PAIRS:
+            self.say(f"{len(pairs):,} pairs are too few to train on")
+            return
+        beginnings: dict[TrainingPlan, str] = dict.fromkeys(PLANS, "")
+        for number in range(3):
+            steps = self._steps(number, len(beginnings), cost_of_measuring)
+            if steps < 1:
+                break
+            ends: dict[TrainingPlan, tuple[float, str]] = {}
+            for plan, start in beginnings.items():
+                began = self.work.seconds()
+                model = self._train(number, plan, start, steps, pairs)
+                cost = self.work.seconds() - began
+                scores = [
+                    self.try_one(
+                        Candidate(f"{plan.name}, round {number + 1}, {share:g}", model, share),
+                        cost / len(SHARES),
+                    ).score
+                    for share in SHARES
+                ]
+                ends[plan] = (max(scores), model)
+            ranked = sorted(ends, key=lambda plan: -ends[plan][0])
+            beginnings = {plan: ends[plan][1] for plan in ranked[: max(1, len(ranked) // 2)]}
+        best = self.best(dense=True)
+        if best.candidate.model not in ("base", "whitened"):
+            self._fused(best.candidate.model, best.candidate.share, best.candidate.name)
+
+    def _steps(self, number: int, plans: int, cost_of_measuring: float) -> int:
+        """Steps of a round for each of so many plans; 0 where the time is too short."""
+
+        def planned() -> int:
+            left = self.deadline - self.work.seconds() - plans * len(SHARES) * cost_of_measuring
+            if number == 0:
+                return FIRST_STEPS if left > plans * SHORTEST_TRAINING else 0
+            rate = self._seconds_a_step()
+            part = left / (2 if number == 1 else 1) / plans
+            return int(part / rate) if part > SHORTEST_TRAINING else 0
+
+        return int(self.work.stage(f"steps-{number + 1}", planned))
+
+    def _seconds_a_step(self) -> float:
+        found: list[dict[str, float]] = [
+            self.work.stage(path.name.removesuffix(".stage.json"), dict)
+            for path in self.work.folder.glob("trained-*.stage.json")
+        ]
+        return sum(one["seconds"] for one in found) / max(1.0, sum(one["steps"] for one in found))
+
+    def _train(
+        self, number: int, plan: TrainingPlan, start: str, steps: int, pairs: Sequence[Pair]
+    ) -> str:
+        """Train a plan for a round; the name of its model."""
+        model = f"round{number + 1}-{PLANS.index(plan)}"
+        ground = self.ground
+
+        def run() -> dict[str, float]:
+            began = self.work.seconds()
+            chosen = mixture(pairs, plan, steps * BATCH, ground.seed + number)
+            texts = list(dict.fromkeys(pair.query for pair in chosen))
+            place = {text: at for at, text in enumerate(texts)}
+            queries = unit(ground.base.encode(texts))
+            triples = with_negatives(
+                chosen,
+                ground.texts,
+                ground.documents,
+                queries=queries[[place[pair.query] for pair in chosen]],
+                rows=unit(np.asarray(ground.raw)),
+                lexical=ground.lexical,
+                seed=ground.seed,
+            )
+            beginning = self.work.folder / start if start else ground.base_folder
+            folder = self.work.folder / model
+            self.say(f"training {plan.name}: {steps} steps of {BATCH}")
+            train(beginning, triples, lr=plan.lr, seed=ground.seed + number, folder=folder)
+            return {"steps": steps, "seconds": self.work.seconds() - began}
+
+        self.work.stage(f"trained-{model}", run)
+        return model
+
+    def best(self, *, dense: bool = False) -> Trial:
+        """The trial with the highest score, the first of equals; of vectors alone if asked."""
+        wanted = [t for t in self.trials if not dense or (t.candidate.fusion is None)]
+        return max((t for t in wanted if t.candidate.model), key=lambda trial: trial.score)
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in name)

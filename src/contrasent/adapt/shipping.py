@@ -1,0 +1,238 @@
+"""What an adaptation leaves: the model, its index, and the report, for people and for programs."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from contrasent.adapt.candidates import Candidate, Trial
+from contrasent.adapt.page import write_page
+from contrasent.adapt.reading import Reading
+from contrasent.adapt.selection import Selection
+from contrasent.adapt.verdict import Verdict
+from contrasent.errors import OutputError
+from contrasent.files import check_writable, write_json
+from contrasent.model.card import Facts, card
+from contrasent.model.encoder import Encoder
+from contrasent.model.heads import add_layer
+from contrasent.postprocess import whitening
+from contrasent.search.exact import unit
+from contrasent.search.hybrid import SETTING, Hybrid
+from contrasent.search.index import Index
+from contrasent.types import Vectors
+
+REPORT = "report.json"
+PAGE = "report.html"
+INDEX = "index"
+WORK = "work"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adaptation:
+    """What came of it.
+
+    Attributes:
+        folder: of the model; the index is in ``index`` below it, the page is ``report.html``.
+        shipped: what the model and the index are; "base" where nothing was proven better.
+        verdict: what the sealed part says.
+        trials: everything that was tried, in order.
+        facts: all of it as JSON, as ``report.json`` in the folder has it.
+    """
+
+    folder: Path
+    shipped: Candidate
+    verdict: Verdict
+    trials: tuple[Trial, ...]
+    facts: dict[str, Any]
+
+    @property
+    def improved(self) -> bool:
+        """Whether something better than the base was shipped."""
+        return self.verdict.improved
+
+
+def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse, before any work, an output that exists or cannot be written.
+
+    Raises:
+        OutputError: so.
+    """
+    there = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    if there and overwrite and not resume:
+        if not (target / REPORT).is_file() and not (target / WORK).is_dir():
+            raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
+        shutil.rmtree(target)
+    elif there and not (target / WORK).is_dir():
+        raise OutputError(f"{target}: is there already; choose another name or add --overwrite")
+    check_writable(target)
+
+
+def finished(target: Path) -> Adaptation | None:
+    """What a complete adaptation came to; None if there is none."""
+    path = target / REPORT
+    if not path.is_file():
+        return None
+    facts = json.loads(path.read_text("utf-8"))
+    trials = tuple(
+        Trial(
+            Candidate.from_dict(one["candidate"]),
+            one["score"],
+            one["kinds"],
+            one["seconds"],
+            one["cost"],
+        )
+        for one in facts["trials"]
+    )
+    shipped = Candidate.from_dict(facts["shipped"])
+    return Adaptation(target, shipped, Verdict.from_dict(facts["verdict"]), trials, facts)
+
+
+def encoder_of(selection: Selection, candidate: Candidate) -> Encoder:
+    """The model of a candidate, giving unit vectors."""
+    ground = selection.ground
+    if candidate.model == "base":
+        encoder = Encoder.load(ground.base_folder, normalise=True)
+    elif candidate.model == "whitened":
+        fitted = whitening.fit(ground.raw)
+        encoder = Encoder.load(ground.base_folder, normalise=False)
+        add_layer(encoder, fitted.matrix, fitted.bias)
+    else:
+        encoder = selection.encoder(candidate.model, candidate.share)
+        encoder.normalise = True
+    return encoder
+
+
+def ship(
+    target: Path,
+    *,
+    selection: Selection,
+    chosen: Candidate,
+    verdict: Verdict,
+    sealed: int,
+    changes: list[dict[str, Any]],
+    reading: Reading,
+    base_name: str,
+    asked: int | None,
+    say: Callable[[str], None],
+) -> Adaptation:
+    """Leave the chosen candidate, or the base if the verdict is no, with index and report.
+
+    Args:
+        target: the folder.
+        selection: with all trials.
+        chosen: what was judged.
+        verdict: of the sealed part.
+        sealed: how many queries it has.
+        changes: those of them that changed most, with what each finds.
+        reading: the passages.
+        base_name: of the base.
+        asked: how many queries of people there were, or None.
+        say: tells people what happens.
+    """
+    work = selection.work
+    shipped = chosen if verdict.improved else selection.trials[0].candidate
+    encoder = encoder_of(selection, shipped)
+    _publish(target, encoder, work.folder / "model", base_name, shipped, verdict)
+    say(f"indexing {len(reading.passages):,} passages")
+    vectors = _vectors(selection, shipped)
+    index = _index(target, encoder, vectors, reading, shipped)
+    facts = {
+        "format": 1,
+        "base": base_name,
+        "shipped": shipped.as_dict(),
+        "chosen": chosen.as_dict(),
+        "improved": verdict.improved,
+        "verdict": verdict.as_dict(),
+        "trials": [trial.as_dict() for trial in selection.trials],
+        "reading": {**reading.facts, "lines": reading.lines},
+        "changes": changes,
+        "queries": {"from_people": asked, "sealed": sealed},
+        "seconds": round(work.seconds(), 1),
+        "advice": advice(verdict, asked),
+    }
+    write_page(target / PAGE, facts, index)
+    write_json(target / REPORT, facts)
+    work.discard()
+    done = finished(target)
+    if done is None:
+        raise OutputError(f"{target / REPORT}: was deleted while it was being written")
+    return done
+
+
+def advice(verdict: Verdict, asked: int | None) -> list[str]:
+    """What would help, a line each."""
+    lines = []
+    if asked is None:
+        lines.append(
+            "no person asked these queries; with real ones (--queries FILE) the choice and the "
+            "proof are about your users"
+        )
+    if not verdict.improved:
+        lines.append(
+            "more text, a longer --budget or another --base may change the verdict; until then the "
+            "base is the better choice"
+        )
+    return lines
+
+
+def _publish(
+    target: Path,
+    encoder: Encoder,
+    staged: Path,
+    base_name: str,
+    shipped: Candidate,
+    verdict: Verdict,
+) -> None:
+    """Put a model's files at the top of the folder, what makes it a model last."""
+    facts = Facts(base=Path(base_name).name if Path(base_name).is_dir() else base_name)
+    text = card(encoder, facts) + f"\n## Adaptation\n\n{shipped.name}: {verdict.reason}.\n"
+    encoder.save(staged, card=text)
+    for path in sorted(staged.iterdir(), key=lambda p: p.name == "modules.json"):
+        place = target / path.name
+        if place.is_dir():
+            shutil.rmtree(place)
+        path.rename(place)
+
+
+def _vectors(selection: Selection, shipped: Candidate) -> Vectors:
+    """The passages' vectors by the shipped model, which are there already."""
+    ground = selection.ground
+    if shipped.model == "base":
+        return unit(np.asarray(ground.raw))
+    stored = selection.work.folder / "shipped.npy"
+    return np.asarray(np.load(stored, mmap_mode="r", allow_pickle=False))
+
+
+def _index(
+    target: Path, encoder: Encoder, vectors: Vectors, reading: Reading, shipped: Candidate
+) -> Index:
+    place = {text: vector for text, vector in zip(reading.texts, vectors, strict=True)}
+    rows = (
+        (
+            passage.indexed,
+            passage.id,
+            {
+                "document": reading.documents[passage.document],
+                "title": passage.title,
+                "headings": list(passage.headings),
+            },
+        )
+        for passage in reading.passages
+    )
+    settings = {} if shipped.fusion is None else {SETTING: asdict(shipped.fusion)}
+    made = Index.create(
+        target / INDEX,
+        lambda texts: np.stack([place[text] for text in texts]),
+        rows,
+        model=encoder.identity,
+        source=str(target.resolve()),
+        settings=settings,
+        overwrite=True,
+    )
+    if shipped.fusion is not None:
+        Hybrid.open(made)
+    return made

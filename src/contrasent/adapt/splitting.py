@@ -1,0 +1,32 @@
+"""Documents divided into those to train on, those to choose by, and those to judge by, once."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+TRAIN, SELECT, SEALED = 0, 1, 2
+SHARE = 0.2
+"""Of the documents, for choosing, and as many for judging."""
+MOST = 1000
+"""Documents of either at most; more would say little more."""
+
+
+def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
+    """(n,) the part of each document: by a hash of its id, whatever the others are.
+
+    Args:
+        documents: n ids.
+        seed: of the division.
+    """
+    marks = [
+        hashlib.blake2b(f"{seed}\0{name}".encode(errors="replace"), digest_size=8).digest()
+        for name in documents
+    ]
+    order = sorted(range(len(documents)), key=lambda at: marks[at])
+    size = min(MOST, int(SHARE * len(documents)))
+    parts = np.full(len(documents), TRAIN, dtype=np.int8)
+    parts[order[:size]] = SELECT
+    parts[order[size : 2 * size]] = SEALED
+    return parts

@@ -1,0 +1,149 @@
+"""Candidates that are trained: which pairs, how fast, and the runs themselves."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from contrasent.adapt.evidence import Floats
+from contrasent.adapt.pairs import Pair, random_of
+from contrasent.model.encoder import Encoder
+from contrasent.search.hybrid import PROPOSED, Fusion
+from contrasent.search.lexical import Lexical
+from contrasent.types import Vectors
+
+BATCH = 64
+MAX_TOKENS = 128
+"""Passages are cut at this length in training; the model's own length is kept for encoding."""
+
+TOO_NEAR = 0.95
+"""A negative that scores above this share of the positive's score may be an answer itself (Moreira
+et al., 2024, NV-Retriever, Section 4.2)."""
+NEGATIVES_FROM = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    """How one candidate is trained.
+
+    Attributes:
+        name: of the candidate.
+        makers: names of the makers whose pairs it learns from, in equal parts; empty for all.
+        lr: peak learning rate of AdamW.
+    """
+
+    name: str
+    makers: tuple[str, ...]
+    lr: float
+
+
+PLANS = (
+    TrainingPlan("all pairs, 2e-5", (), 2e-5),
+    TrainingPlan("all pairs, 1e-4", (), 1e-4),
+    TrainingPlan("titles and sentences, 5e-5", ("title", "first sentence", "sentence"), 5e-5),
+    TrainingPlan("crops and keywords, 5e-5", ("crop", "keywords", "neighbour"), 5e-5),
+)
+"""What is tried, each a bet that a collection may pay or not; the better half is trained on."""
+
+
+def mixture(pairs: Sequence[Pair], plan: TrainingPlan, count: int, seed: int) -> list[Pair]:
+    """So many pairs, makers in turn, each maker's in random order and anew when they run out."""
+    by_maker: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        if not plan.makers or pair.maker in plan.makers:
+            by_maker.setdefault(pair.maker, []).append(pair)
+    random = np.random.default_rng(seed)
+    chosen: list[Pair] = []
+    queues: dict[str, list[Pair]] = {maker: [] for maker in by_maker}
+    while by_maker and len(chosen) < count:
+        for maker, found in by_maker.items():
+            if not queues[maker]:
+                queues[maker] = [found[i] for i in random.permutation(len(found))]
+            chosen.append(queues[maker].pop())
+    return chosen[:count]
+
+
+def with_negatives(
+    pairs: Sequence[Pair],
+    texts: Sequence[str],
+    documents: Sequence[int],
+    *,
+    queries: Vectors,
+    rows: Vectors,
+    lexical: Lexical,
+    seed: int,
+) -> list[tuple[str, str, str]]:
+    """Query, positive and a hard negative of each pair.
+
+    The negative is drawn from the best rows of base and BM25 together, without those of the
+    positive's document and those that the base scores nearly as high as the positive.
+
+    Args:
+        pairs: n of them.
+        texts: of the rows.
+        documents: number of each row's document.
+        queries: (n, d) unit vectors of the pairs' queries.
+        rows: (rows, d) unit vectors of the rows.
+        lexical: BM25 over the rows.
+        seed: of the choice.
+    """
+    fusion = Fusion(0.5)
+    triples = []
+    numbers = np.asarray(documents)
+    for pair, vector in zip(pairs, queries, strict=True):
+        cosines = rows @ vector
+        words = lexical.scores(pair.query)
+        shown = min(PROPOSED, len(rows))
+        proposed = np.union1d(
+            np.argpartition(-cosines, shown - 1)[:shown], np.argpartition(-words, shown - 1)[:shown]
+        )
+        fused = fusion(cosines[proposed], words[proposed], shown)
+        order = proposed[np.argsort(-fused, kind="stable")]
+        other = numbers[order] != documents[pair.passage]
+        far = cosines[order] < TOO_NEAR * max(float(cosines[pair.passage]), 0.0)
+        usable = order[other & far][:NEGATIVES_FROM]
+        if not len(usable):
+            usable = np.flatnonzero(numbers != documents[pair.passage])
+        random = random_of(seed, 9, pair.passage)
+        triples.append((pair.query, pair.text, texts[int(random.choice(usable))]))
+    return triples
+
+
+def train(
+    base: Path, triples: Sequence[tuple[str, str, str]], *, lr: float, seed: int, folder: Path
+) -> Encoder:
+    """Train on every triple once and give the encoder; a run that was killed goes on.
+
+    Args:
+        base: folder of the model to begin from.
+        triples: a multiple of the batch.
+        lr: peak learning rate.
+        seed: of everything random.
+        folder: where the run is kept.
+    """
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+    from contrasent.train.settings import Settings
+
+    steps = max(1, len(triples) // BATCH)
+    settings = Settings(
+        batch=min(BATCH, len(triples)),
+        steps=steps,
+        lr=lr,
+        warmup=0.1,
+        max_tokens=MAX_TOKENS,
+        checkpoint_every=50,
+        seed=seed,
+    )
+    learner = prepare(base, "simcse_supervised", {"symmetric": True}, settings)
+    fit(learner, list(triples), settings, folder=folder, resume=folder.exists())
+    return Encoder.load(folder)
+
+
+def best_of(scores: dict[str, float]) -> str:
+    """The name with the highest score, the first of equals."""
+    return max(scores, key=lambda name: scores[name])
+
+
+Measure = Callable[[Encoder], Floats]

@@ -1,0 +1,194 @@
+"""Is what was chosen better than the base? Decided once, on documents sealed until then."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
+from contrasent.evaluate.bootstrap import interval
+from contrasent.evaluate.significance import Difference, bootstrap_p
+
+RESAMPLES = 10_000
+FEWEST = 20
+"""Documents below which no verdict is given."""
+MARGIN = 0.02
+"""How much a score of general quality may fall: two hundredths of a correlation."""
+
+
+@dataclass(frozen=True, slots=True)
+class General:
+    """Quality on text that has nothing to do with the adaptation.
+
+    Attributes:
+        task: what was measured.
+        before: the base's score.
+        after: that of what was chosen.
+    """
+
+    task: str
+    before: float
+    after: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether it fell by no more than the margin."""
+        return self.after >= self.before - MARGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the sealed part says.
+
+    Attributes:
+        improved: whether the chosen candidate may take the base's place.
+        difference: its nDCG@10 less the base's, with the 95 % interval over documents; None where
+            there were too few to tell, or the base itself was chosen.
+        before: the base's nDCG@10, mean over kinds of queries.
+        after: the chosen candidate's.
+        kinds: the same for each kind of query: (before, after, queries).
+        general: quality elsewhere, or None where the model is the base's.
+        reason: the verdict in a sentence.
+    """
+
+    improved: bool
+    difference: Difference | None
+    before: float
+    after: float
+    kinds: dict[str, tuple[float, float, int]]
+    general: General | None
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "improved": self.improved,
+            "difference": None if self.difference is None else self.difference._asdict(),
+            "before": self.before,
+            "after": self.after,
+            "kinds": {
+                kind: {"before": before, "after": after, "queries": count}
+                for kind, (before, after, count) in self.kinds.items()
+            },
+            "general": None
+            if self.general is None
+            else {
+                "task": self.general.task,
+                "before": self.general.before,
+                "after": self.general.after,
+                "margin": MARGIN,
+            },
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Verdict":
+        """What :meth:`as_dict` gave."""
+        stated, general = data["difference"], data["general"]
+        return cls(
+            data["improved"],
+            stated and Difference(**stated),
+            data["before"],
+            data["after"],
+            {k: (v["before"], v["after"], v["queries"]) for k, v in data["kinds"].items()},
+            general and General(general["task"], general["before"], general["after"]),
+            data["reason"],
+        )
+
+
+def clustered_difference(
+    evidence: Evidence, before: Floats, after: Floats, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Difference:
+    """Difference of two means over kinds, with its 95 % interval over documents.
+
+    Queries of one document rise and fall together, so documents are resampled and not queries
+    (percentile bootstrap); queries without a document of their own count as one each.
+
+    Args:
+        evidence: the queries.
+        before: (q,) values of the one.
+        after: (q,) values of the other.
+        resamples: bootstrap resamples.
+        seed: of the bootstrap.
+    """
+    documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
+    kinds = evidence.kinds
+    gaps = np.zeros((len(documents), len(kinds)))
+    counts = np.zeros((len(documents), len(kinds)))
+    for column, kind in enumerate(kinds):
+        chosen = evidence.of_kind(kind)
+        np.add.at(gaps[:, column], where[chosen], after[chosen] - before[chosen])
+        np.add.at(counts[:, column], where[chosen], 1.0)
+    random = np.random.default_rng(seed)
+    drawn = np.empty(resamples)
+    share = np.full(len(documents), 1.0 / len(documents))
+    block = max(1, 4_000_000 // len(documents))
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
+        weights = random.multinomial(len(documents), share, size).astype(np.float64)
+        # A kind that a resample missed altogether says nothing in it.
+        with np.errstate(invalid="ignore"):
+            drawn[start : start + size] = np.nanmean((weights @ gaps) / (weights @ counts), axis=1)
+    low, high = interval(drawn)
+    value = mean_over_kinds(evidence, after) - mean_over_kinds(evidence, before)
+    return Difference(value, low, high, bootstrap_p(drawn))
+
+
+def decide(
+    evidence: Evidence,
+    before: Floats,
+    after: Floats,
+    *,
+    name: str,
+    general: General | None = None,
+    seed: int = 0,
+) -> Verdict:
+    """Whether the chosen candidate may take the base's place.
+
+    It may if the interval of its difference from the base lies above zero, and general quality has
+    not fallen by more than the margin.
+
+    Args:
+        evidence: the sealed queries.
+        before: (q,) nDCG@10 of the base.
+        after: (q,) nDCG@10 of the chosen candidate.
+        name: of the chosen candidate; "base" if nothing was better on the selection part.
+        general: quality elsewhere, where the model changed.
+        seed: of the bootstrap.
+    """
+    kinds = {
+        kind: (
+            float(before[chosen].mean()),
+            float(after[chosen].mean()),
+            len(chosen),
+        )
+        for kind in evidence.kinds
+        for chosen in [evidence.of_kind(kind)]
+    }
+    old, new = mean_over_kinds(evidence, before), mean_over_kinds(evidence, after)
+    documents = len({query.document for query in evidence.queries})
+    difference = None
+    improved = False
+    if name == "base":
+        reason = "nothing that was tried beat the base on the selection part"
+    elif documents < FEWEST:
+        reason = (
+            f"the sealed part has queries about {documents} documents, and {FEWEST} are needed to "
+            "tell a gain from chance"
+        )
+    else:
+        difference = clustered_difference(evidence, before, after, seed=seed)
+        gain = (
+            f"{name} changes nDCG@10 by {difference.value:+.3f} "
+            f"[{difference.low:+.3f}, {difference.high:+.3f}] on the sealed part"
+        )
+        if difference.low <= 0:
+            reason = f"{gain}, which may be nothing"
+        elif general is not None and not general.kept:
+            reason = (
+                f"{gain}, but {general.task} falls from {general.before:.3f} to "
+                f"{general.after:.3f}, more than {MARGIN}"
+            )
+        else:
+            improved, reason = True, gain
+    return Verdict(improved, difference, old, new, kinds, general, reason)

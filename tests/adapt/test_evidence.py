@@ -1,0 +1,157 @@
+"""What candidates are measured by, against plain loops."""
+
+import math
+
+import numpy as np
+import pytest
+
+from contrasent.adapt.evidence import (
+    Evidence,
+    Query,
+    haystack,
+    judged_evidence,
+    made_evidence,
+    mean_over_kinds,
+    measure,
+    narrowed,
+)
+from contrasent.adapt.pairs import Pair
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
+from contrasent.search.exact import unit
+from contrasent.search.hybrid import Fusion
+from contrasent.search.lexical import Lexical
+
+TEXTS = [f"note {n} on {topic}" for n, topic in enumerate(["tea", "salt", "rope", "tin"] * 6)]
+DOCUMENTS = [n // 2 for n in range(24)]
+PAIRS = [
+    Pair(f"about {TEXTS[n].split()[-1]} {n}", f"shorter {n}", n, maker)
+    for maker in ("first", "second")
+    for n in range(24)
+]
+
+
+def random_vectors(count, seed):
+    return unit(np.random.default_rng(seed).standard_normal((count, 6)).astype(np.float32))
+
+
+def made(**options):
+    given = {"limit": 5, "terms": str.split, "copied": (0.0, 1.0), "seed": 0, **options}
+    return made_evidence(TEXTS, DOCUMENTS, PAIRS, **given)
+
+
+def ndcg_by_loops(evidence, query, scores):
+    """Every row that counts in the order of its score; a unit counts once; gains over logs."""
+    rows = [
+        row
+        for row in range(len(evidence.texts))
+        if (row < evidence.passages or row in query.shown) and row not in query.hidden
+    ]
+    rows.sort(key=lambda row: -scores[row])
+    units = []
+    for row in rows:
+        if int(evidence.units[row]) not in units:
+            units.append(int(evidence.units[row]))
+    got = sum(
+        query.relevant.get(unit, 0.0) / math.log2(rank + 1)
+        for rank, unit in enumerate(units[:10], 1)
+    )
+    best = sorted(query.relevant.values(), reverse=True)[:10]
+    return got / sum(gain / math.log2(rank + 1) for rank, gain in enumerate(best, 1))
+
+
+def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
+    evidence = made()
+    assert set(evidence.kinds) == {
+        "first", "first, 100% reworded", "second", "second, 100% reworded"
+    }  # fmt: skip
+    for query in evidence.queries:
+        (passage,), (row,) = query.hidden, query.shown
+        assert row >= evidence.passages
+        assert evidence.texts[row] == f"shorter {passage}"
+        assert query.relevant == {passage: 1.0}
+        assert evidence.units[row] == passage
+        assert query.document == DOCUMENTS[passage]
+
+
+def test_documents_have_their_turn_before_any_has_a_second():
+    first = [q for q in made(limit=12).queries if q.kind == "first"]
+    assert len({query.document for query in first}) == 12
+
+
+def test_vectors_are_measured_as_by_plain_loops():
+    evidence = made(limit=24)
+    rows, queries = random_vectors(len(evidence.texts), 1), random_vectors(len(evidence.queries), 2)
+    got = measure(evidence, queries=queries, rows=rows)
+    for number, query in enumerate(evidence.queries):
+        scores = [float(np.dot(row, queries[number])) for row in rows]
+        assert math.isclose(got[number], ndcg_by_loops(evidence, query, scores), abs_tol=1e-9)
+
+
+def test_words_and_both_together_are_measured_as_by_plain_loops():
+    evidence = judged_evidence(
+        TEXTS, DOCUMENTS, [("salt and rope", {0: 1.0, 5: 2.0}), ("note 7", {3: 1.0})]
+    )
+    lexical = Lexical.build(TEXTS, language="none")
+    rows, queries = random_vectors(24, 3), random_vectors(2, 4)
+    by_words = measure(evidence, lexical=lexical)
+    both = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusion=Fusion(0.4))
+    for number, query in enumerate(evidence.queries):
+        counts = lexical.scores(query.text)
+        # Rows that share no word are not found at all.
+        shared = [s if s > 0 else -math.inf for s in counts]
+        there = {int(evidence.units[r]) for r in range(24) if counts[r] > 0}
+        found = {unit: gain for unit, gain in query.relevant.items() if unit in there}
+        if set(found) == set(query.relevant):
+            assert math.isclose(by_words[number], ndcg_by_loops(evidence, query, shared))
+        cosines = [float(np.dot(row, queries[number])) for row in rows]
+
+        def scaled(scores):
+            return [(s - min(scores)) / (max(scores) - min(scores)) for s in scores]
+
+        fused = [
+            0.6 * c + 0.4 * w for c, w in zip(scaled(cosines), scaled(counts.tolist()), strict=True)
+        ]
+        assert math.isclose(both[number], ndcg_by_loops(evidence, query, fused), abs_tol=1e-9)
+
+
+def test_a_kind_does_not_outweigh_another():
+    queries = tuple(Query("q", kind, n, {0: 1.0}) for n, kind in enumerate("aaab"))
+    evidence = Evidence(("t",), 1, np.array([0]), queries)
+    assert mean_over_kinds(evidence, np.array([0.0, 0.3, 0.6, 1.0])) == pytest.approx(0.65)
+
+
+def test_fewer_passages_leave_queries_what_they_need():
+    evidence = made()
+    rows = random_vectors(24, 5)
+    kept = haystack(
+        evidence,
+        queries=random_vectors(len(evidence.queries), 6),
+        rows=rows,
+        lexical=Lexical.build(TEXTS),
+        size=10,
+        each=2,
+    )
+    assert 10 <= len(kept) < 24
+    small = narrowed(evidence, kept)
+    assert small.passages == len(kept)
+    for query, before in zip(small.queries, evidence.queries, strict=True):
+        (row,) = query.shown
+        assert small.texts[row] == evidence.texts[before.shown[0]]
+        assert [small.texts[h] for h in query.hidden] == [evidence.texts[h] for h in before.hidden]
+    everything = haystack(
+        evidence,
+        queries=random_vectors(len(evidence.queries), 6),
+        rows=rows,
+        lexical=Lexical.build(TEXTS),
+        size=24,
+    )
+    assert everything.tolist() == list(range(24))
+
+
+def test_documents_are_divided_by_their_names_alone():
+    names = [f"folder/file-{n}.md" for n in range(100)]
+    parts = parts_of(names, seed=1)
+    assert [int((parts == part).sum()) for part in (TRAIN, SELECT, SEALED)] == [60, 20, 20]
+    again = dict(zip(reversed(names), parts_of(list(reversed(names)), seed=1), strict=True))
+    assert [again[name] for name in names] == parts.tolist()
+    assert parts_of(names, seed=2).tolist() != parts.tolist()

@@ -1,0 +1,130 @@
+"""Pairs made of passages, each maker against what it is meant to do."""
+
+import math
+from collections import Counter
+
+import pytest
+
+from contrasent.adapt.pairs import without_copied
+from contrasent.adapt.pairs.crops import FEWEST_WORDS, LONGEST, crops, neighbours
+from contrasent.adapt.pairs.keywords import keyword_query
+from contrasent.adapt.pairs.questions import question_to_answer
+from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
+from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.passages import Passage
+from contrasent.search.lexical import words
+
+
+def split(text):
+    return [part.strip() + "." for part in text.split(".") if part.strip()]
+
+
+def passage(text, *, document=0, order=0, title="", headings=(), prefix=""):
+    return Passage(f"d{document}#{order}", document, title, headings, order, text, prefix)
+
+
+TEXT = "The old mill stands by the river. Its wheel has not turned for years. Ivy covers the walls."
+PASSAGES = [
+    passage(TEXT, title="The mill", prefix="The mill"),
+    passage("A heron waits in the reeds. It catches a frog at last.", order=1, title="The mill"),
+    passage("Trains cross the viaduct every hour. The noise wakes nobody.", document=1),
+]
+
+
+def test_the_first_sentence_asks_for_the_rest_below_its_title():
+    first, second, third = first_sentence(PASSAGES, [0, 1, 2], split, 0)
+    assert first.query == "The old mill stands by the river."
+    assert first.text == ("The mill\nIts wheel has not turned for years. Ivy covers the walls.")
+    assert (first.passage, second.passage, third.passage) == (0, 1, 2)
+    assert list(first_sentence([passage("One sentence alone stands here.")], [0], split, 0)) == []
+
+
+def test_a_sentence_is_taken_out_of_what_it_asks_for_and_every_one_has_its_turn():
+    seen = set()
+    for seed in range(30):
+        (pair,) = inverse_cloze(PASSAGES, [0, 1, 2], split, seed)  # the others have two sentences
+        assert pair.query in split(TEXT)
+        left = [sentence for sentence in split(TEXT) if sentence != pair.query]
+        assert pair.text == "The mill\n" + " ".join(left)
+        seen.add(pair.query)
+    assert seen == set(split(TEXT))
+
+
+def test_crops_are_spans_of_the_passage_of_bounded_length():
+    sizes = set()
+    for seed in range(40):
+        for pair in crops(PASSAGES, [0, 2], split, seed):
+            text = PASSAGES[pair.passage].text
+            total = len(text.split())
+            for crop in (pair.query, pair.text):
+                assert crop in text
+                assert FEWEST_WORDS <= len(crop.split()) <= max(FEWEST_WORDS, LONGEST * total + 1)
+                sizes.add(len(crop.split()))
+    assert len(sizes) > 3
+
+
+def test_neighbours_are_of_one_document_and_both_wanted():
+    (pair,) = neighbours(PASSAGES, [0, 1, 2], split, 0)
+    assert pair.query in split(TEXT)
+    assert (pair.text, pair.passage) == (PASSAGES[1].indexed, 1)
+    assert list(neighbours(PASSAGES, [0, 2], split, 0)) == []
+
+
+def test_titles_ask_with_the_headings_that_are_the_documents_own():
+    common = [
+        passage("Text.", document=n, title=f"Note {n}", headings=("Introduction", f"Part {n}"))
+        for n in range(5)
+    ]
+    pairs = list(title_to_passage(common, range(5), split, 0))
+    assert [pair.query for pair in pairs] == [f"Note {n} Part {n}" for n in range(5)]
+    same = [passage("Text.", document=n, title="Untitled") for n in range(5)]
+    assert list(title_to_passage(same, range(5), split, 0)) == []
+
+
+def test_keywords_are_the_heaviest_words_by_a_plain_count():
+    texts = [
+        "copper copper kettle boils slowly today",
+        "copper pipes leak slowly",
+        "the kettle was new today",
+        "pipes of copper and a kettle leak",
+    ]
+    rows = [passage(text, document=n) for n, text in enumerate(texts)]
+    holding = Counter(word for text in texts for word in set(words(text)))
+    for pair in keyword_query(rows, range(4), split, 3):
+        for word in pair.query.split():
+            assert word in words(texts[pair.passage])
+            assert holding[word] > 1
+            assert word not in ("the", "was", "and", "of")
+        assert 2 <= len(pair.query.split()) <= 4
+    assert len(list(keyword_query(rows, range(4), split, 3))) >= 3
+
+
+@pytest.mark.parametrize(
+    ("made", "query", "text"),
+    [
+        (
+            passage("Q: Who mends roofs?\nA: The roofer does."),
+            "Who mends roofs?",
+            "The roofer does.",
+        ),
+        (
+            passage("Call the roofer.", headings=("How do I mend a roof?",)),
+            "How do I mend a roof?",
+            "Call the roofer.",
+        ),
+    ],
+)
+def test_questions_ask_for_the_answers_that_follow(made, query, text):
+    (pair,) = question_to_answer([made], [0], split, 0)
+    assert (pair.query, pair.text, pair.maker) == (query, text, "question")
+
+
+def test_copied_words_are_taken_out_in_the_share_that_is_named():
+    query = "alpha beta gamma delta " * 50
+    text = "alpha gamma"
+    assert without_copied(query, text, str.split, 0.0, 0).split() == query.split()
+    assert set(without_copied(query, text, str.split, 1.0, 0).split()) == {"beta", "delta"}
+    half = Counter(without_copied(query, text, str.split, 0.5, 0).split())
+    assert half["beta"] == half["delta"] == 50
+    # 100 shared words, each kept with probability one half: four standard deviations are 20.
+    assert math.isclose(half["alpha"] + half["gamma"], 50, abs_tol=20)
