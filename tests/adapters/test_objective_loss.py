@@ -117,6 +117,20 @@ def test_the_loss_is_the_objectives(folder, sentences):
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
+def test_the_seed_reaches_what_is_drawn_for_a_row(folder, sentences):
+    """Artificial rows are drawn from the batch's seed; dropout from torch's."""
+    model = model_of(folder)
+    features = model.tokenize(sentences[:8])
+    losses = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(3)
+        loss = ObjectiveLoss(model, "barlow_twins", seed=seed, artificial=20)
+        model.train()
+        torch.manual_seed(4)
+        losses.append(loss([features]).item())
+    assert losses[0] == losses[1] != losses[2]
+
+
 def test_evaluation_moves_no_queue(folder, sentences):
     model = model_of(folder)
     loss = ObjectiveLoss(model, "esimcse", queue_size=8)

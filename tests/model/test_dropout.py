@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.model import dropout as dropout_
 from contrasent.model.dropout import Dropout, configure, drop, off
 from contrasent.model.encoder import Encoder
 
@@ -173,6 +174,70 @@ def test_attention_with_dropout_is_attention(tiny, kind, monkeypatch):
         calls.clear()
         assert vectors == pytest.approx(encoder.encode(TEXTS), abs=3e-6)
         assert 0.3 not in calls
+
+
+def decoder(kind, **options):
+    """A tiny causal language model's body; with one head of keys for two of queries if Llama's."""
+    import transformers
+
+    sizes = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2}
+    sizes |= {"num_attention_heads": 2, "max_position_embeddings": 64, "pad_token_id": 0}
+    sizes |= {"bos_token_id": 1, "eos_token_id": 2}
+    own = {
+        "OPT": {"ffn_dim": 48, "word_embed_proj_dim": 32, "dropout": 0.0},
+        "GPT2": {"resid_pdrop": 0.0, "embd_pdrop": 0.0},
+        "Llama": {"intermediate_size": 48, "num_key_value_heads": 1},
+    }
+    key = "attn_pdrop" if kind == "GPT2" else "attention_dropout"
+    config = getattr(transformers, f"{kind}Config")(**sizes, **own[kind], **{key: 0.3}, **options)
+    torch.manual_seed(2)
+    model = getattr(transformers, f"{kind}Model")(config)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() == 2:
+                weight.normal_(std=0.3)
+    return model.train()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind", ["OPT", "GPT2", "Llama"])
+def test_a_decoder_sees_nothing_of_later_tokens_in_training(kind, padded):
+    model = decoder(kind)
+    dropout_.take_over(model)
+    assert model.config._attn_implementation == dropout_.ATTENTION
+    ids = torch.tensor([[5, 6, 7, 8, 9], [9, 4, 3, 6, 0]])
+    mask = (ids > 0).long() if padded else None
+    changed = ids.clone()
+    changed[:, 2:4] = torch.tensor([[30, 31], [32, 33]])
+    states = []
+    for rows in (ids, changed):
+        torch.manual_seed(6)
+        states.append(model(input_ids=rows, attention_mask=mask).last_hidden_state)
+    one, two = states
+    assert torch.equal(one[:, :2], two[:, :2])
+    assert (one[:, 2:4] - two[:, 2:4]).abs().amax((1, 2)).min() > 0.1
+    torch.manual_seed(7)
+    again = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert not torch.allclose(again[:, 1:], one[:, 1:], atol=1e-3), "no dropout at all"
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind", ["OPT", "GPT2", "Llama"])
+def test_a_decoder_without_dropped_weights_is_transformers_own(kind, padded, monkeypatch):
+    ids = torch.tensor([[5, 6, 7, 8, 9], [9, 4, 3, 6, 0]])
+    mask = (ids > 0).long() if padded else None
+    own = decoder(kind, attn_implementation="eager").eval()
+    with torch.no_grad():
+        expected = own(input_ids=ids, attention_mask=mask).last_hidden_state
+    model, calls = decoder(kind), []
+    dropout_.take_over(model)
+    keep = lambda x, p: (calls.append(p), dropout_.Keep(None, 1.0))[1]  # noqa: E731
+    monkeypatch.setattr(dropout_, "keep", keep)
+    with torch.no_grad():
+        found = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert calls.count(0.3) == 2
+    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    assert torch.allclose(found[real], expected[real], atol=1e-5)
 
 
 def test_off_restores_every_flag_even_after_an_error():

@@ -108,8 +108,11 @@ def masks(monkeypatch):
     return found
 
 
-def looped(encoder, packing, masks):
-    """Token vectors by loops over rows and heads, with the masks given, in the packed order."""
+def looped(encoder, packing, masks, *, firsts=False):
+    """Token vectors by loops over rows and heads, with the masks given, in the packed order.
+
+    With ``firsts`` the last layer is that of each row's first token alone, with the masks of it.
+    """
     backbone = encoder.backbone
     parts, config = backbone.embeddings, backbone.config
     drawn = iter(masks)
@@ -131,9 +134,12 @@ def looped(encoder, packing, masks):
     heads, size = config.num_attention_heads, config.hidden_size // config.num_attention_heads
     for layer in backbone.encoder.layer:
         own, out = layer.attention.self, layer.attention.output
-        mask, scale, _ = next(drawn)
+        last = firsts and layer is backbone.encoder.layer[-1]
+        kept = [next(drawn) for _ in packing.groups] if last else [next(drawn)]
+        mask, scale = torch.cat([k.mask.flatten() for k in kept]), kept[0].scale
         mixed, start, used = [], 0, 0
         for group in packing.groups:
+            asked = 1 if last else group.length
             for _ in range(group.count):
                 row = x[start : start + group.length]
                 start += group.length
@@ -141,12 +147,13 @@ def looped(encoder, packing, masks):
                 for head in range(heads):
                     part = slice(head * size, (head + 1) * size)
                     q, k, v = (dense(m, row)[:, part] for m in (own.query, own.key, own.value))
-                    share = (q @ k.T / math.sqrt(size)).softmax(-1)
-                    square = mask[used : used + group.length**2].view(group.length, -1)
-                    used += group.length**2
+                    share = (q[:asked] @ k.T / math.sqrt(size)).softmax(-1)
+                    square = mask[used : used + asked * group.length].view(asked, -1)
+                    used += asked * group.length
                     columns.append(share * square * scale @ v)
                 mixed.append(torch.cat(columns, dim=1))
         assert used == len(mask)
+        x = x[packing.firsts] if last else x
         x = norm(out.LayerNorm, x + dropped(dense(out.dense, torch.cat(mixed))))
         inner = functional.gelu(dense(layer.intermediate.dense, x))
         x = norm(layer.output.LayerNorm, x + dropped(dense(layer.output.dense, inner)))
@@ -185,6 +192,20 @@ def test_masks_are_drawn_again_rather_than_held(bert, monkeypatch):
     for held, mask, again in drawn:
         assert held() is None
         assert torch.equal(again(), mask)
+
+
+def test_first_tokens_with_dropout_are_the_loop_with_the_same_masks(bert, masks):
+    """The last layer of [CLS] vectors: its attention has dropout as the other layers' has."""
+    encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
+    packing = Packing.of(tokens)
+    (ours,) = packed.states(encoder.backbone, packing, firsts=True)
+    assert len(masks) == 1 + 3 * (encoder.layers - 1) + len(packing.groups) + 2
+    theirs = looped(encoder, packing, masks, firsts=True)
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-10)
+    fast, slow = gradients(encoder, ours), gradients(encoder, theirs)
+    assert fast.keys() == slow.keys()
+    for name, gradient in slow.items():
+        assert torch.allclose(fast[name], gradient, rtol=1e-7, atol=1e-10), name
 
 
 def test_first_tokens_with_dropout_have_the_distribution_of_the_whole_layer(bert):

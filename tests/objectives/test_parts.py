@@ -3,6 +3,7 @@
 import copy
 import itertools
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -64,6 +65,70 @@ def test_evaluation_leaves_the_queue_alone(load, batches):
         objective(batches(objective))
     objective.after_step()
     assert objective.queue.negatives() is None
+
+
+def mean_cosine(rows):
+    """Of all pairs of different rows."""
+    unit = torch.nn.functional.normalize(rows.double(), dim=1)
+    cosines = unit @ unit.T
+    return (cosines.sum() - cosines.trace()).item() / (len(rows) * (len(rows) - 1))
+
+
+def test_batch_normalised_queue_rows_are_standardised_by_themselves(load, batches):
+    """By loops from the first step on; the running statistics are those of the views alone."""
+    objective = find("esimcse")(load(dropout=0.0), projector="batchnorm", queue_size=6).train()
+    twin = copy.deepcopy(objective)
+    twin.queue = None
+    batch = batches(objective)
+    objective(batch)
+    objective.after_step()
+    twin(batch)
+    names = dict(objective.projector.named_buffers())
+    assert len(names) == 6
+    for name, buffer in twin.projector.named_buffers():
+        assert torch.equal(names[name], buffer), name
+    assert all(m.training and getattr(m, "track_running_stats", True) for m in objective.modules())
+
+    one, first, _, two, second = objective.projector
+    pooled = objective.encoder(batch.columns[0]).detach().double()
+
+    def standard(rows, epsilon):
+        columns = []
+        for column in rows.T.tolist():
+            mean = sum(column) / len(column)
+            variance = sum((x - mean) ** 2 for x in column) / len(column)
+            columns.append([(x - mean) / (variance + epsilon) ** 0.5 for x in column])
+        return torch.tensor(columns, dtype=torch.float64).T
+
+    inner = standard(pooled @ one.weight.double().T, first.eps) * first.weight + first.bias
+    expected = standard(inner.clamp_min(0) @ two.weight.double().T, second.eps)
+    assert torch.allclose(objective.queue.negatives().double(), expected, atol=1e-4)
+    # Columns of mean 0: the cosines of n rows are about -1 / (n - 1), and not near 1.
+    assert mean_cosine(objective.queue.negatives()) < 0.1
+
+
+def test_a_batch_of_one_row_has_no_statistics_and_stays_out_of_the_queue(load, batches):
+    for projector, rows in (("batchnorm", 0), ("tanh", 1)):
+        objective = find("esimcse")(load(), projector=projector, queue_size=6).train()
+        objective(batches(objective, part=slice(0, 1)))
+        objective.after_step()
+        assert int(objective.queue.filled) == rows
+
+
+def test_the_momentum_copy_follows_in_its_buffers_too(load, batches):
+    """A head with batch normalisation inside the encoder, which is copied with it."""
+    objective = find("esimcse")(load(head="batchnorm"), queue_size=18, projector="none").train()
+    with torch.no_grad():
+        for step in range(3):
+            objective(batches(objective, step))
+            objective.after_step()
+    theirs = dict(objective.encoder.named_buffers())
+    assert sum("running_var" in name for name in theirs) == 2
+    for name, buffer in objective.queue.momentum_encoder.named_buffers():
+        assert torch.equal(buffer, theirs[name]), name
+    moved = theirs["head.1.running_mean"]
+    assert moved.abs().max() > 0
+    assert mean_cosine(objective.queue.negatives()) < 0.3
 
 
 def test_queue_with_hard_negatives_and_masked_lm_keeps_them_all(load, batches, masked):
@@ -130,6 +195,52 @@ def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
     assert np.array_equal(whole.tokens.ids, Tokens.concatenate([h.tokens for h in halves]).ids)
     for step, column in ((8, 0), (7, 1)):
         assert not np.array_equal(masked(rows, step, column).labels, whole.labels)
+
+
+def test_every_row_has_masks_of_its_own(load):
+    """Equal sentences in different rows of the corpus are masked at different places."""
+    tokenizer = load().tokenizer
+    tokens, _ = tokenizer([TEXTS[2]] * 40)
+    batch = Batch((tokens,), np.arange(40), 7)
+    edited = _masking.mask(tokens, 0.4, tokenizer, _masking.generators(batch, 0))
+    labels = Tokens(edited.labels, edited.tokens.offsets)
+    assert len({tuple(labels[i].tolist()) for i in range(40)}) > 20
+
+
+def test_two_terms_that_mask_do_not_mask_the_same(load, masked, batches, monkeypatch):
+    """Alone each masks as ever; together they are independent, in either order."""
+    chosen = {}
+    mask = _masking.mask
+
+    def spied(tokens, ratio, *rest):
+        edited = mask(tokens, ratio, *rest)
+        chosen.setdefault(ratio, []).append(edited.labels >= 0)
+        return edited
+
+    monkeypatch.setattr(_masking, "mask", spied)
+    model = str(masked["bert"])
+
+    def masks(name):
+        chosen.clear()
+        given = {"language_head": model} if "masked_lm" in name else {}
+        if "diffcse" in name:
+            given |= {"generator": model, "mask_ratio": 0.3}
+        objective = find(name)(load(), **given).train()
+        # One ratio would be shared in a combination; two tell who masks.
+        if "masked_lm" in name:
+            objective.terms["masked_lm"].mask_ratio = 0.5
+        objective(batches(objective))
+        return {ratio: np.concatenate(parts) for ratio, parts in chosen.items()}
+
+    alone = masks("diffcse") | masks("masked_lm")
+    assert alone.keys() == {0.3, 0.5}
+    # From one stream the smaller share would lie within the larger.
+    assert not (alone[0.3] & ~alone[0.5]).any()
+    for name, same in (("diffcse+masked_lm", 0.3), ("masked_lm+diffcse", 0.5)):
+        both = masks(name)
+        assert np.array_equal(both[same], alone[same])
+        assert (both[0.3] & ~both[0.5]).sum() > 3
+        assert (both[0.3] & both[0.5]).any()
 
 
 def test_inserted_masks_are_marked_and_stand_inside(load):
@@ -319,6 +430,118 @@ def test_contrasts_merge_by_what_departs_from_the_plain_one():
     assert merged == Contrast(alpha=0.5, negatives="off_dropout", factor=0.9)
     with pytest.raises(OptionError, match=r"temperature .* want 0\.1 and 0\.2"):
         merge([Contrast(temperature=0.1), Contrast(temperature=0.2)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubled(Contrast):
+    """Stands for a contrast of a method's own."""
+
+    times: float = 2.0
+
+    def __call__(self, step):
+        terms = super().__call__(step)
+        return terms | {"contrast": self.times * terms["contrast"]}
+
+
+class Halved(Contrast):
+    """Another one."""
+
+
+def test_a_methods_own_contrast_is_kept_in_a_combination_or_refused(load, batches):
+    merged = merge([Contrast(alpha=0.5), Doubled(times=3.0), Contrast(factor=0.9)])
+    assert merged == Doubled(alpha=0.5, times=3.0, factor=0.9)
+    assert merge([Doubled(), Contrast()]) == Doubled()
+    with pytest.raises(OptionError, match=r"Doubled and Halved.*different kinds"):
+        merge([Doubled(), Halved()])
+    plain = find("simcse")(load(dropout=0.0)).train()
+    doubled = find("simcse")(load(dropout=0.0)).train()
+    doubled.contrast = Doubled()
+    doubled.projector = plain.projector
+    both = find("simcse+dimension_wise")(load(dropout=0.0)).train()
+    both._assemble([doubled, find("dimension_wise")(load())], "simcse+dimension_wise", 1.0)
+    single = plain(batches(plain))["contrast"].item()
+    assert both(batches(both))["contrast"].item() == pytest.approx(2 * single, rel=1e-5)
+
+
+@pytest.mark.parametrize("own", ["forward", "loss", "after_step"])
+def test_what_a_combination_would_lose_is_refused(load, own):
+    both = find("simcse+dimension_wise")(load())
+    kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
+    with pytest.raises(OptionError, match=f"has a {own} of its own.*use it alone"):
+        both._assemble([kind(load()), find("dimension_wise")(load())], "own+dimension_wise", 1.0)
+
+
+@pytest.mark.parametrize("name", ["dimension_wise", "simcse_plus_plus"])
+def test_epsilon_of_the_dimension_wise_contrast_is_a_parameter(load, batches, name):
+    losses = []
+    for epsilon in (1e-5, 10.0):
+        torch.manual_seed(3)
+        objective = find(name)(load(dropout=0.0), dimension_epsilon=epsilon, projector="none")
+        objective.train()
+        batch = batches(objective)
+        with torch.no_grad():
+            views = [objective.encoder(column).double() for column in batch.columns]
+            found = objective(batch)["dimensions"].item()
+        columns = [
+            [
+                [(x - c.mean().item()) / (c.var(correction=0).item() + epsilon) ** 0.5 for x in c]
+                for c in view.T
+            ]
+            for view in views
+        ]
+        n, d = views[0].shape
+        tau = objective.terms["dimensions"].temperature
+        total = 0.0
+        for i in range(d):
+            scores = [
+                sum(x.item() * y.item() for x, y in zip(columns[0][i], other, strict=True))
+                / n
+                / tau
+                for other in columns[1]
+            ]
+            total += np.logaddexp.reduce(scores) - scores[i]
+        assert found == pytest.approx(total / d, rel=1e-4)
+        losses.append(found)
+    assert losses[1] > losses[0]
+    with pytest.raises(OptionError, match="dimension_epsilon 0"):
+        find(name)(load(), dimension_epsilon=0.0)
+
+
+def test_published_defaults():
+    """What stands in the papers; each is the value at which the published scores were made."""
+    published = {
+        # Wu et al. (2022), section 4.2: a "relatively large momentum" of 0.995.
+        ("esimcse", "momentum"): 0.995,
+        # Section 5.6, Table 10: best at a queue of 2.5 times the batch, which is 64 (section 4.2).
+        ("esimcse", "queue_size"): round(2.5 * 64),
+        # Chuang et al. (2022), section 5, "Coefficient lambda" (Table 8): best at 0.005.
+        ("diffcse", "difference_weight"): 0.005,
+        # Section 5, "Masking ratio" (Table 7): best around 30 %.
+        ("diffcse", "mask_ratio"): 0.30,
+        # Devlin et al. (2019), section 3.1: 15 %. Gao et al. (2021), appendix D, Table D.2: best on
+        # transfer at lambda = 0.1.
+        ("masked_lm", "mask_ratio"): 0.15,
+        ("masked_lm", "masked_lm_weight"): 0.1,
+    }
+    found = {(name, key): parameters(name)[key].default for name, key in published}
+    assert found == published
+
+
+def test_published_defaults_are_what_is_computed(load, masked, batches):
+    """Not names alone: the weight of the loss, the share of masks, the step of the momentum."""
+    objective = find("diffcse")(load(), generator=str(masked["bert"])).train()
+    terms = objective(batches(objective))
+    expected = terms["contrast"] + 0.005 * terms["difference"]
+    assert objective.loss(terms).item() == pytest.approx(expected.item(), rel=1e-6)
+    assert objective.terms["difference"].settings.mask_ratio == 0.30
+    objective = find("esimcse")(load()).train()
+    weight = objective.encoder.backbone.embeddings.word_embeddings.weight
+    own = objective.queue.momentum_encoder.backbone.embeddings.word_embeddings.weight
+    before = own.clone()
+    with torch.no_grad():
+        weight.add_(1.0)
+    objective.after_step()
+    assert torch.allclose(own - before, torch.full_like(own, 1 - 0.995), atol=1e-6)
 
 
 def test_combined_parameters_are_those_of_all_methods_and_the_first_says_the_default():

@@ -14,7 +14,7 @@ from contrasent.reproduce import data, kinds, scale
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.digests import FIRST, departing, folder_digest
 from contrasent.reproduce.jobs import Place
-from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner
+from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner, train_version
 from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.run import _Clock, duration, seconds_of
 from contrasent.reproduce.store import Store
@@ -162,6 +162,27 @@ def test_methods_that_are_joined_have_the_defaults_of_both():
     assert departing(values, "objectives", "esimcse+simcse_plus_plus") == {}
     changed = {**values, "momentum": 0.9}
     assert departing(changed, "objectives", "esimcse+simcse_plus_plus") == {"momentum": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("objective", "given", "mended"),
+    [
+        ("simcse", {"projector": "batchnorm"}, False),
+        ("esimcse", {}, False),
+        ("esimcse", {"projector": "batchnorm"}, True),
+        ("esimcse", {"projector": "batchnorm", "queue_size": 0}, False),
+        ("esimcse + simcse_plus_plus", {"head": "batchnorm"}, True),
+        ("diffcse", {}, False),
+        ("diffcse", {"compile": True}, True),
+        ("diffcse+esimcse", {}, True),
+        ("diffcse+simcse_plus_plus", {}, False),
+        ("simcse+masked_lm", {"compile": True}, False),
+        ("diffcse+masked_lm", {}, True),
+    ],
+)
+def test_what_a_mend_changed_is_not_taken_for_todays(objective, given, mended):
+    values = {key: p.default for key, p in parameters(objective).items()} | asdict(Settings())
+    assert train_version(objective, values | given) == NUMBERS["train"] + mended
 
 
 STORED = Path(__file__).parents[2] / "docs" / "reproduction" / "results"

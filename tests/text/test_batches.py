@@ -123,6 +123,25 @@ def test_columns_of_a_corpus(pairs, tokenizer):
     assert lists(made) == expected
 
 
+def test_equal_sentences_in_different_rows_get_views_of_their_own(tokenizer, tmp_path):
+    """The row is part of what seeds a view: the same in any batch, others in other rows."""
+    cache = tokenised(open_corpus([ROWS[0][0]] * 30), tokenizer, tmp_path / "c", lower=False)
+    views = (Identity(), RepeatTokens(rate=1.0, rule="paper"), DeleteWords(percent=40))
+    seen = []
+    for batch in (30, 6):
+        made = Collator(cache, rows_of(cache, batch), views, tokenizer)
+        found = {}
+        for step in range(30 // batch):
+            one = made.batch(step)
+            for i, row in enumerate(one.rows.tolist()):
+                found[row] = tuple(tuple(column[i].tolist()) for column in one.columns)
+        seen.append(found)
+    assert len(seen[0]) == 30
+    assert seen[0] == seen[1]
+    for view in (1, 2):
+        assert len({columns[view] for columns in seen[0].values()}) > 8
+
+
 def test_views_of_single_sentences(single, tokenizer):
     views = (Identity(), RepeatTokens(rate=0.5, rule="paper"), DeleteWords(percent=30))
     made = Collator(single, rows_of(single, 6), views, tokenizer).batch(0)

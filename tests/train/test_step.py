@@ -49,6 +49,27 @@ def test_the_first_twenty_losses_are_those_of_the_plain_way(train, objective, po
     assert len(set(losses[0])) > 15
 
 
+def test_accumulated_parts_draw_dropout_of_their_own(bert, tmp_path):
+    """One sentence throughout: what differs between the parts of a step is dropout alone."""
+    settings = Settings(**(LEARN | {"lr": 1e-12}), steps=3, accumulate=4, dropout=0.2)
+    learner = prepare(bert, "simcse", {}, settings)
+    encode, vectors = learner.encoder.forward, []
+
+    def spied(tokens):
+        made = encode(tokens)
+        if learner.encoder.backbone.training:  # and not while the model is saved
+            vectors.append(made)
+        return made
+
+    learner.encoder.forward = spied
+    fit(learner, ["the gardener sold two blue lamps"] * 16, settings, folder=tmp_path / "m")
+    assert len(vectors) == 12
+    assert {v.shape for v in vectors} == {(8, 32)}
+    for i, one in enumerate(vectors):
+        for two in vectors[:i]:
+            assert (one - two).abs().amax(1).min() > 1e-4
+
+
 def test_looking_late_changes_nothing(train, monkeypatch):
     """A GPU is asked every tenth step; on CPU the same can be tried."""
     at_once, one = train("one", steps=25)

@@ -51,7 +51,7 @@ class ObjectiveLoss(nn.Module):
             model: a ``SentenceTransformer``: a transformer, one pooling (cls, mean or max), and
                 dense layers if any.
             objective: its name, or several joined by "+".
-            seed: of the views.
+            seed: of the views, and of all else that is drawn for a row, such as masks.
             **parameters: of the objective.
 
         Raises:
@@ -117,7 +117,7 @@ class ObjectiveLoss(nn.Module):
             self._viewed(views[i] if i < len(views) else Identity(), column, i, rows)
             for i, column in enumerate(columns)
         ]
-        return Batch(tuple(viewed), rows, self.batches)
+        return Batch(tuple(viewed), rows, self.batches, self.seed)
 
     def _viewed(self, view: View, tokens: Tokens, index: int, rows: Any) -> Tokens:
         if isinstance(view, Identity):

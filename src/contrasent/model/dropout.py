@@ -139,7 +139,17 @@ def _attend(
     """Attention by torch's fused kernel; with dropout on CPU, by plain products and our masks."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    if dropout > 0 and query.device.type == "cpu" and kwargs.get("position_bias") is None:
+    special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None
+    if dropout > 0 and query.device.type == "cpu" and not special:
+        # Where its mask would be the causal one, transformers hands on none, but says so.
+        causal = kwargs.get("is_causal")
+        causal = getattr(module, "is_causal", True) if causal is None else causal
+        if causal and attention_mask is None:
+            lengths = query.shape[2], key.shape[2]
+            attention_mask = torch.ones(lengths, dtype=torch.bool).tril()
+        shared = getattr(module, "num_key_value_groups", 1)
+        if shared > 1:  # one head of keys and values serves several of queries
+            key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
         return _attend_plainly(query, key, value, attention_mask, dropout, scaling), None
     output, _ = sdpa_attention_forward(
         module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs

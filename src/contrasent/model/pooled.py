@@ -126,9 +126,14 @@ class Pooled(nn.Module):
         return parts, [packing.order]
 
     def hidden(
-        self, tokens: Tokens, *, all_layers: bool = False
+        self, tokens: Tokens, *, all_layers: bool = False, **further: Tensor
     ) -> tuple[tuple[Tensor, ...], Tensor]:
         """Token vectors of one padded block.
+
+        Args:
+            tokens: the rows.
+            all_layers: the embedding output and all layers.
+            **further: inputs that this backbone takes besides.
 
         Returns:
             Hidden states, each (n, t, d): the last alone, or the embedding output and all layers;
@@ -138,7 +143,11 @@ class Pooled(nn.Module):
         # Without padding there is nothing to mask, and attention takes a faster path.
         told = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
         output = self.backbone(
-            input_ids=ids, attention_mask=told, output_hidden_states=all_layers, return_dict=True
+            input_ids=ids,
+            attention_mask=told,
+            output_hidden_states=all_layers,
+            return_dict=True,
+            **further,
         )
         states = output.hidden_states if all_layers else (output.last_hidden_state,)
         return tuple(states), mask

@@ -47,6 +47,7 @@ SHARE: Range = (lambda x: 0 < x < 1, "must lie between 0 and 1, both excluded")
 RANGES: dict[str, Range] = {
     "temperature": POSITIVE,
     "dimension_temperature": POSITIVE,
+    "dimension_epsilon": POSITIVE,
     "factor": POSITIVE,
     "alpha": NOT_NEGATIVE,
     "noise_variance": NOT_NEGATIVE,

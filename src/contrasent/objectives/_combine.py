@@ -37,10 +37,10 @@ class Combination(Objective):
 
     def _assemble(self, parts: list[Objective], names: str, contrast_weight: float) -> None:
         for part in parts:
-            if type(part).forward is not Objective.forward:
-                raise OptionError(
-                    "--objective", names, f"{part.name} has a forward of its own; use it alone"
-                )
+            for own in ("forward", "loss", "after_step"):
+                if getattr(type(part), own) is not getattr(Objective, own):
+                    problem = f"{part.name} has a {own} of its own; use it alone"
+                    raise OptionError("--objective", names, problem)
         self.labelled = any(part.labelled for part in parts)
         self.views = _views(parts, names)
         self.roles = _one({p.roles for p in parts}, ("anchor", "positive"), names, "columns")

@@ -108,12 +108,19 @@ class Contrast:
 def merge(settings: list[Contrast]) -> Contrast:
     """One contrast out of several: each setting from the one that departs from plain SimCSE.
 
+    A method's own kind of contrast (a subclass) is kept.
+
     Raises:
-        OptionError: two of them depart in different ways.
+        OptionError: two of them depart in different ways, or are of different kinds.
     """
+    kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
+    if len(kinds) > 1:
+        two = " and ".join(kind.__name__ for kind in kinds)
+        raise OptionError("--objective", two, "two contrasts of different kinds cannot be one")
+    kind = kinds[0] if kinds else Contrast
     merged: dict[str, Any] = {}
-    for field in fields(Contrast):
-        values = [getattr(s, field.name) for s in settings]
+    for field in fields(kind):
+        values = [getattr(s, field.name) for s in settings if hasattr(s, field.name)]
         departing = sorted({v for v in values if v != field.default}, key=str)
         if len(departing) > 1:
             raise OptionError(
@@ -122,7 +129,7 @@ def merge(settings: list[Contrast]) -> Contrast:
                 f"the combined objectives want {' and '.join(map(repr, departing))}; set it",
             )
         merged[field.name] = departing[0] if departing else field.default
-    return Contrast(**merged)
+    return kind(**merged)
 
 
 @torch.no_grad()

@@ -103,7 +103,7 @@ class DifferencePrediction(nn.Module):
         return found
 
     def _edit(self, kind: str, step: Step, tokens: Tokens, column: int) -> "Edit":
-        randoms = _masking.generators(step.batch, column)
+        randoms = step.generators(self, column)
         tokenizer = step.objective.encoder.tokenizer
         settings = self.settings
         if kind == "delete":

@@ -32,10 +32,12 @@ class DimensionWise(nn.Module):
         variance: Variance,
         reduction: Reduction,
         divide_by_rows: bool,
+        epsilon: float,
     ) -> None:
         super().__init__()
         self.temperature, self.norm, self.variance = temperature, norm, variance
         self.reduction, self.divide_by_rows = reduction, divide_by_rows
+        self.epsilon = epsilon
 
     def forward(self, step: Step) -> dict[str, Tensor]:
         """The term of a step."""
@@ -47,6 +49,7 @@ class DimensionWise(nn.Module):
             variance=self.variance,
             reduction=self.reduction,
             divide_by_rows=self.divide_by_rows,
+            epsilon=self.epsilon,
         )
         return {"dimensions": loss}
 

@@ -27,10 +27,9 @@ class Discriminator(nn.Module):
         self.reader.head = None
         backbone = cast(Any, self.reader.backbone)
         # ELECTRA projects its embeddings to the hidden size in a layer of its own.
-        place = getattr(backbone, "embeddings_project", None) or getattr(
-            backbone, "embeddings", None
-        )
-        if not isinstance(place, nn.Module):
+        places = ("embeddings_project", "embeddings")
+        place = next((n for n in places if isinstance(getattr(backbone, n, None), nn.Module)), None)
+        if place is None:
             raise ModelError(
                 f"a discriminator cannot be made of a {backbone.config.model_type!r} encoder: it "
                 "has no embedding layer to put the sentence vector into"
@@ -46,34 +45,54 @@ class Discriminator(nn.Module):
                 "a discriminator needs a tokenizer that puts a token such as [CLS] first, whose "
                 "place the sentence vector takes"
             )
-        self._condition: Tensor | None = None
-        place.register_forward_hook(self._put)
-
-    def _put(self, module: nn.Module, args: Any, output: Any) -> Any:
-        if self._condition is None:
-            return output
-        first = self._condition.to(output.dtype)[:, None]
-        return torch.cat([first, output[:, 1:]], dim=1)
+        _take_condition(backbone, place)
 
     def forward(
         self, tokens: Tokens, condition: Tensor, *, width: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Token vectors (n, t, d) of one padded block, and its mask (n, t).
+        """Token vectors (n, t, d) of one block, padded to its longest row, and its mask (n, t).
 
         Args:
             tokens: the edited rows.
             condition: (n, d) sentence vectors.
-            width: t at least, where another process has a longer row.
+            width: t, where another process has a longer row.
         """
-        rows = len(tokens)
-        if width is not None and width > int(tokens.lengths.max()):
+        rows, longest = len(tokens), int(tokens.lengths.max())
+        width = longest if width is None else width
+        if width > longest:
             # A row of that length makes the padding; its result is thrown away.
             longer = Tokens.from_rows([np.full(width, tokens.ids[0], dtype=np.int32)])
             tokens = Tokens.concatenate([tokens, longer])
             condition = torch.cat([condition, condition[:1].detach()])
-        self._condition = condition
+        hidden, mask = self.reader.hidden(tokens, condition=condition)
+        # Where shapes are bucketed there is more padding, which counts for nothing.
+        return hidden[-1][:rows, :width], mask[:rows, :width]
+
+
+def _take_condition(backbone: nn.Module, name: str) -> None:
+    """Make a condition one more input of a backbone, put first in the output of a part of it.
+
+    Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
+    code is shared with the encoder, and hooks are not looked at when it is chosen.)
+
+    Args:
+        backbone: whose forward shall take a ``condition`` (n, d) by name.
+        name: of the part.
+    """
+    place = backbone.get_submodule(name)
+    embeds, reads = type(place), type(backbone)
+
+    def embed(self: Any, *args: Any, **kwargs: Any) -> Tensor:
+        output: Tensor = embeds.forward(self, *args, **kwargs)
+        return torch.cat([self.condition.to(output.dtype)[:, None], output[:, 1:]], dim=1)
+
+    def read(self: Any, *args: Any, condition: Tensor, **kwargs: Any) -> Any:
+        place = getattr(self, name)
+        place.condition = condition
         try:
-            hidden, mask = self.reader.hidden(tokens)
+            return reads.forward(self, *args, **kwargs)
         finally:
-            self._condition = None
-        return hidden[-1][:rows], mask[:rows]
+            place.condition = None
+
+    place.__class__ = type(f"Conditional{embeds.__name__}", (embeds,), {"forward": embed})
+    backbone.__class__ = type(f"Conditional{reads.__name__}", (reads,), {"forward": read})

@@ -34,9 +34,7 @@ class MaskedLanguageModelling(nn.Module):
         encoder = step.objective.encoder
         columns = list(step.batch.columns)
         parts = [
-            _masking.mask(
-                column, self.mask_ratio, encoder.tokenizer, _masking.generators(step.batch, c)
-            )
+            _masking.mask(column, self.mask_ratio, encoder.tokenizer, step.generators(self, c))
             for c, column in enumerate(columns)
         ]
         tokens = Tokens.concatenate([part.tokens for part in parts])
@@ -55,6 +53,7 @@ def at_labels(
         hidden, _ = encoder.hidden(tokens.select(rows))
         wanted = Tokens(labels, tokens.offsets).select(rows).pad(-1)[0]  # type: ignore[arg-type]
         chosen = torch.from_numpy(wanted).to(encoder.device)
-        vectors.append(hidden[-1][chosen >= 0])
+        # Where shapes are bucketed the block is wider than its longest row.
+        vectors.append(hidden[-1][:, : chosen.shape[1]][chosen >= 0])
         targets.append(chosen[chosen >= 0])
     return torch.cat(vectors), torch.cat(targets)

@@ -14,7 +14,7 @@ from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens
 
-EDIT = 100
+EDIT, APART = 100, 1000
 KEEP, MASK = 0.1, 0.8
 
 
@@ -32,9 +32,10 @@ class Edited:
     labels: NDArray[np.int64]
 
 
-def generators(batch: Batch, column: int) -> list[np.random.Generator]:
-    """One generator for each row of a column of a batch."""
-    return [random_for(batch.seed, EDIT + column, int(row), batch.step) for row in batch.rows]
+def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Generator]:
+    """One generator for each row of a column of a batch; other ones in every stream."""
+    purpose = EDIT + APART * stream + column
+    return [random_for(batch.seed, purpose, int(row), batch.step) for row in batch.rows]
 
 
 def mask(

@@ -1,6 +1,8 @@
 """The momentum queue of ESimCSE: negatives from the batches before."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
@@ -22,10 +24,18 @@ class MomentumQueue(nn.Module):
     """Vectors of the last batches by a slowly following encoder (ESimCSE, section 3.2).
 
     After every optimizer step theta_m <- momentum * theta_m + (1 - momentum) * theta_e (equation
-    5). Every training batch is encoded by theta_m without dropout and without gradient, put through
-    the objective's own projector (there is no momentum copy of it, as in the released code), and
-    enters the queue after the step; the oldest rows leave. With several processes the rows of all
-    of them enter every process's queue, so that the loss is that of one process.
+    5); buffers, which are no weights, are copied. Every training batch is encoded by theta_m
+    without dropout and without gradient, put through the objective's own projector (there is no
+    momentum copy of it, as in the released code), and enters the queue after the step; the oldest
+    rows leave. With several processes the rows of all of them enter every process's queue, so that
+    the loss is that of one process.
+
+    A batch normalisation, in the projector or in a head of the encoder, takes the statistics of the
+    rows that enter together, as the views that they will be compared with take those of theirs, and
+    as the key encoder does in MoCo (He et al., 2020, section 3.3; rows of the queue are negatives
+    alone, so there is no positive for the statistics to give away). Running statistics would still
+    be near their start in the first steps, and all rows of the queue nearly parallel. ESimCSE's
+    paper and code have no batch normalisation.
 
     Attributes:
         momentum_encoder: theta_m, equal to the encoder at step 0 unless ``init`` is "random".
@@ -80,13 +90,17 @@ class MomentumQueue(nn.Module):
         """Encode a batch for later steps; it enters the queue after this one."""
         role = "anchor" if self.column == "first" else "positive"
         tokens = step.columns(role)[0]
-        objective = step.objective
-        with dropout.off(self.momentum_encoder):
-            vectors = self.momentum_encoder(tokens)
-        if objective.projector is not None:
-            with dropout.off(objective.projector):
-                vectors = objective.projector(vectors)
-        self._waiting.append(parallel.gather(vectors.float()))
+        projector = step.objective.projector
+        with _still(self.momentum_encoder) as normalised:
+            if normalised and len(tokens) < 2:
+                return  # one row has no statistics
+            vectors = parallel.gather(self.momentum_encoder(tokens))
+        if projector is not None:
+            with _still(projector) as normalised:
+                if normalised and len(vectors) < 2:
+                    return
+                vectors = projector(vectors)
+        self._waiting.append(vectors.float())
 
     @torch.no_grad()
     def after_step(self, encoder: Encoder) -> None:
@@ -98,6 +112,26 @@ class MomentumQueue(nn.Module):
         mine = [p.detach() for p in self.momentum_encoder.parameters()]
         theirs = [p.detach() for p in encoder.parameters()]
         torch._foreach_lerp_(mine, theirs, 1 - self.momentum)
+        for own, other in zip(self.momentum_encoder.buffers(), encoder.buffers(), strict=True):
+            own.copy_(other)
+
+
+@contextmanager
+def _still(module: nn.Module) -> Iterator[bool]:
+    """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere.
+
+    Yields:
+        Whether there is any batch normalisation.
+    """
+    norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm1d)]
+    with dropout.off(module):
+        for norm in norms:
+            norm.training, norm.track_running_stats = True, False
+        try:
+            yield bool(norms)
+        finally:
+            for norm in norms:
+                norm.track_running_stats = True
 
 
 def follower(encoder: Encoder) -> Encoder:

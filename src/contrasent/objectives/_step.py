@@ -5,10 +5,12 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.objectives import _masking
 from contrasent.types import Batch, Tokens
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ class Step:
         self.objective = objective
         self.batch = batch
         self.roles = objective.roles_of(len(batch.columns))
+        self._editing: list[nn.Module] = []
+
+    def generators(self, term: nn.Module, column: int) -> list[np.random.Generator]:
+        """Random generators for a term that edits the rows of a column.
+
+        Each term has a stream of its own, in the order in which they first ask: what one edits says
+        nothing about what another does.
+        """
+        if term not in self._editing:
+            self._editing.append(term)
+        return _masking.generators(self.batch, column, self._editing.index(term))
 
     def columns(self, *roles: str) -> list[Tokens]:
         """Columns of the named roles, in order."""

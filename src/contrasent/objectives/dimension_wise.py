@@ -20,6 +20,7 @@ class DimensionWiseContrast(Objective):
         dimension_variance: "biased" or "unbiased".
         dimension_reduction: "mean" or "sum" over dimensions.
         divide_by_rows: divide the inner product by the rows.
+        dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalisation (code).
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class DimensionWiseContrast(Objective):
         dimension_variance: Variance = "biased",
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
+        dimension_epsilon: float = 1e-5,
     ) -> None:
         super().__init__(encoder)
         self.use_projector(projector)
@@ -42,4 +44,5 @@ class DimensionWiseContrast(Objective):
             variance=dimension_variance,
             reduction=dimension_reduction,
             divide_by_rows=divide_by_rows,
+            epsilon=dimension_epsilon,
         )

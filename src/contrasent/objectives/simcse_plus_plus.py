@@ -36,6 +36,7 @@ class SimCSEPlusPlus(Objective):
         dimension_variance: "biased" (code) or "unbiased" (paper).
         dimension_reduction: "mean" (code) or "sum" (paper) over dimensions.
         divide_by_rows: divide the inner product by the rows (code); the paper does not.
+        dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalisation (code).
     """
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
@@ -57,6 +58,7 @@ class SimCSEPlusPlus(Objective):
         dimension_variance: Variance = "biased",
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
+        dimension_epsilon: float = 1e-5,
     ) -> None:
         super().__init__(encoder)
         self.contrast = Contrast(
@@ -75,4 +77,5 @@ class SimCSEPlusPlus(Objective):
                 variance=dimension_variance,
                 reduction=dimension_reduction,
                 divide_by_rows=divide_by_rows,
+                epsilon=dimension_epsilon,
             )

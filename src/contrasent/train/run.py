@@ -15,11 +15,12 @@ MODEL/run/profile.json    where the time went, if that was asked for
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contrasent.errors import OutputError
+from contrasent.errors import OptionError, OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
 
 if TYPE_CHECKING:
@@ -182,14 +183,18 @@ class RunFolder:
     def check_same(self, told: dict[str, Any]) -> None:
         """Refuse to go on with a run of which something else was asked.
 
+        An option that the code has learned since the run began had its default then.
+
         Raises:
             OutputError: a setting, or the corpus, is another one.
         """
         before = json.loads(self.settings.read_text("utf-8"))
+        later = _defaults(before)
         now = json.loads(json.dumps(told))
         for key in sorted((before.keys() | now.keys()) - {"defaults"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
+                old = {k: v for k, v in later.get(key, {}).items() if k in new} | old
                 inner = next((k for k in sorted(old | new) if old.get(k) != new.get(k)), None)
                 if inner is None:
                     continue
@@ -270,4 +275,15 @@ def trajectory(model: Path) -> list[dict[str, float]]:
         if "geometry" in line:
             values = {row["metric"]: float(row["value"]) for row in line["geometry"]}
             found.append({"step": float(line["step"]), **values})
+    return found
+
+
+def _defaults(before: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Today's defaults of the settings, and of the objective if the library has it."""
+    from contrasent.objectives._find import described
+    from contrasent.train.settings import Settings
+
+    found = {"settings": asdict(Settings())}
+    with suppress(KeyError, OptionError):
+        found["objective"] = described(before["objective"]["name"], {})
     return found
