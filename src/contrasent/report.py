@@ -107,7 +107,7 @@ class Report:
         return cls(tuple(rows), notes)
 
 
-HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", "map")
+HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", "map", "ap", "v")
 """Metrics that people read in hundredths; all others are printed as they are."""
 
 

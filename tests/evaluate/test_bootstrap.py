@@ -126,6 +126,13 @@ def test_intervals_of_a_mean_over_sets_that_share_items_cover_the_truth():
     assert held[False] < 0.9
 
 
+def test_an_interval_of_few_draws_holds_the_share_that_it_says():
+    """Of 39 draws the first and the last: between them lie 38 of 40 parts of what is drawn from."""
+    draws = np.random.default_rng(1).permutation(np.arange(39.0))
+    assert interval(draws) == (0.0, 38.0)
+    assert interval([*draws, np.nan]) == (0.0, 38.0)
+
+
 def test_too_few_items_have_no_interval():
     assert mean_interval(np.arange(FEWEST - 1.0)) == (None, None)
     assert mean_interval(np.arange(FEWEST * 1.0), 0) == (None, None)

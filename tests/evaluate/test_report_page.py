@@ -146,6 +146,17 @@ def test_models_keep_apart_beyond_eight():
     assert len(seen) == 64
 
 
+def test_few_examples_pairs_triples_and_groups_have_a_table():
+    values = {"ap": 0.8306, "f1_best": 0.7123, "accuracy_triplet": 0.6488, "v_measure": 0.1404}
+    rows = [Row("here", "test", m, "", v, 50, v - 0.1, v + 0.1) for m, v in values.items()]
+    text = page({"a": Report((*rows, Row("FewShot6", "test", "accuracy@8", "", 0.5168, 9)))})
+    section = text.split("Few examples, pairs, triples, groups")[1].split("<h2>")[0]
+    for shown in ("83.06", "73.06 – 93.06", "71.23", "64.88", "14.04", "51.68"):
+        assert shown in section
+    assert "class=total" in section
+    assert "Transfer</h2>" not in text
+
+
 def test_protocols_have_a_table_and_their_papers():
     rows = [Row("protocol declutr", "test", "spearman", "mean", 0.7123, 18850)]
     notes = {"protocols": {"protocols": {"declutr": "Giorgi et al. (2021): spearman, mean"}}}

@@ -55,8 +55,12 @@ def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
     (tmp_path / "SentEval" / "downstream").chmod(0o755)
     (tmp_path / "SentEval" / "downstream" / "CR").chmod(0o755)
     check_data(("sts", "protocols", "transfer", "geometry"), Options(folder=tmp_path))
+    check_data(("paraphrase", "triplets", "clustering", "few-shot"), Options(folder=tmp_path))
     with pytest.raises(DataError, match="flickr30k"):
         check_data(("retrieval",), Options(folder=tmp_path))
+    (tmp_path / "nli").unlink()
+    with pytest.raises(DataError, match="NLI triples: not found"):
+        check_data(("triplets",), Options(folder=tmp_path))
     (tmp_path / "SentEval" / "downstream" / "CR" / "custrev.neg").unlink()
     check_data(("sts",), Options(folder=tmp_path))
     with pytest.raises(DataError, match=r"CR: not found.*custrev|CR: not found"):

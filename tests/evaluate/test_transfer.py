@@ -8,6 +8,7 @@ import pytest
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import probing
 from contrasent.evaluate import transfer as module
+from contrasent.evaluate.bootstrap import item_keys
 from contrasent.evaluate.probing import SOLVERS, Problem
 from contrasent.evaluate.transfer import TASKS, f1, make_problem, transfer
 from contrasent.evaluate.vectors import encode_distinct
@@ -94,6 +95,17 @@ def test_examples_stand_in_sentevals_order_and_pairs_become_features():
     np.testing.assert_array_equal(problem.features[0], [*np.abs(u - v), *(u * v)])
     assert problem.features.shape == (6, 28)
     assert (problem.train, problem.dev, problem.test.tolist()) == (3, 0, [3, 4, 5])
+
+
+def test_tasks_that_share_sentences_are_resampled_together(data):
+    """MR, CR, SUBJ and MPQA are the same here: so are their intervals, and that of their mean."""
+    report = transfer(words, resamples=200).select(metric="accuracy", split="test")
+    bounds = {(row.low, row.high) for row in report if row.task in ("MR", "CR", "SUBJ", "MPQA")}
+    assert len(bounds) == 1
+    part = Labelled(("a b", "c", "d"), ("e", "f", "g"), np.array([1, 1, 0]))
+    keys = module.item_keys_in_order({"train": part, "test": part})
+    ordered = item_keys(["d", "c", "a b"], ["g", "f", "e"])  # by length, then by class
+    assert np.array_equal(keys, np.concatenate([ordered, ordered]))
 
 
 def test_f1_is_the_harmonic_mean():

@@ -34,7 +34,8 @@ def evaluate(
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="sts, protocols, transfer, geometry, retrieval, bias or all; can be repeated."
+            help="sts, protocols, transfer, geometry, retrieval, bias, paraphrase, triplets, "
+            "clustering, few-shot or all; can be repeated."
         ),
     ] = None,
     data: Annotated[

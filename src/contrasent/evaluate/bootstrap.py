@@ -201,8 +201,11 @@ def mean_draws(
 
 
 def interval(draws: ArrayLike) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % points of a statistic over resamples; undefined ones are left out."""
-    low, high = np.nanpercentile(np.asarray(draws), [2.5, 97.5])
+    """The 2.5 % and 97.5 % points of a statistic over resamples; undefined ones are left out.
+
+    Of r draws, the k-th from below has on average a share of k / (r + 1) below it.
+    """
+    low, high = np.nanpercentile(np.asarray(draws), [2.5, 97.5], method="weibull")
     return float(low), float(high)
 
 

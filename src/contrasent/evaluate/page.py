@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.evaluate import pictures
+from contrasent.evaluate.few_shot import AVERAGE as FEW_SHOT_AVERAGE
 from contrasent.evaluate.pictures import check_matplotlib as check_matplotlib
 from contrasent.evaluate.sts import AVERAGE as STS_AVERAGE
 from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
@@ -141,6 +142,13 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
         ),
     )
     yield (
+        "Few examples, pairs, triples, groups",
+        "Accuracy of logistic regression from K examples a class (accuracy@K); paraphrases told by "
+        "cosine: average precision and F1 at the best threshold; entailed sentences nearer than "
+        "contradicted ones; V-measure of k-means.",
+        _table(reports, _is_decision),
+    )
+    yield (
         "Alignment and uniformity",
         "Near positives and an evenly filled space: both want to be small (Wang and Isola, 2020).",
         _drawn(pictures.plane(reports, arrows=arrows), _table(reports, _is_geometry)),
@@ -195,6 +203,11 @@ def _is_geometry(row: Row) -> bool:
     return row.metric in ("alignment", "uniformity", "anisotropy", "isoscore", "effective_rank")
 
 
+def _is_decision(row: Row) -> bool:
+    known = ("ap", "f1_best", "accuracy_triplet", "v_measure")
+    return row.metric in known or row.metric.startswith("accuracy@")
+
+
 def _is_bias(row: Row) -> bool:
     known = ("once", "twice", "repetition_gain")
     return row.metric in known or row.metric.startswith(("error_", "absolute_"))
@@ -217,7 +230,7 @@ def _table(reports: Reports, wanted: Any) -> str:
     for (task, metric, aggregate, split), found in sorted(
         cells.items(), key=lambda cell: kinds.index(cell[0][1:])
     ):
-        kind = " class=total" if task in (STS_AVERAGE, TRANSFER_AVERAGE) else ""
+        kind = " class=total" if task in (STS_AVERAGE, TRANSFER_AVERAGE, FEW_SHOT_AVERAGE) else ""
         label = (
             f"{escape(task)} <small>{escape(' '.join(filter(None, (metric, aggregate, split))))}"
         )

@@ -9,7 +9,10 @@ from typing import Any
 from contrasent.errors import OptionError
 from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
 from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.clustering import clustering, clustering_sets
 from contrasent.evaluate.collections import caption_retrieval, stsb_retrieval
+from contrasent.evaluate.decisions import pair_classification, paraphrase_sets, triplet_accuracy
+from contrasent.evaluate.few_shot import few_shot, few_shot_sets
 from contrasent.evaluate.geometry import WHOLE, geometry
 from contrasent.evaluate.protocols import OTHER_LANGUAGES, PROTOCOLS, every_protocol
 from contrasent.evaluate.sts import sts
@@ -18,11 +21,15 @@ from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report
 from contrasent.text.captions import flickr30k
 from contrasent.text.datasets import sts_pairs
+from contrasent.text.judged import inference_triples
 from contrasent.text.official import STS_TASKS, TRANSFER_FILES
 from contrasent.text.transfer import transfer_set
 from contrasent.types import EncodeFn
 
-SUITES = ("sts", "protocols", "transfer", "geometry", "retrieval", "bias")
+SUITES = (
+    *("sts", "protocols", "transfer", "geometry", "retrieval", "bias"),
+    *("paraphrase", "triplets", "clustering", "few-shot"),
+)
 CAPTIONS = 5000
 
 
@@ -106,6 +113,15 @@ def check_data(suites: Sequence[str], options: Options) -> None:
             transfer_set(task, folder=folder)
     if "retrieval" in suites or "bias" in suites:
         flickr30k(folder=folder)
+    readers: dict[str, Callable[[Path | None], object]] = {
+        "paraphrase": paraphrase_sets,
+        "triplets": lambda folder: inference_triples(folder=folder),
+        "clustering": clustering_sets,
+        "few-shot": few_shot_sets,
+    }
+    for suite in suites:
+        if suite in readers:
+            readers[suite](folder)
 
 
 def evaluate(
@@ -212,6 +228,10 @@ def _bias(encode: EncodeFn, o: Options) -> Report:
     return Report((*(row for report in length for row in report), *repeated.rows), notes)
 
 
+def _plain(measure: Callable[..., Report]) -> Callable[[EncodeFn, Options], Report]:
+    return lambda encode, o: measure(encode, resamples=o.resamples, folder=o.folder)
+
+
 _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
     "sts": _sts,
     "protocols": _protocols,
@@ -219,4 +239,8 @@ _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
     "geometry": _geometry,
     "retrieval": _retrieval,
     "bias": _bias,
+    "paraphrase": _plain(pair_classification),
+    "triplets": _plain(triplet_accuracy),
+    "clustering": _plain(clustering),
+    "few-shot": _plain(few_shot),
 }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES, interval, mean_draws
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, interval, item_keys, mean_draws
 from contrasent.evaluate.probing import SOLVERS, Outcome, Problem, fits
 from contrasent.evaluate.vectors import Encoded, encode_distinct
 from contrasent.report import Report, Row
@@ -49,7 +49,8 @@ def transfer(
             "senteval_prototype" (its quick settings).
         seeds: one run for each; with more than one, rows "accuracy_seed_sd" give the spread.
         device: of torch, such as "cuda", for SentEval's solvers; numpy on two threads if None.
-        resamples: bootstrap resamples over test examples for the 95 % intervals; 0 for none.
+        resamples: bootstrap resamples over distinct test sentences for the 95 % intervals, one of
+            several tasks in all of them together; 0 for none.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
 
     Returns:
@@ -76,7 +77,7 @@ def transfer(
         problem = make_problem(task, found, encoded)
         with progress.task(task, fits(problem, solver) * len(seeds), "fits") as advance:
             outcomes = [SOLVERS[solver](problem, seed, advance, device=device) for seed in seeds]
-        scored[task] = _Scored(task, problem, outcomes, resamples)
+        scored[task] = _Scored(task, problem, item_keys_in_order(found), outcomes, resamples)
     rows = [row for s in scored.values() for row in s.rows()]
     if set(scored) == set(TASKS):
         rows += _average(list(scored.values()), len(seeds))
@@ -92,7 +93,7 @@ def transfer(
 def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Problem:
     """Features of a task, its examples in SentEval's order (by length, then class)."""
     ordered = {split: _order(part) for split, part in parts.items()}
-    names = [name for name in ("all", "train", "dev", "test") if name in parts]
+    names = _names(parts)
     features = [_features(parts[name], ordered[name], encoded) for name in names]
     labels = [parts[name].labels[ordered[name]] for name in names]
     sizes = {name: len(parts[name]) for name in names}
@@ -103,6 +104,16 @@ def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Pro
         dev=sizes.get("dev", 0),
         classes=6 if task == "TREC" else 2,
     )
+
+
+def item_keys_in_order(parts: dict[str, Labelled]) -> Keys:
+    """(n,) keys of a task's examples, in the order of :func:`make_problem`."""
+    keys = [item_keys(*_texts(parts[name]))[_order(parts[name])] for name in _names(parts)]
+    return np.concatenate(keys)
+
+
+def _names(parts: dict[str, Labelled]) -> list[str]:
+    return [name for name in ("all", "train", "dev", "test") if name in parts]
 
 
 def _order(part: Labelled) -> NDArray[np.int64]:
@@ -130,14 +141,19 @@ class _Scored:
     """One task's outcomes over the seeds, as numbers."""
 
     def __init__(
-        self, task: str, problem: Problem, outcomes: Sequence[Outcome], resamples: int
+        self,
+        task: str,
+        problem: Problem,
+        keys: Keys,
+        outcomes: Sequence[Outcome],
+        resamples: int,
     ) -> None:
         self.task, self.outcomes = task, outcomes
         self.labels = problem.labels
         self.tested = np.sort(np.concatenate(outcomes[0].parts))
         self.values = np.array([self._accuracy(outcome) for outcome in outcomes])
         right = np.mean([(o.guesses == problem.labels)[self.tested] for o in outcomes], axis=0)
-        self.draws = mean_draws(right, resamples, (SEED, TASKS.index(task)))
+        self.draws = mean_draws(right, resamples, SEED, keys[self.tested])
 
     def _accuracy(self, outcome: Outcome) -> float:
         """Mean over the folds, as SentEval prints it; over the test set where there is one."""

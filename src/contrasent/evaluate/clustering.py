@@ -1,0 +1,167 @@
+"""Clustering: do a model's own groups agree with people's classes?
+
+K-means on vectors of length one, with as many groups as there are classes, scored by the V-measure
+(Rosenberg and Hirschberg, 2007). Several starts, since k-means ends where it began.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrasent import metrics
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, interval, item_keys
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.report import Report, Row
+from contrasent.text.transfer import Labelled, transfer_set
+from contrasent.types import EncodeFn, Vectors
+
+TASKS = ("TREC", "SUBJ")
+STARTS = 5
+ROUNDS = 30
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouped:
+    """Where each text was put.
+
+    Attributes:
+        labels: (n,) classes from 0.
+        groups: one (n,) array of groups from 0 for each start.
+        keys: (n,) of the texts.
+    """
+
+    labels: Integers
+    groups: tuple[Integers, ...]
+    keys: Keys
+
+
+def clustering(
+    encode: EncodeFn,
+    sets: Mapping[str, Labelled] | None = None,
+    *,
+    starts: int = STARTS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Score the groups that k-means finds by the classes of the texts.
+
+    Args:
+        encode: the model.
+        sets: texts with classes; by default all of TREC (six kinds of questions) and of SUBJ.
+        starts: of k-means; the score is their mean.
+        resamples: bootstrap resamples over distinct texts, the groups as they are; 0 for none.
+        seed: of the starts and the bootstrap.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        Of each set a row "v_measure".
+
+    Raises:
+        DataError: data that are missing, or vectors that are not finite.
+    """
+    data = clustering_sets(folder) if sets is None else sets
+    rows = []
+    for task, found in group_texts(encode, data, starts=starts, seed=seed).items():
+        n = len(found.labels)
+        value = float(np.mean([v_measure(found.labels, g) for g in found.groups]))
+        drawn = [
+            np.mean([v_measures(found.labels, g, counts) for g in found.groups], axis=0)
+            for counts in draw_counts([n], resamples, seed, found.keys)
+        ]
+        bounds = interval(np.concatenate(drawn)) if drawn else (None, None)
+        rows.append(Row(task, "test", "v_measure", "", value, n, *bounds))
+    return Report(tuple(rows), {"k-means starts": starts, "seed": seed, "resamples": resamples})
+
+
+def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
+    """All texts of TREC and SUBJ with their classes."""
+    found = {}
+    for task in TASKS:
+        parts = list(transfer_set(task, folder=folder).values())
+        texts = tuple(text for part in parts for text in part.first)
+        found[task] = Labelled(texts, None, np.concatenate([part.labels for part in parts]))
+    return found
+
+
+def group_texts(
+    encode: EncodeFn, sets: Mapping[str, Labelled], *, starts: int = STARTS, seed: int = 0
+) -> dict[str, Grouped]:
+    """The groups of each text; see :func:`clustering`."""
+    encoded = encode_distinct(encode, [found.first for found in sets.values()])
+    grouped = {}
+    for task, found in sets.items():
+        vectors = encoded(found.first)
+        classes = len(np.unique(found.labels))
+        groups = tuple(kmeans(vectors, classes, (seed, i)) for i in range(starts))
+        grouped[task] = Grouped(found.labels, groups, item_keys(found.first))
+    return grouped
+
+
+def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:
+    """(n,) groups of rows scaled to length one; starts by k-means++ (Arthur, Vassilvitskii 2007).
+
+    Args:
+        vectors: (n, d).
+        count: groups; some may end up empty.
+        seed: of the start.
+    """
+    from scipy.cluster.vq import kmeans2
+
+    unit = metrics.unit(vectors)
+    random = np.random.default_rng(seed)
+    picked = [int(random.integers(len(unit)))]
+    distance = np.full(len(unit), np.inf)
+    while len(picked) < count:
+        distance = np.minimum(distance, np.maximum(2 - 2 * (unit @ unit[picked[-1]]), 0))
+        total = distance.sum()
+        share = distance / total if total > 0 else None
+        picked.append(int(random.choice(len(unit), p=share)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of an empty group
+        _, labels = kmeans2(unit, unit[picked], iter=ROUNDS, minit="matrix")
+    return np.asarray(labels, dtype=np.int64)
+
+
+def v_measure(labels: ArrayLike, groups: ArrayLike) -> float:
+    """Harmonic mean of homogeneity and completeness, in [0, 1] (Rosenberg and Hirschberg, 2007)."""
+    return float(v_measures(labels, groups, np.ones((1, len(np.asarray(labels)))))[0])
+
+
+def v_measures(labels: ArrayLike, groups: ArrayLike, counts: ArrayLike) -> Floats:
+    """(b,) V-measure of each resample.
+
+    Args:
+        labels: (n,) classes from 0.
+        groups: (n,) groups from 0.
+        counts: (b, n) how often each item counts.
+    """
+    classes, found = np.asarray(labels), np.asarray(groups)
+    shape = (int(classes.max()) + 1, int(found.max()) + 1)
+    cell = np.zeros((len(classes), shape[0] * shape[1]), dtype=np.float32)
+    cell[np.arange(len(classes)), classes * shape[1] + found] = 1
+    joint = (np.asarray(counts, dtype=np.float32) @ cell).astype(np.float64)
+    joint /= joint.sum(axis=1, keepdims=True)
+    table = joint.reshape(-1, *shape)
+    by_class, by_group = _entropy(table.sum(axis=2)), _entropy(table.sum(axis=1))
+    shared = by_class + by_group - _entropy(joint)
+    # A single class or a single group leaves nothing to be wrong about.
+    homogeneity = np.where(by_class > 0, shared / np.where(by_class > 0, by_class, 1), 1.0)
+    completeness = np.where(by_group > 0, shared / np.where(by_group > 0, by_group, 1), 1.0)
+    total = homogeneity + completeness
+    mean: Floats = 2 * homogeneity * completeness / np.where(total > 1e-12, total, 1)
+    return np.where(total > 1e-12, mean, 0.0)
+
+
+def _entropy(shares: Floats) -> Floats:
+    """(b,) entropy of rows of shares."""
+    logs = np.log(np.where(shares > 0, shares, 1))
+    entropy: Floats = -(shares * logs).sum(axis=1)
+    return entropy
