@@ -16,7 +16,7 @@ _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", 
 
 
 def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
-    """Sections of a source file; a file that does not parse is one section of code."""
+    """Title (a lone definition) and sections; a file that does not parse is one section of code."""
     builder = SectionBuilder()
     try:
         with warnings.catch_warnings():
@@ -26,7 +26,7 @@ def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
         builder.lines(text)
     else:
         _add(builder, tree, text.splitlines(), 0, len(text.splitlines()), 0)
-    return "", builder.finish()[1]
+    return builder.finish()
 
 
 def _add(

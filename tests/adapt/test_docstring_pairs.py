@@ -1,0 +1,36 @@
+"""From sources to summaries and explanations, by files and by installed packages."""
+
+from contrasent.adapt.documents import open_documents
+from contrasent.adapt.formats.python import installed_documentation
+from contrasent.adapt.pairs.docstrings import summary_to_explanation
+from contrasent.adapt.passages import passages
+
+SUMMARY = "Return the length of the river."
+EXPLANATION = "The length is measured along the bed and is given in metres. It is never negative."
+SOURCE = f'def length():\n    """{SUMMARY}\n\n    {EXPLANATION}\n    """\n    return 1\n'
+
+
+def words(texts):
+    return [len(text.split()) for text in texts]
+
+
+def test_summaries_of_sources_and_of_packages_ask_for_explanations(tmp_path):
+    (tmp_path / "river.py").write_text(SOURCE)
+    (tmp_path / "notes.md").write_text(f"{SUMMARY}\n\n{EXPLANATION}\n")
+    (tmp_path / "rows.jsonl").write_text(f'{{"text": "{SUMMARY}"}}\n')
+    read = passages(open_documents(tmp_path), count_tokens=words, max_tokens=100)
+    found = list(
+        summary_to_explanation(read.passages, range(len(read.passages)), lambda text: [text], 0)
+    )
+    assert [(pair.query, pair.text, pair.maker) for pair in found] == [
+        (SUMMARY, f"length\n{EXPLANATION}", "docstring")
+    ]
+    assert read.passages[found[0].passage].id == "river.py#0"
+
+    documents = installed_documentation([tmp_path])
+    assert [(d.id, d.sections[0].paragraphs) for d in documents] == [
+        ("river.length", (SUMMARY, EXPLANATION))
+    ]
+    named = passages(documents, count_tokens=words, max_tokens=100)
+    (pair,) = summary_to_explanation(named.passages, [0], lambda text: [text], 0)
+    assert (pair.query, pair.text) == (SUMMARY, EXPLANATION)
