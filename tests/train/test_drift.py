@@ -83,9 +83,10 @@ def test_lines_carry_the_numbers_and_the_training_knows_nothing_of_it(
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_held_out_texts_are_preferred_and_spread(bert, sentences):
+def test_held_out_texts_are_preferred_and_spread(bert):
     cache = SimpleNamespace(tokens=lambda column, rows: (column, rows))
-    encoder = SimpleNamespace()
+    model = Encoder.load(bert, pooler="mean")
+    objective = SimpleNamespace(encoder=model, labelled=False)
 
     def rows(count, trained, total=100, batch=64):
         class Cache(SimpleNamespace):
@@ -93,7 +94,8 @@ def test_held_out_texts_are_preferred_and_spread(bert, sentences):
 
         plan = SimpleNamespace(rows=np.asarray(trained), batch=batch)
         batches = SimpleNamespace(cache=Cache(tokens=cache.tokens), plan=plan)
-        drift = Drift.of(encoder, batches, total)
+        drift = Drift.of(objective, batches, total)
+        assert not drift.guards
         return drift.every, drift.tokens and drift.tokens[1]
 
     every, found = rows(3000, range(1000))
@@ -107,25 +109,38 @@ def test_held_out_texts_are_preferred_and_spread(bert, sentences):
     assert rows(60, range(60), batch=512)[0] == 10
 
 
-def made(tmp_path, *, keeps):
+def test_neighbours_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert, tmp_path):
+    Encoder.load(bert, pooler="mean").save(tmp_path / "m")
+    batches = SimpleNamespace(
+        cache=range(40), plan=SimpleNamespace(rows=np.arange(40), batch=8)
+    )  # too few texts to take any
+    for folder, labelled, expected in (
+        (tmp_path / "m", False, True),
+        (tmp_path / "m", True, False),
+        (bert, False, False),
+    ):
+        encoder = Encoder.load(folder, pooler="mean")
+        objective = SimpleNamespace(encoder=encoder, labelled=labelled)
+        assert Drift.of(objective, batches, 10).guards is expected
+
+
+def made(*, guards):
     """A drift of an encoder whose vectors the test sets."""
-    if keeps:
-        (tmp_path / "modules.json").write_text('[{"type": "x.Pooling", "path": ""}]')
-    encoder = SimpleNamespace(device=torch.device("cpu"), dimension=16, source=tmp_path)
+    encoder = SimpleNamespace(device=torch.device("cpu"), dimension=16)
     encoder.embed = lambda tokens: encoder.vectors[
         [row[0] for row in map(tokens.__getitem__, range(len(tokens)))]
     ]
     tokens = Tokens.from_rows([[i, 1, 2] for i in range(COUNT)])
-    return encoder, Drift(encoder, tokens, every=10, total=35)
+    return encoder, Drift(encoder, tokens, every=10, total=35, guards=guards)
 
 
 BASE = random.normal(size=(COUNT, 16)).astype(np.float32)
 OTHER = random.normal(size=(COUNT, 16)).astype(np.float32)
 
 
-def test_it_warns_once_and_says_what_to_change(tmp_path, caplog):
+def test_it_warns_once_and_says_what_to_change(caplog):
     caplog.set_level(logging.WARNING)
-    encoder, drift = made(tmp_path, keeps=True)
+    encoder, drift = made(guards=True)
     encoder.vectors = BASE
     drift.look(0, 1e-4)
     encoder.vectors = OTHER
@@ -146,7 +161,7 @@ def test_it_warns_once_and_says_what_to_change(tmp_path, caplog):
         assert words in line
     assert "\n" not in line
     # Not again, after a resume neither.
-    encoder, again = made(tmp_path, keeps=True)
+    encoder, again = made(guards=True)
     again.restore(json.loads(json.dumps(drift.state())))
     encoder.vectors = OTHER
     again.look(35, 1e-4)  # the last step
@@ -156,13 +171,13 @@ def test_it_warns_once_and_says_what_to_change(tmp_path, caplog):
     )
     assert len(caplog.messages) == 1
     # A checkpoint of an older version has no base to measure by.
-    old = made(tmp_path, keeps=True)[1]
+    old = made(guards=True)[1]
     old.restore(None)
     old.look(20, 1e-4)
     assert old.values == {}
 
 
-def test_a_language_model_may_move_but_not_collapse(tmp_path, caplog):
+def test_a_language_model_may_move_but_not_collapse(caplog):
     caplog.set_level(logging.WARNING)
     crowded, flat = OTHER + 1, OTHER.copy()
     flat[:, 3:] *= 0.01
@@ -172,7 +187,7 @@ def test_a_language_model_may_move_but_not_collapse(tmp_path, caplog):
         (flat, "effective rank"),
     ):
         caplog.clear()
-        encoder, drift = made(tmp_path, keeps=False)
+        encoder, drift = made(guards=False)
         encoder.vectors = BASE
         drift.look(0, 1e-4)
         encoder.vectors = vectors

@@ -148,7 +148,7 @@ class _Loop:
             self.encoder.device.type, enabled=self.settings.precision == "fp16"
         )
         total = total_steps(batches.plan, self.settings)
-        self.drift = Drift.of(self.encoder, batches, total)
+        self.drift = Drift.of(self.objective, batches, total)
         first = self._restore(optimizer) if going_on else self._begin()
         steps = Steps(
             self.objective,
