@@ -18,7 +18,8 @@ use too nothing is ever alone; ``by CPU time`` then says the same from what the 
 
     (sentences / (t * CPU seconds of a busy process)) / (sentences / CPU seconds alone)
 
-which is 1 if every CPU second due to the training's threads did as much as alone.
+which is 1 if every CPU second due to the training's threads did as much as alone, in the turn that
+spent least. Each turn is printed as (wall seconds, CPU seconds of ours, of a busy process).
 """
 
 import argparse
@@ -48,7 +49,8 @@ class Busy:
         self.count = count
 
     def __enter__(self) -> "Busy":
-        command = [sys.executable, "-c", "while True: pass"]
+        program = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+        command = [sys.executable, "-c", program]
         self.processes = [subprocess.Popen(command) for _ in range(self.count)]
         return self
 
@@ -106,11 +108,13 @@ def main() -> None:
                 for arm, side in arms.items():
                     with Busy(count) as busy:
                         found.setdefault((arm, count), []).append(turn(side, options.steps, busy))
+                    print(f"{arm}, {count} busy: {found[arm, count][-1]}", flush=True)
     finally:
         for side in arms.values():
             side.close()
     print(f"load after {os.getloadavg()}")
     sentences = options.steps * case.batch
+    least = min(cpu / sentences for arm in arms for _, cpu, _ in found[arm, 0])
     for arm in arms:
         alone = found[arm, 0]
         rates = [sentences / wall for wall, *_ in alone]
@@ -120,7 +124,7 @@ def main() -> None:
             fair = threads * min(1, cores / (threads + count)) / min(threads, cores)
             rows = found[arm, count]
             shares = [wall[0] / row[0] / fair for wall, row in zip(alone, rows, strict=True)]
-            by_cpu = [sentences * spent / (threads * row[2]) for row in rows]
+            by_cpu = [sentences * least / (threads * max(row[2], 1 / TICKS)) for row in rows]
             middle = statistics.median(shares)
             print(
                 f"  {'met   ' if middle >= GOAL else 'MISSED'} beside {count}: "
