@@ -5,6 +5,7 @@ import logging
 import typer
 
 from contrasent import __version__, progress
+from contrasent.cli.adapt import adapt
 from contrasent.cli.cluster import cluster
 from contrasent.cli.compare import compare
 from contrasent.cli.data import data
@@ -57,6 +58,7 @@ def _every_command(
 
 
 for command in (
+    adapt,
     demo,
     train,
     evaluate,

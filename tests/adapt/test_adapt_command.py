@@ -1,0 +1,191 @@
+"""``contrasent adapt`` from documents to a search, with a tiny model; killed, resumed, refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from contrasent.adapt import selection
+from contrasent.adapt.run import adapt
+from contrasent.cli.adapt import adapt as command
+from contrasent.cli.adapt import parse_budget
+from contrasent.cli.search import search
+from contrasent.errors import InputError, OptionError, OutputError
+from contrasent.search.hybrid import own_fusion
+from contrasent.search.index import Index
+
+app = typer.Typer()
+app.command("adapt")(command)
+app.command("search")(search)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, bert):
+    """The tiny BERT as a sentence encoder, which says how it pools."""
+    from contrasent.model.encoder import Encoder
+
+    folder = tmp_path_factory.mktemp("base") / "tiny"
+    Encoder.load(bert, pooler="mean", normalise=True).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory, sentences):
+    """A hundred and twenty notes of a title and three sentences."""
+    folder = tmp_path_factory.mktemp("notes")
+    for n in range(120):
+        body = " ".join(sentences[(n * 5 + i * 7) % 800] for i in range(3))
+        (folder / f"note-{n:03d}.md").write_text(f"# Note {n} {sentences[n]}\n\n{body} Filed as k{n:03d}.\n")
+    return folder
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory, model, documents):
+    folder = tmp_path_factory.mktemp("out") / "model"
+    patch = pytest.MonkeyPatch()
+    patch.setattr(selection, "PLANS", selection.PLANS[:2])
+    steps = {0: 2, 1: 1}
+    patch.setattr(selection.Selection, "_steps", lambda self, n, plans, cost: steps.get(n, 0))
+    patch.setattr(selection, "SHARES", (0.5, 1.0))
+    patch.delenv("CONTRASENT_DATA", raising=False)
+    said = []
+    done = adapt(documents, folder, base=str(model), budget=60.0, say=said.append)
+    patch.undo()
+    return folder, done, said
+
+
+def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
+    from contrasent.model.encoder import Encoder
+
+    folder, done, said = adapted
+    encoder = Encoder.load(folder)
+    index = Index.open(folder / "index")
+    assert index.model == encoder.identity
+    assert index.hit(0, 0.0).metadata["document"] == "note-000.md"
+    assert own_fusion(index.manifest.settings) == done.shipped.fusion
+    assert not (folder / "work").exists()
+    facts = json.loads((folder / "report.json").read_text())
+    assert facts["improved"] == done.improved
+    assert facts["reading"]["documents"] == 120
+    assert len(index) == facts["reading"]["passages"] >= 120
+    names = [trial["candidate"]["name"] for trial in facts["trials"]]
+    assert names[0] == "base"
+    assert any("round 1" in name for name in names)
+    assert any("round 2" in name for name in names)
+    assert any(f"encoding {len(index)} passages" in line for line in said)
+    page = (folder / "report.html").read_text()
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("<circle") >= 120
+    result = run("search", folder / "index", "the gardener", "-k", 2, "--json")
+    assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2
+
+
+def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
+    folder, done, _ = adapted
+    again = adapt(documents, folder, base=str(model), budget=60.0, resume=True)
+    assert (again.shipped, again.verdict) == (done.shipped, done.verdict)
+    assert [t.candidate for t in again.trials] == [t.candidate for t in done.trials]
+    with pytest.raises(OutputError, match="--overwrite"):
+        adapt(documents, folder, base=str(model), budget=60.0)
+
+
+def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents, monkeypatch):
+    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    options = {"base": str(model), "budget": 10.0}
+    lines = []
+
+    def stop(line):
+        lines.append(line)
+        if line.startswith("chosen"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adapt(documents, tmp_path / "m", **options, say=stop)
+    with pytest.raises(OutputError, match="--resume"):
+        adapt(documents, tmp_path / "m", **options)
+    with pytest.raises(OutputError, match="seed"):
+        adapt(documents, tmp_path / "m", **options, seed=1, resume=True)
+    chosen = next(line for line in lines if line.startswith("chosen"))
+    monkeypatch.setattr("contrasent.adapt.run.read_source", None)
+    monkeypatch.setattr("contrasent.adapt.selection.measure_candidate", None)
+    again = []
+    done = adapt(documents, tmp_path / "m", **options, resume=True, say=again.append)
+    assert chosen in again
+    assert (done.folder / "report.json").is_file()
+
+
+def test_queries_of_people_decide(tmp_path, model, documents, sentences):
+    path = tmp_path / "asked.csv"
+    rows = [f"where is k{n:03d} filed,note-{n:03d}.md" for n in range(100)]
+    path.write_text("query,document\n" + "\n".join(rows) + "\n")
+    result = run(
+        "adapt", documents, "-o", tmp_path / "m", "--base", model, "--queries", path,
+        "--budget", "10s", "--json", "--quiet", "--report", tmp_path / "page.html",
+    )  # fmt: skip
+    facts = json.loads(result.stdout)
+    assert facts["queries"]["from_people"] == 100
+    assert list(facts["verdict"]["kinds"]) == ["real"]
+    assert facts["verdict"]["kinds"]["real"]["queries"] == 50
+    assert (tmp_path / "page.html").read_text() == (tmp_path / "m" / "report.html").read_text()
+    # Only the words tell the notes apart: the model has never seen these numbers.
+    assert facts["improved"] and facts["shipped"]["fusion"]
+
+
+def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(
+    tmp_path, model, documents, monkeypatch
+):
+    monkeypatch.setattr("contrasent.adapt.verdict.FEWEST", 10_000)
+    arguments = ("adapt", documents, "-o", tmp_path / "m", "--base", model, "--budget", "10")
+    result = run(*arguments, "--require-improvement", "--quiet")
+    assert result.exit_code == 3
+    assert "the base is shipped, unchanged" in result.stdout.splitlines()[-1]
+    assert Index.open(tmp_path / "m" / "index").manifest.settings == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"budget": 1.0}, OptionError, "at least 10"),
+        ({"queries": "a.csv", "collection": "b"}, OptionError, "not both"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_work(
+    tmp_path, model, documents, options, error, match
+):
+    with pytest.raises(error, match=match):
+        adapt(documents, tmp_path / "m", base=str(model), **options)
+    assert not (tmp_path / "m").exists()
+
+
+def test_too_little_text_and_foreign_folders_are_refused(tmp_path, model, documents):
+    (tmp_path / "one.md").write_text("# One\n\nA single note.\n")
+    with pytest.raises(InputError, match="at least 20"):
+        adapt(tmp_path / "one.md", tmp_path / "m", base=str(model))
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("precious")
+    with pytest.raises(OutputError, match="choose another"):
+        adapt(documents, mine, base=str(model), overwrite=True)
+    assert Path(mine / "thesis.txt").read_text() == "precious"
+    bad = tmp_path / "asked.csv"
+    bad.write_text("query,document\nwhat,nowhere.md\n")
+    with pytest.raises(InputError, match=r"nowhere\.md"):
+        adapt(documents, tmp_path / "m2", base=str(model), queries=bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("45", 45)]
+)
+def test_budgets(text, seconds):
+    assert parse_budget(text) == seconds
+    with pytest.raises(OptionError, match="--budget"):
+        parse_budget(text + "x")
