@@ -37,7 +37,8 @@ def documents(tmp_path_factory, sentences):
     folder = tmp_path_factory.mktemp("notes")
     for n in range(120):
         body = " ".join(sentences[(n * 5 + i * 7) % 800] for i in range(3))
-        (folder / f"note-{n:03d}.md").write_text(f"# Note {n} {sentences[n]}\n\n{body} Filed as k{n:03d}.\n")
+        text = f"# Note {n} {sentences[n]}\n\n{body} Filed as k{n:03d}.\n"
+        (folder / f"note-{n:03d}.md").write_text(text)
     return folder
 
 
