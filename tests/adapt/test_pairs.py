@@ -119,6 +119,19 @@ def test_questions_ask_for_the_answers_that_follow(made, query, text):
     assert (pair.query, pair.text, pair.maker) == (query, text, "question")
 
 
+def test_text_without_spaces_gives_crops_and_sentences_too():
+    text = "古い水車は川のそばに立っている。車輪は何年も回っていない。壁は蔦に覆われている。"
+    rows = [passage(text)]
+    for seed in range(10):
+        (pair,) = crops(rows, [0], split, seed)
+        assert pair.query in text
+        assert FEWEST_WORDS <= len(pair.query) <= LONGEST * len(text) + 1
+    (pair,) = first_sentence(rows, [0], lambda t: [s + "。" for s in t.split("。") if s], 0)
+    assert pair.query == "古い水車は川のそばに立っている。"
+    left = without_copied(pair.query, "古い水車", words, 1.0, 0)
+    assert "古い" not in left and "立っ" in left
+
+
 def test_copied_words_are_taken_out_in_the_share_that_is_named():
     query = "alpha beta gamma delta " * 50
     text = "alpha gamma"

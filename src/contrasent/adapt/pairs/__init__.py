@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from contrasent.adapt.passages import Passage
+from contrasent.search.lexical import words
 
 Split = Callable[[str], list[str]]
 """A text's sentences, in order."""
@@ -49,6 +50,20 @@ def random_of(seed: int, purpose: int, passage: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, passage, purpose, 7]))
 
 
+def pieces(text: str) -> list[str]:
+    """What a text is cut into: its words, or its characters where it is written without spaces.
+
+    Joined by :func:`joined` they are the text again, white space aside.
+    """
+    spaced = text.split()
+    return spaced if 3 * len(spaced) >= len(words(text)) else [c for c in text if not c.isspace()]
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Pieces as a text: characters side by side, words with a space between."""
+    return ("" if all(len(part) == 1 for part in parts) else " ").join(parts)
+
+
 def as_indexed(passage: Passage, text: str) -> str:
     """A part of a passage's text with the title and headings that are indexed before it."""
     return f"{passage.prefix}\n{text}" if passage.prefix else text
@@ -74,7 +89,6 @@ def without_copied(
     """
     there = set(terms(text))
     random = np.random.default_rng(seed)
-    left = [
-        word for word in query.split() if not (there & set(terms(word)) and random.random() < share)
-    ]
+    asked = query.split() if len(query.split()) > 1 else words(query)
+    left = [w for w in asked if not (there & set(terms(w)) and random.random() < share)]
     return " ".join(left)

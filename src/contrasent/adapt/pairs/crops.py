@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from contrasent.adapt.pairs import Pair, Split, random_of
+from contrasent.adapt.pairs import Pair, Split, joined, pieces, random_of
 from contrasent.adapt.passages import Passage
 
 SHORTEST, LONGEST = 0.05, 0.5
@@ -17,7 +17,7 @@ def crops(
 ) -> Iterator[Pair]:
     """Two spans of words of each passage, drawn apart from each other; they may overlap."""
     for number in numbers:
-        words = passages[number].text.split()
+        words = pieces(passages[number].text)
         if len(words) < 2 * FEWEST_WORDS:
             continue
         random = random_of(seed, 2, number)
@@ -36,7 +36,7 @@ def neighbours(
         here, there = passages[number], passages[following]
         if here.document != there.document:
             continue
-        sentences = [s for s in split(here.text) if len(s.split()) >= FEWEST_WORDS]
+        sentences = [s for s in split(here.text) if len(pieces(s)) >= FEWEST_WORDS]
         if sentences:
             at = int(random_of(seed, 3, number).integers(len(sentences)))
             yield Pair(sentences[at], there.indexed, following, "neighbour")
@@ -47,4 +47,4 @@ def _crop(words: Sequence[str], random: np.random.Generator) -> str:
     high = max(low, round(LONGEST * len(words)))
     length = int(random.integers(low, high + 1))
     start = int(random.integers(len(words) - length + 1))
-    return " ".join(words[start : start + length])
+    return joined(words[start : start + length])

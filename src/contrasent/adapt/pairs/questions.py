@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from contrasent.adapt.pairs import Pair, Split, as_indexed
+from contrasent.adapt.pairs import Pair, Split, as_indexed, pieces
 from contrasent.adapt.passages import Passage
 
 _MARKED = re.compile(
@@ -35,4 +35,4 @@ def question_to_answer(
 
 
 def _asks(text: str) -> bool:
-    return text.rstrip().endswith(_MARKS) and len(text.split()) >= FEWEST_WORDS
+    return text.rstrip().endswith(_MARKS) and len(pieces(text)) >= FEWEST_WORDS

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from contrasent.adapt.pairs import Pair, Split, as_indexed, random_of
+from contrasent.adapt.pairs import Pair, Split, as_indexed, pieces, random_of
 from contrasent.adapt.passages import Passage
 
 FEWEST_WORDS = 4
@@ -15,7 +15,7 @@ def first_sentence(
     """The first sentence of each passage asks for the rest of it."""
     for number in numbers:
         first, *rest = split(passages[number].text) or [""]
-        if rest and len(first.split()) >= FEWEST_WORDS:
+        if rest and len(pieces(first)) >= FEWEST_WORDS:
             text = as_indexed(passages[number], " ".join(rest))
             yield Pair(first, text, number, "first sentence")
 
@@ -26,7 +26,7 @@ def inverse_cloze(
     """A sentence of each passage asks for the others (Lee et al., 2019, Section 4)."""
     for number in numbers:
         sentences = split(passages[number].text)
-        usable = [i for i, s in enumerate(sentences) if len(s.split()) >= FEWEST_WORDS]
+        usable = [i for i, s in enumerate(sentences) if len(pieces(s)) >= FEWEST_WORDS]
         if len(sentences) < 3 or not usable:
             continue
         taken = usable[int(random_of(seed, 1, number).integers(len(usable)))]
