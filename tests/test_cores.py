@@ -58,3 +58,19 @@ def test_the_users_own_way_of_waiting_stands(environment):
         timeout=60,
     )
     assert found.stdout.strip() == environment.get("GOMP_SPINCOUNT", "None")
+
+
+def test_onnx_runtimes_threads_sleep_too(tmp_path, monkeypatch):
+    import onnxruntime
+
+    from contrasent.model.sessions import open_session
+
+    found = []
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda path, options, providers: found.append(options)
+    )
+    graph = tmp_path / "graph.onnx"
+    graph.touch()
+    open_session("onnx", graph, "fp32", streams=1)
+    (options,) = found
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
