@@ -2,7 +2,15 @@
 
 import pytest
 
-from contrasent.reproduce.cells import CellTexts, between, cell_texts, forms, number, turned
+from contrasent.reproduce.cells import (
+    CellTexts,
+    between,
+    cell_texts,
+    forms,
+    number,
+    p_value,
+    turned,
+)
 from contrasent.reproduce.item import times
 
 
@@ -44,8 +52,8 @@ def test_a_cell():
         "seeds": 3,
         "low": 76.229,
         "high": 78.713,
-        "difference": {"ours": -0.8, "low": -2.0, "high": 0.4, "paper": -11.5, "needed": 9},
-        "verdict": {"word": "not decidable", "why": "..."},
+        "difference": {"ours": -0.8, "low": -2.0, "high": 0.4, "paper": -11.5},
+        "verdict": {"word": "cannot tell", "why": "...", "p": 0.2345},
     }
     told = cell_texts(cell, column)
     assert told == CellTexts(
@@ -57,11 +65,12 @@ def test_a_cell():
         published="-11.5",
         difference="-0.80",
         bounds="[-2.00, +0.40]",
-        word="not decidable",
-        more="9 seeds would decide",
+        word="cannot tell",
+        more="p 0.23",
     )
     assert told.gap == "-0.80 [-2.00, +0.40]"
-    assert told.said == "not decidable (9 seeds would decide)"
+    assert told.said == "cannot tell (p 0.23)"
+    assert [p_value(p) for p in (0.0004, 0.0123, 0.5)] == ["p < 0.001", "p 0.012", "p 0.50"]
     one = cell_texts({"ours": 1.0, "seeds": 0}, column)
     assert (one.seeds, one.said, one.gap) == ("-", "", "")
 

@@ -15,7 +15,7 @@ from contrasent.reproduce import corpora, data, kinds, measure
 from contrasent.reproduce.figures import draw, drawn_from
 from contrasent.reproduce.measure import traced
 from contrasent.reproduce.reading import find_recipes
-from contrasent.reproduce.verdict import Arm
+from contrasent.reproduce.spread import Arm
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS

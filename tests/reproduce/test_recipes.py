@@ -208,6 +208,11 @@ WRONG = [
     (("{ stsb = 82.5 }", "{ stsb = true }"), 24, "must be a number"),
     (("tolerance = 0.5", "tolerence = 0.5"), 37, "did you mean 'tolerance'?"),
     (('quote = true', 'quote = "yes"'), 35, "quote must be true or false"),
+    (('better = "plain"', 'no_wors = "plain"'), 43, "did you mean 'no_worse'?"),
+    (('better = "plain"', 'equal = "plain"\nbetter = "plain"'), 39, "one of better, no_worse"),
+    (('better = "plain"', 'equal = "plain"\nmargin = 0'), 44, "margin must be positive"),
+    (("tolerance = 0.5", "sd = -1.0"), 37, "sd must be 0 or more"),
+    (("tolerance = 0.5", "seeds = 0"), 37, "seeds must be 1 or more"),
     (('better = "plain"', 'better = "plan"'), 43, "did you mean 'plain'?"),
     (('column = "stsb"', 'colum = "stsb"'), 42, "did you mean 'column'?"),
     (('name = "somebody else"', 'name = "plain"'), 33, "two rows are named 'plain'"),
@@ -246,7 +251,46 @@ def test_the_documentation_names_every_measure():
 
 
 def test_there_are_many_ways_to_be_wrong():
-    assert len(WRONG) == 32
+    assert len(WRONG) == 37
+
+
+def test_margins(write):
+    """A statement's own, else the column's, else the recipe's of points; else there is none."""
+    claim = ('better = "plain"', 'no_worse = "plain"\nmargin = 0.5')
+    recipe = read_recipe(write(claim))
+    assert (recipe.claims[0].relation, recipe.claims[0].margin) == ("no_worse", 0.5)
+    assert recipe.columns["stsb"].margin == 0.3
+    of_all = ('cost = "medium"', 'cost = "medium"\nmargin = 0.2')
+    assert read_recipe(write(of_all)).columns["stsb"].margin == 0.2
+    own = ('metric = "spearman"\n', 'metric = "spearman"\nmargin = 0.1\n')
+    assert read_recipe(write(of_all, own)).columns["stsb"].margin == 0.1
+    other = ('metric = "spearman"\n', 'metric = "spearman"\nfactor = 1\n')
+    assert read_recipe(write(of_all, other)).columns["stsb"].margin is None
+    with pytest.raises(InputError, match=r":44: no_worse needs a margin: none is known"):
+        read_recipe(write(other, ("better", "no_worse")))
+
+
+def test_a_published_spread(write):
+    more = "{ stsb = { value = 82.5, sd = 0.4, seeds = 5 } }"
+    recipe = read_recipe(write(("{ stsb = 82.5 }", more)))
+    told, plain = (row.expected["stsb"] for row in recipe.rows[:2])
+    assert (told.value, told.deviation, told.seeds) == (82.5, 0.4, 5)
+    assert (plain.deviation, plain.seeds) == (None, 1)
+
+
+def test_equality_can_agree():
+    """What says that something is no better, or no worse, is not taken for "better"."""
+    claims = [claim for recipe in all_recipes() for claim in recipe.claims]
+    assert len(claims) == 183
+    relations = [claim.relation for claim in claims]
+    assert relations.count("no_worse") == 18
+    assert relations.count("no_better") == 3
+    for claim in claims:
+        words = claim.text.lower()
+        loose = words.startswith("no other") or any(
+            said in words for said in ("no better", "no worse", "no gain", "not beaten", "not help")
+        )
+        assert (claim.relation in ("no_worse", "no_better")) >= loose, claim.name
 
 
 def test_claims_that_rest_on_nothing(write):

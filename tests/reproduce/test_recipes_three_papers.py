@@ -125,4 +125,4 @@ def test_a_dozen_claims_of_each_paper_name_rows():
         assert paper in PAPERS
         claims = [c for r in RECIPES.values() if r.paper == paper for c in r.claims]
         assert len(claims) >= 12
-        assert all(claim.better or claim.row for claim in claims)
+        assert all(claim.subject or claim.row for claim in claims)

@@ -1,20 +1,45 @@
-"""Verdicts: what is decided by how many seeds, and what is left open."""
+"""Verdicts: how sure differences are, what Holm's method leaves of them, and what is said then."""
 
+import itertools
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
-from contrasent.reproduce import verdict
-from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN, Arm, Gap, Verdict
+from contrasent.reproduce import deciding, verdict
+from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.spread import (
+    Arm,
+    Gap,
+    Spread,
+    difference,
+    from_published,
+    pooled,
+    with_noise,
+)
+from contrasent.reproduce.verdict import (
+    ABSENT,
+    AGREES,
+    DIFFERS,
+    EQUIVALENT,
+    OPEN,
+    Comparison,
+    Verdict,
+    adjust,
+)
 
 T_2 = 4.302652729911275
 """The 97.5 % point of Student's t with 2 degrees of freedom, from a printed table."""
 
 
 def arm(*values, seeded=True, low=None, high=None):
-    return Arm(tuple(values), seeded, low, high)
+    found = Arm(tuple(values), seeded, low, high)
+    return with_noise({"": found})[""]
 
 
 def test_the_interval_of_a_mean_over_seeds():
@@ -23,108 +48,228 @@ def test_the_interval_of_a_mean_over_seeds():
     low, high = arm(*values).interval()
     assert low == pytest.approx(statistics.mean(values) - half)
     assert high == pytest.approx(statistics.mean(values) + half)
+    assert arm(*values).spread() == pytest.approx(statistics.stdev(values))
     assert arm(80.0).interval() is None
     assert arm(80.0, 81.0, seeded=False).interval() is None
+
+
+ALIKE = {"a": (70.0, 70.4, 70.8), "b": (71.0, 71.6), "c": (69.0,), "d": (70.1, 70.2, 70.3)}
+
+
+def test_variances_are_pooled_over_rows():
+    found = pooled(ALIKE)
+    squares = [(v - statistics.mean(own)) ** 2 for own in ALIKE.values() for v in own]
+    assert found.freedom == 2 + 1 + 0 + 2
+    assert found.deviation == pytest.approx(math.sqrt(sum(squares) / 5))
+    assert pooled({"c": (69.0,)}) is None
+    # One row that jumps about is left out; without it the rest is as before.
+    assert pooled({**ALIKE, "wild": (60.0, 70.0, 90.0)}) == found
+
+
+def test_a_row_is_not_helped_by_steadier_ones():
+    arms = {k: Arm(v, seeded=True) for k, v in ALIKE.items()}
+    arms |= {"base": Arm((60.0,), seeded=False), "wild": Arm((60.0, 70.0, 90.0), seeded=True)}
+    found, shared = with_noise(arms), pooled(ALIKE)
+    assert found["base"].noise is None
+    assert found["c"].noise == found["d"].noise == shared
+    # Its own variance where that is larger, its own degrees of freedom where it is twice as large.
+    assert statistics.variance(ALIKE["b"]) > shared.deviation**2
+    assert found["b"].noise.deviation == pytest.approx(statistics.stdev(ALIKE["b"]))
+    assert found["b"].noise.freedom == 5
+    assert (found["wild"].noise.own, found["wild"].noise.freedom) == (True, 2)
+
+
+def test_a_difference_by_the_pooled_variance():
+    """Student's own t test, where two rows are all there is and vary alike."""
+    one, two = (70.0, 70.5, 71.0), (75.0, 75.5, 76.0)
+    arms = with_noise({"one": Arm(one, seeded=True), "two": Arm(two, seeded=True)})
+    found, want = difference(arms["one"], arms["two"]), stats.ttest_ind(two, one)
+    assert found.mean == pytest.approx(5.0)
+    assert found.p() == pytest.approx(want.pvalue)
+    assert found.interval() == pytest.approx(tuple(want.confidence_interval()))
+    back = difference(arms["two"], arms["one"])
+    assert (back.mean, back.error, back.freedom) == (-found.mean, found.error, found.freedom)
+
+
+def test_rows_with_spreads_of_their_own_are_welchs():
+    one, two = Spread(0.5, 2, own=True), Spread(2.0, 3, own=True)
+    arms = [Arm((70.0,) * 3, seeded=True, noise=one), Arm((72.0,) * 4, seeded=True, noise=two)]
+    terms = [0.5**2 / 3, 2.0**2 / 4]
+    found = difference(*arms)
+    assert found.error == pytest.approx(math.sqrt(sum(terms)))
+    assert found.freedom == pytest.approx(sum(terms) ** 2 / (terms[0] ** 2 / 2 + terms[1] ** 2 / 3))
+
+
+def test_one_seed_alone_decides_nothing():
+    assert difference(arm(70.0), arm(90.0)).error is None
+    assert compared(difference(arm(70.0), arm(90.0))).word == OPEN
+    # Beside rows with several seeds its noise is known.
+    arms = with_noise({k: Arm(v, seeded=True) for k, v in ALIKE.items()})
+    assert difference(arms["c"], arms["d"]).error == pytest.approx(
+        arms["c"].noise.deviation * math.sqrt(1 + 1 / 3)
+    )
+
+
+def test_rows_without_seeds():
+    base, sure = arm(60.0, seeded=False), arm(65.0, 65.5, 64.8)
+    assert compared(difference(base, sure)).word == AGREES
+    assert difference(base, sure).error == pytest.approx(sure.noise.deviation / math.sqrt(3))
+    assert compared(difference(base, arm(60.0, 65.0, 55.0))).word == OPEN
+
+    def encoder(value):
+        return arm(value, seeded=False, low=value - 2, high=value + 2)
+
+    # Their intervals over test items overlap, touch, or do not.
+    assert compared(difference(encoder(60.0), encoder(70.0))).word == AGREES
+    assert difference(encoder(60.0), encoder(64.0)).p() == pytest.approx(0.05)
+    assert compared(difference(encoder(60.0), encoder(63.0))).word == OPEN
+    unknown = arm(70.0, seeded=False)
+    assert compared(difference(unknown, unknown)).word == OPEN
+
+
+def compared(gap, kind="better", sign=1.0, margin=None, others=0):
+    """The verdict on a comparison, among others that find nothing."""
+    one = Comparison("column", "after", "before", gap, kind, sign, margin)
+    tests = {one.unit: {test: p for test, (_, p) in one.tests().items()}}
+    tests |= {("other", str(i), ""): {0.0: 1.0} for i in range(others)}
+    return one.verdict(adjust({unit: own for unit, own in tests.items() if own}))
+
+
+@pytest.mark.parametrize(
+    ("mean", "kind", "sign", "word"),
+    [
+        (1.0, "better", 1, AGREES),
+        (1.0, "better", -1, DIFFERS),
+        (0.2, "better", 1, OPEN),
+        (0.0, "better", 1, EQUIVALENT),
+        (0.0, "no_worse", 1, AGREES),
+        (1.0, "no_worse", 1, AGREES),
+        (1.0, "no_worse", -1, DIFFERS),
+        (-0.35, "no_worse", 1, OPEN),
+        (-1.0, "no_worse", 1, DIFFERS),
+        (0.0, "no_better", 1, AGREES),
+        (1.0, "no_better", 1, DIFFERS),
+        (-1.0, "no_better", 1, AGREES),
+        (1.0, "no_better", -1, AGREES),
+        (0.0, "equal", 1, AGREES),
+        (0.2, "equal", 1, OPEN),
+        (1.0, "equal", 1, DIFFERS),
+        (-1.0, "equal", 1, DIFFERS),
+    ],
+)
+def test_what_is_said_of_a_difference(mean, kind, sign, word):
+    """With a standard error of 0.15 and a margin of 0.3, so that its half is not quite sure."""
+    assert compared(Gap(mean, 0.15), kind, sign, 0.3).word == word
+
+
+def test_two_one_sided_tests():
+    gap = Gap(0.1, 0.1, 8)
+    worse, better = stats.t.sf((0.1 + 0.3) / 0.1, 8), stats.t.cdf((0.1 - 0.3) / 0.1, 8)
+    assert gap.p_within(0.3) == pytest.approx(max(worse, better))
+    assert gap.p_beyond(0.3) == 1.0
+    assert Gap(-0.5, 0.1, 8).p_beyond(0.3) == pytest.approx(2 * stats.t.sf(2.0, 8))
+
+
+def test_more_comparisons_need_more():
+    gap = Gap(2.5, 1.0)
+    assert gap.p() == pytest.approx(0.0124, abs=1e-4)
+    assert compared(gap).word == compared(gap, others=3).word == AGREES
+    last = compared(gap, others=4)
+    assert (last.word, last.p) == (OPEN, pytest.approx(5 * gap.p()))
+    assert compared(None).word == ABSENT
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holms_method(ps):
+    """Rejected at a level is what the textbook's loop rejects at it."""
+    found = adjust({("", "", str(i)): {0.0: p} for i, p in enumerate(ps)})
+    for level in (0.01, 0.05, 0.3, 0.8):
+        rejected = set()
+        for step, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+            if ps[i] * (len(ps) - step) > level:
+                break
+            rejected.add(i)
+        assert rejected == {i for i in range(len(ps)) if found[("", "", str(i)), 0.0] <= level}
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=4))
+def test_shaffers_count(pairs):
+    """A step counts how many hypotheses can be true: all choices of those left are tried."""
+    units = [("", "", str(i)) for i in range(len(pairs))]
+    names = (0.0, ("within", 0.3))
+    found = adjust({u: dict(zip(names, p, strict=True)) for u, p in zip(units, pairs, strict=True)})
+    left = {(u, n): p[i] for u, p in zip(units, pairs, strict=True) for i, n in enumerate(names)}
+    worst = 0.0
+    while left:
+        possible = [
+            sum((u, n) in left for u, n in zip(units, choice, strict=True))
+            for choice in itertools.product(names, repeat=len(units))
+        ]
+        hypothesis = min(left, key=left.get)
+        worst = max(worst, min(1.0, left[hypothesis] * max(possible)))
+        # Hypotheses that are tied come in any order; their adjusted values are no smaller.
+        assert found[hypothesis] >= worst or found[hypothesis] == pytest.approx(worst)
+        del left[hypothesis]
+
+
+def test_a_table_that_asks_twice_tests_once():
+    gap, back = Gap(1.0, 0.2), Gap(-1.0, 0.2)
+    there = Comparison("c", "one", "two", gap, "better", 1.0, 0.3)
+    again = Comparison("c", "two", "one", back, "better", -1.0, 0.3)
+    assert there.unit == again.unit
+    assert there.tests() == again.tests()
+    worse = Comparison("c", "one", "two", gap, "no_worse", 1.0, 0.3)
+    turned = Comparison("c", "two", "one", back, "no_better", 1.0, 0.3)
+    assert worse.tests() == turned.tests()
+    assert not set(worse.tests()) & set(there.tests())
 
 
 @pytest.mark.parametrize(
     ("values", "published", "word"),
     [
         ((82.4, 82.5, 82.6), 82.5, AGREES),
+        # Off by more than the published run's own noise, by less than the tolerance.
+        ((82.90, 82.91, 82.92), 82.5, EQUIVALENT),
         ((84.9, 85.0, 85.1), 82.5, DIFFERS),
         ((80.1, 80.0, 79.9), 82.5, DIFFERS),
-        # The mean is right, three seeds are too few to know it.
-        ((80.0, 82.5, 85.0), 82.5, OPEN),
-        # The interval reaches over the edge of the tolerance.
+        # Clearly off, but by how much is not clear.
         ((83.3, 83.4, 83.5), 82.5, OPEN),
+        # So wide an interval holds everything.
+        ((80.0, 82.5, 85.0), 82.5, OPEN),
         ((82.5,), 82.5, OPEN),
     ],
 )
 def test_values_at_scale_paper(values, published, word):
-    assert verdict.value(arm(*values), published, 1.0).word == word
+    gap = from_published(arm(*values), published, None, 1)
+    assert compared(gap, "value", margin=1.0).word == word
+
+
+def test_the_published_run_has_noise_too():
+    ours = arm(82.0, 82.4, 82.8)
+    deviation = statistics.stdev(ours.values)
+    single = from_published(ours, 82.0, None, 1)
+    assert single.error == pytest.approx(deviation * math.sqrt(1 / 3 + 1))
+    assert single.freedom == pytest.approx(2)
+    printed = from_published(ours, 82.0, 0.1, 5)
+    terms = [deviation**2 / 3, 0.1**2 / 5]
+    assert printed.error == pytest.approx(math.sqrt(sum(terms)))
+    assert printed.freedom == pytest.approx(
+        sum(terms) ** 2 / (terms[0] ** 2 / 2 + terms[1] ** 2 / 4)
+    )
 
 
 def test_values_without_seeds_are_compared_as_they_are():
-    assert verdict.value(arm(61.0, seeded=False), 61.32, 0.5).word == AGREES
-    assert verdict.value(arm(60.0, seeded=False), 61.32, 0.5).word == DIFFERS
-    assert verdict.value(None, 61.32, 0.5).word == ABSENT
-
-
-def test_a_gap_is_welchs():
-    one, two = (70.0, 70.5, 71.5), (75.0, 75.2, 74.9)
-    found = verdict.gap(arm(*one), arm(*two))
-    assert found.mean == pytest.approx(statistics.mean(two) - statistics.mean(one))
-    terms = [statistics.variance(v) / 3 for v in (one, two)]
-    error = math.sqrt(sum(terms))
-    freedom = sum(terms) ** 2 / sum(t**2 / 2 for t in terms)
-    # Between the 97.5 % points of 2 and of 3 degrees of freedom.
-    assert 2 < freedom < 3
-    assert 3.18 * error < found.high - found.mean < 4.31 * error
-    assert found.side() == 1
-    back = verdict.gap(arm(*two), arm(*one))
-    assert back.side() == -1
-    assert back.mean == pytest.approx(-found.mean)
-
-
-def test_one_seed_decides_nothing():
-    found = verdict.gap(arm(70.0), arm(90.0))
-    assert found.side() == 0
-    assert verdict.direction(found, 5.0).word == OPEN
-
-
-def test_a_row_without_seeds_against_one_with():
-    base = arm(60.0, seeded=False)
-    assert verdict.gap(base, arm(65.0, 65.5, 64.8)).side() == 1
-    assert verdict.gap(arm(65.0, 65.5, 64.8), base).side() == -1
-    assert verdict.gap(base, arm(60.0, 65.0, 55.0)).side() == 0
-
-
-def test_two_rows_without_seeds_by_their_intervals_over_pairs():
-    def encoder(value):
-        return arm(value, seeded=False, low=value - 2, high=value + 2)
-
-    assert verdict.gap(encoder(60.0), encoder(70.0)).side() == 1
-    assert verdict.gap(encoder(70.0), encoder(60.0)).side() == -1
-    assert verdict.gap(encoder(60.0), encoder(63.0)).side() == 0
-    assert verdict.gap(arm(60.0, seeded=False), arm(70.0, seeded=False)).side() == 0
-
-
-def test_equal_rows_have_no_direction():
-    found = verdict.gap(arm(70.0, 70.0), arm(70.0, 70.0))
-    assert (found.mean, found.side()) == (0.0, 0)
-
-
-def test_directions():
-    up, flat = Gap(3.0, 1.0, 5.0), Gap(3.0, -1.0, 7.0, 6)
-    assert verdict.direction(up, 2.0).word == AGREES
-    assert verdict.direction(up, -2.0).word == DIFFERS
-    assert verdict.direction(flat, 2.0).word == OPEN
-    assert "6 seeds would decide" in verdict.direction(flat, 2.0).why
-    # The document prints two equal numbers: there is no direction to agree with.
-    assert verdict.direction(up, 0.0).word == OPEN
-
-
-def test_rarely_wrong_about_equal_methods():
-    random = np.random.default_rng(3)
-    found = [
-        verdict.gap(arm(*random.normal(70, 1, 3)), arm(*random.normal(70, 1, 3))).side()
-        for _ in range(400)
-    ]
-    wrong = sum(side != 0 for side in found)
-    assert wrong <= 400 * 0.05 + 2 * math.sqrt(400 * 0.05 * 0.95)
-    assert (
-        sum(
-            verdict.gap(arm(*random.normal(70, 1, 3)), arm(*random.normal(76, 1, 3))).side() == 1
-            for _ in range(100)
-        )
-        > 80
-    )
+    for value, word in ((61.0, AGREES), (60.0, DIFFERS)):
+        gap = from_published(arm(value, seeded=False), 61.32, None, 1)
+        assert compared(gap, "value", margin=0.5).word == word
 
 
 @pytest.mark.parametrize(
     ("words", "word"),
     [
         ((AGREES, AGREES), AGREES),
+        ((AGREES, EQUIVALENT), EQUIVALENT),
+        ((EQUIVALENT, OPEN), OPEN),
         ((AGREES, ABSENT), OPEN),
         ((AGREES, OPEN), OPEN),
         ((AGREES, OPEN, DIFFERS), DIFFERS),
@@ -133,17 +278,119 @@ def test_rarely_wrong_about_equal_methods():
     ],
 )
 def test_statements_with_parts(words, word):
-    whole = verdict.together([Verdict(w, "") for w in words])
+    whole = verdict.together([Verdict(w, "", 0.01 * i) for i, w in enumerate(words)])
     assert whole.word == word
     assert f"{words.count(words[0])} {words[0]}" in whole.why
 
 
+def test_the_p_of_a_statement_is_that_of_its_weakest_part():
+    parts = [Verdict(AGREES, "", 0.01), Verdict(AGREES, "", 0.04)]
+    assert verdict.together(parts).p == 0.04
+    parts += [Verdict(DIFFERS, "", 0.03), Verdict(DIFFERS, "", 0.02)]
+    assert verdict.together(parts).p == 0.02
+
+
 def test_signs():
-    assert verdict.signed(arm(-0.5, -0.4, -0.6), "negative").word == AGREES
-    assert verdict.signed(arm(-0.5, -0.4, -0.6), "positive").word == DIFFERS
-    assert verdict.signed(arm(-0.5, 0.4), "positive").word == OPEN
-    assert verdict.signed(arm(0.5), "positive").word == OPEN
-    assert verdict.signed(None, "positive").word == ABSENT
+    for values, sign, word in (
+        ((-0.5, -0.4, -0.6), -1, AGREES),
+        ((-0.5, -0.4, -0.6), 1, DIFFERS),
+        ((-0.5, 0.4), 1, OPEN),
+        ((0.5,), 1, OPEN),
+    ):
+        assert compared(arm(*values).gap(), sign=sign).word == word
+
+
+FORMS = {"stsb": {"paper": ".1f", "ours": ".2f"}}
+
+
+def decided(name, means, seeds=3, deviation=0.05, scale="lab"):
+    """Verdicts of an item whose trained rows have such means, and seeds that scatter evenly."""
+    (recipe,) = find_recipes([name])
+    scatter = deviation * stats.zscore(np.arange(seeds), ddof=1)
+    arms = {
+        row.name: Arm(tuple(float(means(row.name) + s) for s in scatter), seeded=True)
+        for row in recipe.rows
+    }
+    return recipe, deciding.decide(recipe, scale, {"stsb": with_noise(arms)}, FORMS, {})
+
+
+def words(found):
+    return {name: verdict.together([p for _, p in own]).word for name, own in found.claims.items()}
+
+
+def test_equality_agrees_with_no_better():
+    _, found = decided("simcse:table3", lambda name: 70.0)
+    assert words(found) == {
+        "dropout-is-needed": EQUIVALENT,
+        "a-tenth-is-best": AGREES,
+        "half-is-too-much": EQUIVALENT,
+    }
+    # Seven rows from the reference, and six of them once more as "no worse".
+    assert found.tests == 7 + 6
+    assert len(found.cells) == 7
+    assert found.cells["p = 0.5", "stsb"].word == EQUIVALENT
+    _, found = decided("simcse:table3", lambda name: 70.0 + (name == "p = 0.2"))
+    assert words(found)["a-tenth-is-best"] == DIFFERS
+
+
+def test_a_printed_difference_within_the_margin_counts_as_none():
+    """SimCSE prints 82.5 for 0.1; where 82.3 stood for 0.2, equality would agree."""
+    recipe, found = decided("simcse:table3", lambda name: 70.0)
+    assert found.cells["p = 0.2", "stsb"].word == EQUIVALENT
+    row = recipe.row("p = 0.2")
+    near = replace(row, expected={"stsb": replace(row.expected["stsb"], value=82.3)})
+    rows = tuple(near if r is row else r for r in recipe.rows)
+    arms = {r.name: Arm((70.0, 70.05, 69.95), seeded=True) for r in rows}
+    again = replace(recipe, rows=rows)
+    found = deciding.decide(again, "lab", {"stsb": with_noise(arms)}, FORMS, {})
+    assert found.cells["p = 0.2", "stsb"].word == AGREES
+
+
+def test_what_seeds_can_show():
+    _, found = decided("simcse:table3", lambda name: 70.0, seeds=3, deviation=0.3)
+    shown = found.columns["stsb"]
+    assert (shown.seeds, shown.freedom, shown.deviation) == (3, 16, pytest.approx(0.3))
+    level = 1 - 0.05 / 13 / 2
+    assert shown.least == pytest.approx(stats.t.ppf(level, 16) * 0.3 * math.sqrt(2 / 3))
+    upper = 0.3 * math.sqrt(16 / stats.chi2.ppf(0.2, 16))
+
+    def half(count):
+        return stats.t.ppf(level, 8 * (count - 1)) * upper * math.sqrt(2 / count)
+
+    assert half(shown.needed) <= 0.15 < half(shown.needed - 1)
+
+
+def test_statements_that_rest_on_others():
+    (recipe,) = find_recipes(["study:claims"])
+    places = dict.fromkeys(place for claim in recipe.claims for place in claim.rests_on)
+    count = len(places)
+    assert count >= 15
+
+    def said(p, word=AGREES):
+        rested = {place: ("text", Verdict(word, "", p)) for place in places}
+        return words(deciding.decide(recipe, "lab", {}, {}, rested))
+
+    assert set(said(0.05 / count).values()) == {AGREES}
+    # Sure in its own table, but not among as many as there are here.
+    assert set(said(0.04).values()) == {OPEN}
+    assert set(said(0.04, DIFFERS).values()) == {OPEN}
+    assert set(said(0.001, DIFFERS).values()) == {DIFFERS}
+    assert set(said(None, ABSENT).values()) == {ABSENT}
+
+
+def test_tables_in_which_nothing_differs():
+    """A small part of ``benchmarks/verdicts.py``."""
+    (recipe,) = find_recipes(["simcse:table1"])
+    random, bad = np.random.default_rng(3), 0
+    for _ in range(150):
+        arms = {
+            row.name: Arm(tuple(random.normal(70, 0.3, 3).tolist()), seeded=True)
+            for row in recipe.rows
+        }
+        found = deciding.decide(recipe, "lab", {"stsb": with_noise(arms)}, FORMS, {})
+        assert len(found.cells) == 10
+        bad += any(v.word != OPEN for v in found.cells.values())
+    assert bad <= 150 * 0.05 + 2 * math.sqrt(150 * 0.05 * 0.95)
 
 
 def test_the_order_of_rows():

@@ -52,6 +52,11 @@ def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
     return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
 
 
+def p_value(p: float) -> str:
+    """A p value in a few digits."""
+    return "p < 0.001" if p < 0.001 else f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
+
+
 def turned(columns: int, rows: int) -> bool:
     """Whether a table reads better with its columns as lines: they are many, the rows few."""
     return columns > 4 and rows <= 3
@@ -72,7 +77,7 @@ class CellTexts:
         difference: ours, from the reference row (scale lab) or the published value (scale paper).
         bounds: its 95 % interval.
         word: the verdict.
-        more: what would decide it, or the tolerance.
+        more: its p value, adjusted for the table's comparisons, and the tolerance.
     """
 
     paper: str = ""
@@ -105,11 +110,10 @@ def cell_texts(cell: Mapping[str, Any] | None, column: Mapping[str, Any]) -> Cel
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
     gap = cell.get("difference", {})
     made = "ours" in cell
-    more = ""
-    if gap.get("needed"):
-        more = f"{gap['needed']} seeds would decide"
-    elif "tolerance" in gap:
-        more = f"tolerance {gap['tolerance']:g}"
+    said = cell.get("verdict", {})
+    more = [f"tolerance {gap['tolerance']:g}"] if "tolerance" in gap else []
+    if said.get("p") is not None:
+        more.append(p_value(said["p"]))
     return CellTexts(
         paper=number(cell["paper"], paper) if "paper" in cell else "",
         also=number(cell["also"], paper) if "also" in cell else "",
@@ -120,6 +124,6 @@ def cell_texts(cell: Mapping[str, Any] | None, column: Mapping[str, Any]) -> Cel
         published=number(gap["paper"], paper, signed=True) if "paper" in gap else "",
         difference=number(gap["ours"], ours, signed=True) if gap else "",
         bounds=between(gap["low"], gap["high"], ours, signed=True) if "low" in gap else "",
-        word=cell.get("verdict", {}).get("word", ""),
-        more=more,
+        word=said.get("word", ""),
+        more=", ".join(more),
     )

@@ -9,7 +9,7 @@ from contrasent.evaluate import pictures
 from contrasent.files import atomic_file
 from contrasent.report import Report
 from contrasent.reproduce.recipe import Recipe, Row
-from contrasent.reproduce.verdict import Arm
+from contrasent.reproduce.spread import Arm
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 

@@ -8,8 +8,8 @@ from contrasent.errors import DataError
 from contrasent.report import Report
 from contrasent.reproduce import cells
 from contrasent.reproduce.recipe import Column, Recipe, Row
+from contrasent.reproduce.spread import Arm, with_noise
 from contrasent.reproduce.store import Store
-from contrasent.reproduce.verdict import Arm
 
 _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"
 """Of a path on this machine only the last part is told."""
@@ -36,6 +36,7 @@ class Item:
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
         for row in recipe.rows:
             self._read(row)
+        self.arms = {column: with_noise(arms) for column, arms in self.arms.items()}
         self.forms = {name: self._forms(column) for name, column in recipe.columns.items()}
 
     def _read(self, row: Row) -> None:

@@ -10,7 +10,8 @@ from contrasent.files import atomic_file
 from contrasent.reproduce import tables
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.run import duration
-from contrasent.reproduce.text import LAB_NOTE, WORDS, about
+from contrasent.reproduce.text import LAB_NOTE, about, resolved
+from contrasent.reproduce.verdict import DEFINITIONS, RULE, WORDS
 
 OWN_STYLE = """
 :root { --good: #1b7a4e; --bad: #b23a26; }
@@ -19,7 +20,8 @@ a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: 
 h2 { border-top: 1px solid var(--line); padding-top: 1.6rem; }
 h2 small { color: var(--faint); font-weight: 400; }
 .agrees { color: var(--good); font-weight: 600; } .differs { color: var(--bad); font-weight: 600; }
-.not-decidable, .not-run { color: var(--faint); }
+.equivalent { font-weight: 600; } .cannot-tell, .not-run { color: var(--faint); }
+.rules dt { font-weight: 600; }
 .wide { margin: .8rem 0; }
 thead th { min-width: 3.5rem; vertical-align: bottom; overflow-wrap: normal; }
 th small { display: block; color: var(--faint); font-weight: 400; }
@@ -90,10 +92,17 @@ def _front(found: dict[str, Any]) -> Iterator[str]:
     yield (
         "<p class=faint>A value is the mean over seeds ± their standard deviation; intervals are "
         "95 %: t intervals of the mean over seeds, or, of rows that no seed changes (seeds: -), "
-        "bootstrap intervals over test items. A direction agrees or differs when the interval of "
-        "the difference of two rows (Welch, over seeds) leaves zero out; all else is not decidable "
-        "with so many seeds.</p>"
+        "bootstrap intervals over test items.</p>"
     )
+    yield f"<p>{escape(RULE)}</p>"
+    used = [scale for scale in DEFINITIONS if any(item["scale"] == scale for item in items)]
+    for scale in [*used, ""]:
+        where = f" (scale {scale})" if len(used) > 1 and scale else ""
+        terms = "".join(
+            f"<dt>{tables.word(term) if term in WORDS else term}{where}</dt><dd>{escape(said)}</dd>"
+            for term, said in DEFINITIONS[scale].items()
+        )
+        yield f"<dl class=rules>{terms}</dl>"
     if len(items) > 1:
         yield _contents(items)
 
@@ -132,6 +141,7 @@ def _item(item: dict[str, Any]) -> str:
         how,
         tables.table(item),
         f"<figure>{drawn}</figure>" if drawn else "",
+        *(f"<p class=faint>{tables.minus(escape(line))}</p>" for line in resolved(item)),
         tables.listings(item),
         tables.orders(item),
         tables.claims(item),

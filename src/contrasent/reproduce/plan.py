@@ -80,7 +80,7 @@ class Planner:
         # Seeds that were run before stay in the report.
         known = max(seeds, before["seeds"] if before is not None else 0)
         judged = {recipe.reference}
-        judged |= {n for c in recipe.claims for n in (c.better, c.row, *c.than)}
+        judged |= {n for c in recipe.claims for n in (c.subject, c.row, *c.than)}
         rows = []
         for i, row in enumerate(recipe.rows):
             rank = (0 if row.name in judged else 1, number, i)

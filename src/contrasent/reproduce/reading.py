@@ -8,10 +8,13 @@ from contrasent.report import HUNDREDTHS
 from contrasent.reproduce import kinds
 from contrasent.reproduce.checking import check_settings, check_whole
 from contrasent.reproduce.recipe import (
+    BETTER,
     COSTS,
     FIGURES,
     KINDS,
+    MARGIN,
     PAPERS,
+    RELATIONS,
     SCALES,
     Claim,
     Column,
@@ -114,9 +117,10 @@ def read_recipe(path: Path) -> Recipe:
     top = read(path)
     kind = top.choice("kind", KINDS)
     tolerance = float(top.take("tolerance", "number", 1.0))
+    margin = float(top.take("margin", "number", MARGIN))
     source = top.take("source", "text")
     evaluations = {name: _evaluation(name, t) for name, t in top.named("evaluations").items()}
-    columns = {n: _column(n, t, evaluations, kind) for n, t in top.named("columns").items()}
+    columns = {n: _column(n, t, evaluations, kind, margin) for n, t in top.named("columns").items()}
     templates = {name: table for name, table in top.named("templates").items()}
     changes = {name: _changes(top.table("scale"), name) for name in SCALES}
     told = Told(columns, evaluations, tolerance, source)
@@ -173,7 +177,9 @@ def _evaluation(name: str, table: Table) -> Evaluation:
     return Evaluation(name, kind, options)
 
 
-def _column(name: str, table: Table, evaluations: dict[str, Evaluation], kind: str) -> Column:
+def _column(
+    name: str, table: Table, evaluations: dict[str, Evaluation], kind: str, margin: float
+) -> Column:
     measured = kind not in ("facts", "claims")
     evaluation = table.take("evaluation", "text", "")
     select = {f: table.take(f, "text", None) for f in kinds.FIELDS}
@@ -187,13 +193,17 @@ def _column(name: str, table: Table, evaluations: dict[str, Evaluation], kind: s
         table.refuse("metric", "metric is missing")
     lower = metric.startswith(kinds.LOWER)
     hundred = metric.split("@")[0].split("_")[0] in HUNDREDTHS
+    factor = float(table.take("factor", "number", 100.0 if hundred else 1.0))
+    # Points of a correlation or rate are alike; what does not matter of a time, a recipe must say.
+    own = _margin(table, margin if factor == 100 else None)
     column = Column(
         name,
         table.take("title", "text", name),
         evaluation,
         {f: v for f, v in select.items() if v is not None},
         table.choice("better", ("higher", "lower"), "lower" if lower else "higher"),
-        float(table.take("factor", "number", 100.0 if hundred else 1.0)),
+        factor,
+        own,
     )
     table.done()
     return column
@@ -214,13 +224,22 @@ def _changes(table: Table, name: str) -> ScaleChanges:
     return found
 
 
+def _margin(table: Table, default: float | None) -> float | None:
+    """A difference that does not matter."""
+    margin: float | None = table.take("margin", "number", default)
+    if margin is not None and margin <= 0:
+        table.refuse("margin", f"margin must be positive, it is {margin:g}")
+    return None if margin is None else float(margin)
+
+
 def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
     names = [row.name for row in rows]
     name, text = table.take("name", "text"), table.take("text", "text")
     rests_on = table.texts("rests_on")
     column = table.take("column", "text", "")
     several = table.texts("columns")
-    better, than = table.take("better", "text", ""), table.texts("than")
+    subjects = {key: table.take(key, "text", "") for key in RELATIONS}
+    than, margin = table.texts("than"), _margin(table, None)
     row, sign = table.take("row", "text", ""), table.take("sign", "text", "")
     table.done()
     if rests_on:
@@ -234,13 +253,26 @@ def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
             table.refuse(key, f"{key} {other!r}: unknown{suggestion(other, columns)}")
     if sign and sign not in ("positive", "negative"):
         table.refuse("sign", f'sign must be "positive" or "negative", it is {sign!r}')
-    if bool(sign) == bool(better) or bool(sign) != bool(row) or bool(better) != bool(than):
-        problem = "a claim has better and than, or row and sign, or rests_on"
-        table.source.refuse(table.at, problem)
+    given = {key: subject for key, subject in subjects.items() if subject}
+    if len(given) + bool(sign) != 1 or bool(sign) != bool(row) or bool(given) != bool(than):
+        problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
+        table.source.refuse(table.at, f"{problem}, or rests_on")
+    ((relation, subject),) = given.items() or [("", "")]
     if than == ("*",):
-        than = tuple(n for n in names if n != better)
-    for key, wanted in (("better", (better,)), ("than", than), ("row", (row,))):
+        than = tuple(n for n in names if n != subject)
+    claim = Claim(name, text, about, relation, subject, than, margin, row, sign)
+    _check_claim(claim, table, columns, names)
+    return claim
+
+
+def _check_claim(claim: Claim, table: Table, columns: dict[str, Column], names: list[str]) -> None:
+    """Refuse rows that are not there, and a comparison that needs a margin and has none."""
+    places = ((claim.relation, (claim.subject,)), ("than", claim.than), ("row", (claim.row,)))
+    for key, wanted in places:
         for other in filter(None, wanted):
             if other not in names:
                 table.refuse(key, f"{key} {other!r}: no such row{suggestion(other, names)}")
-    return Claim(name, text, about, better, than, row, sign)
+    for other in claim.columns if claim.relation not in ("", BETTER) else ():
+        if claim.margin is None and columns[other].margin is None:
+            problem = f"{claim.relation} needs a margin: none is known of the column {other!r}"
+            table.refuse(claim.relation, f"{problem} (margin = ..., of the claim or the column)")

@@ -41,6 +41,11 @@ TARGET = "target"
 """Stands for each task's own sentences, as the text that a transform is fitted to."""
 
 FITTED = ("whitening", "flow")
+BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = ("better", "no_worse", "no_better", "equal")
+"""What a statement may say of a row and others."""
+
+MARGIN = 0.3
+"""Points that do not matter, if a recipe says nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Column:
         select: fields of the report's row: task, split, metric, aggregate.
         better: "higher" or "lower".
         factor: what a value is multiplied by to stand in the document's units.
+        margin: a difference that does not matter, in the document's units; None if nobody says.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Column:
     select: dict[str, str]
     better: str
     factor: float
+    margin: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +94,15 @@ class Expected:
         value: as it is printed in the document.
         tolerance: how far ours may lie from it, at the document's own scale.
         source: where it is printed.
+        deviation: the published standard deviation over seeds; None where none is printed.
+        seeds: how many runs it is the mean of.
     """
 
     value: float
     tolerance: float
     source: str
+    deviation: float | None = None
+    seeds: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +185,10 @@ class Claim:
         name: unique in the recipe.
         text: the statement, in our words.
         columns: whose values it is about; it must hold in each.
-        better: the row that should be the better one.
-        than: the rows that it should be better than.
+        relation: "better", "no_worse", "no_better" or "equal"; "" of a sign.
+        subject: the row that is so.
+        than: the rows that it is better than, or no worse, or no better, or equal to.
+        margin: a difference that does not matter; None for the column's.
         row: the row whose value has a sign.
         sign: "positive" or "negative".
         rests_on: claims of other items, as "paper:item#name"; it holds where they do.
@@ -184,8 +197,10 @@ class Claim:
     name: str
     text: str
     columns: tuple[str, ...] = ()
-    better: str = ""
+    relation: str = ""
+    subject: str = ""
     than: tuple[str, ...] = ()
+    margin: float | None = None
     row: str = ""
     sign: str = ""
     rests_on: tuple[str, ...] = ()

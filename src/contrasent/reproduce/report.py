@@ -5,19 +5,19 @@ machine that has neither the data nor a model.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from contrasent.reproduce import verdict
-from contrasent.reproduce.cells import number
+from contrasent.reproduce.deciding import Decided, decide, published_difference
 from contrasent.reproduce.item import Item, times
 from contrasent.reproduce.reading import find_recipes, scales
 from contrasent.reproduce.recipe import PAPERS, Claim, Recipe, Row
+from contrasent.reproduce.spread import Arm, Gap, difference, from_published
 from contrasent.reproduce.store import Store
-from contrasent.reproduce.verdict import ABSENT, Arm, Gap, Verdict
+from contrasent.reproduce.verdict import Verdict
 
-Find = Callable[[str], Item]
+Find = Callable[[str], tuple[Item, Decided]]
 
 
 def book(recipes: Sequence[Recipe], home: Path, scale: str | None) -> dict[str, Any]:
@@ -32,20 +32,35 @@ def book(recipes: Sequence[Recipe], home: Path, scale: str | None) -> dict[str, 
         Plain data; everything that differs from one run to the next is under "run".
     """
     store = Store(home)
-    shelf = {recipe.name: Item(recipe, store, scale) for recipe in recipes}
+    asked = [Item(recipe, store, scale) for recipe in recipes]
+    shelf: dict[str, tuple[Item, Decided]] = {}
 
-    def find(name: str) -> Item:
+    def find(name: str) -> tuple[Item, Decided]:
         if name not in shelf:
-            (recipe,) = find_recipes([name], recipes[0].folder)
-            shelf[name] = Item(recipe, store, scale)
+            item = next((i for i in asked if i.recipe.name == name), None)
+            if item is None:
+                (recipe,) = find_recipes([name], recipes[0].folder)
+                item = Item(recipe, store, scale)
+            shelf[name] = item, _decided(item, find)
         return shelf[name]
 
-    asked = list(shelf.values())
     records = {key: record for item in asked for key, record in item.records.items()}
-    return {"items": [_told(item, find) for item in asked], "run": times(records)}
+    return {"items": [_told(*find(item.recipe.name)) for item in asked], "run": times(records)}
 
 
-def _told(item: Item, find: Find) -> dict[str, Any]:
+def _decided(item: Item, find: Find) -> Decided:
+    """The verdicts of an item, and before them those of the statements that its own rest on."""
+    rested: dict[str, tuple[str, Verdict]] = {}
+    for place in dict.fromkeys(place for c in item.recipe.claims for place in c.rests_on):
+        name, _, inner = place.partition("#")
+        there, decided = find(name)
+        text = next(c.text for c in there.recipe.claims if c.name == inner)
+        parts = [part for _, part in decided.claims[inner]]
+        rested[place] = f"{name}: {text}", verdict.together(parts)
+    return decide(item.recipe, item.scale, item.arms, item.forms, rested)
+
+
+def _told(item: Item, decided: Decided) -> dict[str, Any]:
     from contrasent.reproduce.figures import drawn_from
 
     recipe, manifest = item.recipe, item.manifest or {}
@@ -69,16 +84,18 @@ def _told(item: Item, find: Find) -> dict[str, Any]:
         "also_source": recipe.also_source,
         "needs": list(recipe.needs),
         "columns": columns,
-        "rows": [_row(item, row) for row in recipe.rows],
+        "rows": [_row(item, row, decided) for row in recipe.rows],
         "order": _orders(item),
-        "claims": [_claim(item, claim, find) for claim in recipe.claims],
+        "claims": [_claim(item, claim, decided) for claim in recipe.claims],
+        "tests": decided.tests,
+        "resolution": {name: shown.to_json() for name, shown in decided.columns.items()},
         "figure": drawn_from(recipe, item.scale, item.reports, item.arms),
         "listings": _listings(item),
         "run": item.times(),
     }
 
 
-def _row(item: Item, row: Row) -> dict[str, Any]:
+def _row(item: Item, row: Row, decided: Decided) -> dict[str, Any]:
     return {
         "name": row.name,
         "group": row.group,
@@ -87,11 +104,11 @@ def _row(item: Item, row: Row) -> dict[str, Any]:
         "source": row.source if row.kind == "quote" else "",
         "skipped": item.skipped(row),
         "facts": row.facts,
-        "cells": {c: cell for c in item.recipe.columns if (cell := _cell(item, row, c))},
+        "cells": {c: cell for c in item.recipe.columns if (cell := _cell(item, row, c, decided))},
     }
 
 
-def _cell(item: Item, row: Row, column: str) -> dict[str, Any]:
+def _cell(item: Item, row: Row, column: str, decided: Decided) -> dict[str, Any]:
     arm = item.arms.get(column, {}).get(row.name)
     expected = row.expected.get(column)
     cell: dict[str, Any] = {}
@@ -107,10 +124,8 @@ def _cell(item: Item, row: Row, column: str) -> dict[str, Any]:
             difference = _from_reference(item, row, column, arm)
         if difference:
             cell["difference"] = difference
-    if row.kind in ("train", "encoder", "blocked"):
-        found = _verdict(item, row, column, arm)
-        if found is not None:
-            cell["verdict"] = found.to_json()
+    if (row.name, column) in decided.cells:
+        cell["verdict"] = decided.cells[row.name, column].to_json()
     return cell
 
 
@@ -135,9 +150,8 @@ def _from_paper(row: Row, column: str, arm: Arm) -> dict[str, Any]:
     expected = row.expected.get(column)
     if expected is None:
         return {}
-    bounds = arm.bounds() or (None, None)
-    low, high = (None if b is None else b - expected.value for b in bounds)
-    return {**_gap(Gap(arm.mean - expected.value, low, high)), "tolerance": expected.tolerance}
+    gap = from_published(arm, expected.value, expected.deviation, expected.seeds)
+    return {**_gap(gap), "tolerance": expected.tolerance}
 
 
 def _from_reference(item: Item, row: Row, column: str, arm: Arm) -> dict[str, Any]:
@@ -146,45 +160,17 @@ def _from_reference(item: Item, row: Row, column: str, arm: Arm) -> dict[str, An
     other = item.arms.get(column, {}).get(reference)
     if other is None or row.name == reference:
         return {}
-    told = _gap(verdict.gap(other, arm))
-    apart = _apart(item.recipe, row, column)
+    told = _gap(difference(other, arm))
+    apart = published_difference(item.recipe, row, column)
     return told if apart is None else {**told, "paper": round(apart, 6)}
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
     told: dict[str, Any] = {"ours": round(gap.mean, 4)}
-    if gap.low is not None and gap.high is not None:
-        told |= {"low": round(gap.low, 4), "high": round(gap.high, 4)}
-    if gap.needed and not gap.side():
-        told["needed"] = gap.needed
+    bounds = gap.interval()
+    if bounds is not None and gap.error:
+        told |= {"low": round(bounds[0], 4), "high": round(bounds[1], 4)}
     return told
-
-
-def _apart(recipe: Recipe, row: Row, column: str) -> float | None:
-    """The published difference of a row from the reference row."""
-    if not recipe.reference or row.name == recipe.reference:
-        return None
-    values = [r.expected.get(column) for r in (row, recipe.row(recipe.reference))]
-    here, there = values
-    return here.value - there.value if here is not None and there is not None else None
-
-
-def _verdict(item: Item, row: Row, column: str, arm: Arm | None) -> Verdict | None:
-    """At scale paper the value's, at scale lab that of the direction from the reference."""
-    expected, form = row.expected.get(column), item.forms[column]
-    if expected is None:
-        return None
-    if arm is None:
-        return Verdict(ABSENT, "")
-    if item.scale == "paper":
-        return verdict.value(arm, expected.value, expected.tolerance, form=form["ours"])
-    other = item.arms.get(column, {}).get(item.recipe.reference)
-    apart = _apart(item.recipe, row, column)
-    if other is None or apart is None:
-        return None
-    found = verdict.direction(verdict.gap(other, arm), apart, form=form["ours"])
-    published = number(apart, form["paper"], signed=True)
-    return replace(found, why=f"{found.why}; published {published}")
 
 
 def _orders(item: Item) -> dict[str, Any]:
@@ -202,35 +188,15 @@ def _orders(item: Item) -> dict[str, Any]:
     return found
 
 
-def _claim(item: Item, claim: Claim, find: Find) -> dict[str, Any]:
+def _claim(item: Item, claim: Claim, decided: Decided) -> dict[str, Any]:
     """A claim with its verdict and the parts that it consists of."""
-    parts: list[tuple[str, Verdict]] = []
-    columns = item.recipe.columns
-    for other in claim.rests_on:
-        name, _, inner = other.partition("#")
-        there = find(name)
-        told = _claim(there, next(c for c in there.recipe.claims if c.name == inner), find)
-        parts.append((f"{name}: {told['text']}", Verdict(**told["verdict"])))
-    for column in claim.columns:
-        where = f", {columns[column].title}" if len(claim.columns) > 1 else ""
-        arms, form = item.arms.get(column, {}), item.forms[column]["ours"]
-        if claim.sign:
-            found = verdict.signed(arms.get(claim.row), claim.sign, form=form)
-            parts.append((f"{claim.row} is {claim.sign}{where}", found))
-        sign = 1.0 if columns[column].better == "higher" else -1.0
-        for other in claim.than:
-            found = Verdict(ABSENT, "")
-            if claim.better in arms and other in arms:
-                gap = verdict.gap(arms[other], arms[claim.better])
-                found = verdict.direction(gap, sign, form=form)
-            parts.append((f"{claim.better} against {other}{where}", found))
-    whole = verdict.together([v for _, v in parts])
+    parts = decided.claims[claim.name]
     return {
         "name": claim.name,
         "text": claim.text,
-        "columns": [columns[c].title for c in claim.columns],
-        "verdict": whole.to_json(),
-        "parts": [{"text": text, **v.to_json()} for text, v in parts],
+        "columns": [item.recipe.columns[c].title for c in claim.columns],
+        "verdict": verdict.together([part for _, part in parts]).to_json(),
+        "parts": [{"text": text, **part.to_json()} for text, part in parts],
     }
 
 

@@ -218,7 +218,12 @@ def _one(
             float(inner.take("value", "number")),
             float(inner.take("tolerance", "number", tolerance)),
             inner.take("source", "text", source),
+            inner.take("sd", "number", None),
+            inner.take("seeds", "count", 1),
         )
+        for name, least in (("sd", expected.deviation), ("seeds", expected.seeds - 1)):
+            if least is not None and least < 0:
+                inner.refuse(name, f"{name} must be {'0' if name == 'sd' else '1'} or more")
         inner.done()
         return expected
     if isinstance(value, bool) or not isinstance(value, int | float):

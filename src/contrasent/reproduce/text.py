@@ -4,11 +4,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from contrasent.reproduce.cells import CellTexts, cell_texts, turned
+from contrasent.reproduce.cells import CellTexts, cell_texts, number, turned
 from contrasent.reproduce.run import duration
-from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
+from contrasent.reproduce.verdict import RULE, WORDS
 
-WORDS = (AGREES, DIFFERS, OPEN, ABSENT)
 WIDTH = 110
 MOST = 5
 """Rows that are named where one reason holds for several."""
@@ -43,6 +42,8 @@ def _end(found: dict[str, Any]) -> Iterator[str]:
     """All claims counted, machine, versions and time."""
     words = [claim["verdict"]["word"] for item in found["items"] for claim in item["claims"]]
     lines = [f"{len(words)} claims: {counted(words)}"] if len(found["items"]) > 1 and words else []
+    if any(item["tests"] for item in found["items"]):
+        lines.append(_wrapped(RULE))
     run = found["run"]
     if run["seconds"]:
         told = [*run["machines"], *run["precisions"], *run["versions"]]
@@ -66,6 +67,7 @@ def _item_text(item: dict[str, Any]) -> str:
     for name, table in _tables(item):
         lines += ["", *_laid_out([(name, *COLUMNS.values()), *table])]
     lines += [*_listings(item), ""]
+    lines += [_wrapped(line, "  ") for line in resolved(item)]
     titles = {column["name"]: column["title"] for column in item["columns"]}
     orders = [f"{titles[n]} {o['correlation']:.2f}" for n, o in item["order"].items()]
     if orders:
@@ -98,6 +100,27 @@ def about(item: dict[str, Any]) -> Iterator[str]:
     elif item["reference"]:
         told += f" Differences and verdicts are against {item['reference']!r}."
     yield f"{told} {item['scale_note']}".strip()
+
+
+def resolved(item: dict[str, Any]) -> Iterator[str]:
+    """What the seeds of the columns that statements are about can show; of all if there is none."""
+    about = {title for claim in item["claims"] for title in claim["columns"]}
+    for column in item["columns"]:
+        shown = item["resolution"].get(column["name"])
+        if shown is None or (about and column["title"] not in about):
+            continue
+        form = column["forms"]["ours"]
+        seeds = f"{shown['seeds']} seed{'' if shown['seeds'] == 1 else 's'}"
+        told = (
+            f"A seed moves {column['title']} by {number(shown['deviation'], form)} (standard "
+            f"deviation, {shown['freedom']} degrees of freedom); {seeds} a row tell differences "
+            f"from {number(shown['least'], form)} on"
+        )
+        if shown["needed"]:
+            told += f"; {shown['needed']:,} would decide between any two rows, whatever they give"
+        if shown["apart"]:
+            told += f". Vary more, and rest on their own seeds: {'; '.join(shown['apart'])}"
+        yield f"{told}."
 
 
 def missing(item: dict[str, Any]) -> Iterator[str]:

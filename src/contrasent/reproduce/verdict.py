@@ -1,26 +1,65 @@
-"""Does our run agree with the document? Statistics are those of ``evaluate``; here are the rules.
+"""Does our run agree with the document? The words, and how a table's comparisons are decided.
 
-At scale paper a value agrees when the 95 % interval of our mean over seeds lies within the
-tolerance around the published one, and differs when it lies outside. At every scale a direction
-agrees when the interval of a difference of two rows (over seeds, Welch) lies on the published side
-of zero, and differs when it lies on the other. Everything else is not decidable with the seeds
-that were run.
+Every comparison that a table makes is decided together with all others, by Holm's method: in no
+more than one of twenty tables is any difference or equivalence that is found a wrong one, however
+many comparisons there are. ``benchmarks/verdicts.py`` counts that in simulated tables.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import stdev
 from typing import Any
 
-from contrasent.evaluate.compare import compare_reports
-from contrasent.evaluate.power import seed_error
-from contrasent.report import Report, Row
-from contrasent.reproduce.cells import between, number
+from contrasent.reproduce.cells import between, number, p_value
+from contrasent.reproduce.recipe import BETTER, EQUAL, NO_BETTER, NO_WORSE
+from contrasent.reproduce.spread import Gap
 
-AGREES, DIFFERS, OPEN, ABSENT = "agrees", "differs", "not decidable", "not run"
+AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"
+OPEN, ABSENT = "cannot tell", "not run"
+WORDS = (AGREES, DIFFERS, EQUIVALENT, OPEN, ABSENT)
+RULE = (
+    "All comparisons of a table are decided together by Holm's method: the chance that any of the "
+    "differences and equivalences that it finds is wrong is at most 5 %, however many there are. p "
+    "is adjusted for that; the 95 % intervals are each by itself."
+)
+DEFINITIONS = {
+    "lab": {
+        AGREES: "our difference from the reference row is shown to have the published sign; where "
+        "the document prints no difference to speak of, to be smaller than the margin.",
+        DIFFERS: "it is shown to have the other sign, or to be larger than the margin.",
+        EQUIVALENT: "a difference is published, and ours is shown to be smaller than the margin.",
+    },
+    "paper": {
+        AGREES: "the published value lies in the 95 % interval around ours that allows for the "
+        "noise of both, as an exact replication does 95 times in 100; the interval reaches no "
+        "further than ten tolerances.",
+        DIFFERS: "ours is shown to be further from it than the tolerance.",
+        EQUIVALENT: "there is a difference, and it is shown to be smaller than the tolerance.",
+    },
+    "": {
+        OPEN: "none of these is shown.",
+        "Statements": "better than another row: as a difference of that sign. No worse, no "
+        "better, equal: shown not to be worse, better, or either, by the margin or more. A "
+        "statement with several parts agrees where all do and differs where one does.",
+        "Margin": "0.3 points (two one-sided tests) where a recipe says nothing else.",
+        "Noise": "a standard deviation over seeds, pooled over the rows of a column; a row that "
+        "varies more counts with its own. Where a document prints no spread, its value is taken "
+        "for a single run that varies as ours do.",
+    },
+}
+"""What the words mean, at each scale and at both."""
+
+VALUE = "value"
+"""The kind of a comparison with a published value; other kinds are ``recipe.RELATIONS``."""
+
+ALPHA = 0.05
+WIDEST = 10.0
+"""An interval that reaches further than so many tolerances to each side agrees with anything."""
+
 POINTS = ".2f"
 """How numbers are told if nothing else is said."""
+
+Unit = tuple[str, str, str]
+"""A column and two rows, in an order that does not depend on who is compared with whom."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,172 +67,171 @@ class Verdict:
     """What our runs say of a published value or statement.
 
     Attributes:
-        word: "agrees", "differs", "not decidable" or "not run".
+        word: one of ``WORDS``.
         why: the numbers behind it, in a few words.
+        p: of the word being wrong, adjusted for all comparisons of the table; of an undecided one
+            the smallest; None where there is none.
     """
 
     word: str
     why: str
+    p: float | None = None
 
-    def to_json(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes."""
-        return asdict(self)
+        return asdict(self) | {"p": None if self.p is None else float(f"{self.p:.3g}")}
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
-    """A row's values in a column, in the document's units.
+class Comparison:
+    """A difference, and what the document says of it.
 
     Attributes:
-        values: one of each seed.
-        seeded: whether another seed would give another value.
-        low: lower end of the bootstrap interval over test items, of a row without seeds.
-        high: upper end of it.
+        column: in which.
+        after: the row that is compared.
+        before: the row that it is compared with, "" for zero, "published" for a printed value.
+        gap: the first less the second; None where one of them was not run.
+        kind: of ``recipe.RELATIONS``, or "value" for a row and its published value.
+        sign: 1 where a larger value is the better one, else -1.
+        margin: a difference that does not matter, the tolerance of a value; None where there is
+            none.
+        form: of numbers.
     """
 
-    values: tuple[float, ...]
-    seeded: bool
-    low: float | None = None
-    high: float | None = None
+    column: str
+    after: str
+    before: str
+    gap: Gap | None
+    kind: str = BETTER
+    sign: float = 1.0
+    margin: float | None = None
+    form: str = POINTS
 
     @property
-    def mean(self) -> float:
-        """Over the seeds."""
-        return sum(self.values) / len(self.values)
+    def unit(self) -> Unit:
+        """What it is about; a table that asks the same twice tests it once."""
+        first, second = sorted((self.after, self.before))
+        return self.column, first, second
 
-    def spread(self) -> float | None:
-        """Standard deviation over seeds; None with one seed, and without seeds."""
-        return stdev(self.values) if self.seeded and len(self.values) > 1 else None
+    def tests(self) -> dict[Hashable, tuple[str, float]]:
+        """Words that may be said, and the p value of each being wrong; none without an error."""
+        gap, margin = self.gap, self.margin
+        if gap is None or gap.error is None:
+            return {}
+        if self.kind == BETTER:
+            word = AGREES if gap.mean * self.sign > 0 else DIFFERS
+            found: dict[Hashable, tuple[str, float]] = {0.0: (word, gap.p())}
+            if margin:
+                found["within", margin] = EQUIVALENT, gap.p_within(margin)
+            return found
+        assert margin is not None
+        if self.kind in (NO_WORSE, NO_BETTER):
+            side = -self.sign if self.kind == NO_WORSE else self.sign
+            at = side * margin
+            word = AGREES if (gap.mean - at) * side < 0 else DIFFERS
+            return {at if self.after <= self.before else -at: (word, gap.p(at))}
+        if self.kind == VALUE and not gap.error:
+            return {}
+        return {
+            ("beyond", margin): (DIFFERS, gap.p_beyond(margin)),
+            ("within", margin): (
+                AGREES if self.kind == EQUAL else EQUIVALENT,
+                gap.p_within(margin),
+            ),
+        }
 
-    def bounds(self) -> tuple[float, float] | None:
-        """The interval over seeds; of a row without seeds that over test items."""
-        if self.seeded or self.low is None or self.high is None:
-            return self.interval()
-        return self.low, self.high
+    def verdict(self, adjusted: Mapping[tuple[Unit, Hashable], float]) -> Verdict:
+        """The verdict, from the adjusted p values of all tests of the table."""
+        if self.gap is None:
+            return Verdict(ABSENT, "")
+        tests = self.tests()
+        found = [(word, adjusted[self.unit, test]) for test, (word, _) in tests.items()]
+        decided: tuple[str, float | None] | None
+        decided = next(((word, p) for word, p in found if p <= ALPHA), None)
+        if self.kind == VALUE and (decided is None or decided[0] != DIFFERS):
+            decided = self._compatible() or decided
+        least = min((p for _, p in found), default=None)
+        word, p = decided or (OPEN, least)
+        return Verdict(word, self._why(p), p)
 
-    def interval(self) -> tuple[float, float] | None:
-        """95 % t interval of the mean over seeds; None with one seed, and without seeds."""
-        if not self.seeded or len(self.values) < 2:
+    def _compatible(self) -> tuple[str, float | None] | None:
+        """Whether a published value lies where another run of ours would: in the interval."""
+        assert self.gap is not None
+        assert self.margin is not None
+        bounds = self.gap.interval()
+        if bounds is None:
             return None
-        from scipy.stats import t
+        low, high = bounds
+        near = abs(self.gap.mean) <= self.margin
+        if not self.gap.error:
+            return (AGREES if near else DIFFERS), None
+        narrow = high - low <= 2 * WIDEST * self.margin
+        return (AGREES, None) if low <= 0 <= high and narrow else None
 
-        error, freedom = seed_error([0.0], self.values)
-        half = float(t.ppf(0.975, freedom)) * error if error else 0.0
-        return self.mean - half, self.mean + half
-
-
-def value(arm: Arm | None, published: float, tolerance: float, *, form: str = POINTS) -> Verdict:
-    """Whether our mean lies within the tolerance around a published value."""
-    if arm is None:
-        return Verdict(ABSENT, "")
-    bounds = arm.interval()
-    gap = arm.mean - published
-    told = number(gap, form, signed=True)
-    if not arm.seeded:
-        word = AGREES if abs(gap) <= tolerance else DIFFERS
-        return Verdict(word, f"{told}, tolerance {tolerance:g}")
-    if bounds is None:
-        return Verdict(OPEN, f"{told} with one seed")
-    low, high = bounds[0] - published, bounds[1] - published
-    said = f"{told} {between(low, high, form, signed=True)}, tolerance {tolerance:g}"
-    if -tolerance <= low and high <= tolerance:
-        return Verdict(AGREES, said)
-    if low > tolerance or high < -tolerance:
-        return Verdict(DIFFERS, said)
-    return Verdict(OPEN, said)
+    def _why(self, p: float | None) -> str:
+        gap = self.gap
+        assert gap is not None
+        told = [number(gap.mean, self.form, signed=True)]
+        bounds = gap.interval()
+        if bounds is None:
+            told[0] += ", no interval"
+        elif gap.error:
+            told[0] += f" {between(*bounds, self.form, signed=True)}"
+        if self.kind != BETTER:
+            named = "tolerance" if self.kind == VALUE else "margin"
+            told.append(f"{named} {self.margin:g}")
+        if p is not None:
+            told.append(p_value(p))
+        return ", ".join(told)
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The difference of two rows.
+def adjust(tests: Mapping[Unit, Mapping[Hashable, float]]) -> dict[tuple[Unit, Hashable], float]:
+    """P values adjusted for their number by Holm's method (1979), with Shaffer's count (1986).
 
-    Attributes:
-        mean: after less before.
-        low: lower end of its 95 % interval; None where there is none.
-        high: upper end of it.
-        needed: seeds that would find it four times in five, where that can be said.
+    The smallest is multiplied by how many hypotheses there are, the next by how many are left, and
+    so on. Of "there is no difference" and "it is as large as the margin" one at most is true, so
+    that a pair of rows that is asked both counts as one hypothesis, for as long as one of them is
+    not rejected.
+
+    Args:
+        tests: p values of each unit's tests.
     """
-
-    mean: float
-    low: float | None
-    high: float | None
-    needed: int | None = None
-
-    def side(self) -> int:
-        """1 or -1 where the interval lies on one side of zero, else 0."""
-        if self.low is None or self.high is None:
-            return 0
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
-
-    def told(self, form: str) -> str:
-        """The difference with its interval, in a form of ``cells.forms``."""
-        mean = number(self.mean, form, signed=True)
-        if self.low is None or self.high is None:
-            return f"{mean}, no interval"
-        more = f", {self.needed} seeds would decide" if self.needed and not self.side() else ""
-        return f"{mean} {between(self.low, self.high, form, signed=True)}{more}"
+    most = {unit: capacity(own) for unit, own in tests.items()}
+    left = {unit: len(own) for unit, own in tests.items()}
+    true = sum(most.values())
+    found: dict[tuple[Unit, Hashable], float] = {}
+    worst = 0.0
+    every = [(p, unit, test) for unit, own in tests.items() for test, p in own.items()]
+    for p, unit, test in sorted(every, key=lambda one: one[0]):
+        worst = max(worst, min(1.0, p * true))
+        found[unit, test] = worst
+        left[unit] -= 1
+        true -= left[unit] < most[unit]
+    return found
 
 
-def gap(before: Arm, after: Arm) -> Gap:
-    """The difference of two rows, with its interval over seeds.
-
-    Two rows without seeds are compared by their intervals over test items: where these do not
-    overlap, the difference is real.
-    """
-    mean = after.mean - before.mean
-    if not before.seeded and not after.seeded:
-        if None in (before.low, before.high, after.low, after.high):
-            return Gap(mean, None, None)
-        low, high = (after.low or 0) - (before.high or 0), (after.high or 0) - (before.low or 0)
-        return Gap(mean, low, high)
-    runs = max(len(a.values) for a in (before, after) if a.seeded)
-    if any(len(a.values) < 2 for a in (before, after) if a.seeded):
-        return Gap(mean, None, None)
-    # A row without seeds would give the same value again.
-    arms = [a.values if a.seeded else a.values * runs for a in (before, after)]
-    if len({value for arm in arms for value in arm}) == 1:
-        return Gap(0.0, 0.0, 0.0)
-    one, two = ([_report(v) for v in arm] for arm in arms)
-    (found,) = compare_reports(one, two)
-    return Gap(found.difference, found.low, found.high, found.needed)
-
-
-def _report(value: float) -> Report:
-    return Report((Row("", "", "", "", value, 1),))
-
-
-def direction(found: Gap, published: float, *, form: str = POINTS) -> Verdict:
-    """Whether a difference has the published sign."""
-    side, told = found.side(), found.told(form)
-    if math.isclose(published, 0.0, abs_tol=1e-9) or not side:
-        return Verdict(OPEN, told)
-    return Verdict(AGREES if side * published > 0 else DIFFERS, told)
+def capacity(tests: Mapping[Hashable, Any]) -> int:
+    """How many of a unit's hypotheses can be true at once."""
+    both = 0.0 in tests and any(isinstance(t, tuple) and t[0] == "within" for t in tests)
+    return len(tests) - both
 
 
 def together(parts: Sequence[Verdict]) -> Verdict:
-    """The verdict on a statement that has parts: one that differs decides, all must agree.
+    """The verdict on a statement that has parts.
 
-    A part that was not run leaves the whole open, however the others came out.
+    It agrees where all parts do (each was tested, so that no further allowance is needed: Berger,
+    1982), and differs where one part does, which Holm's method allows for. Where the parts agree
+    but for some that are equivalent, so is the whole. A part that was not run leaves it open.
     """
     words = [part.word for part in parts]
-    counts = ", ".join(
-        f"{words.count(word)} {word}" for word in (AGREES, DIFFERS, OPEN, ABSENT) if word in words
-    )
+    why = ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
+    ps = {w: [v.p for v in parts if v.word == w and v.p is not None] for w in words}
     if DIFFERS in words:
-        return Verdict(DIFFERS, counts)
-    if set(words) == {AGREES}:
-        return Verdict(AGREES, counts)
-    return Verdict(ABSENT if set(words) <= {ABSENT} else OPEN, counts)
-
-
-def signed(arm: Arm | None, sign: str, *, form: str = POINTS) -> Verdict:
-    """Whether a row's value has a sign."""
-    if arm is None:
-        return Verdict(ABSENT, "")
-    bounds = arm.bounds()
-    if bounds is None:
-        return Verdict(OPEN, f"{number(arm.mean, form, signed=True)}, no interval")
-    return direction(Gap(arm.mean, *bounds), 1.0 if sign == "positive" else -1.0, form=form)
+        return Verdict(DIFFERS, why, min(ps[DIFFERS], default=None))
+    if set(words) <= {AGREES, EQUIVALENT}:
+        word = EQUIVALENT if EQUIVALENT in words else AGREES
+        return Verdict(word, why, max((p for own in ps.values() for p in own), default=None))
+    return Verdict(ABSENT if set(words) <= {ABSENT} else OPEN, why)
 
 
 def order(published: Sequence[float], ours: Sequence[float]) -> dict[str, Any] | None:

@@ -1,0 +1,223 @@
+"""How often the verdicts of ``reproduce`` are wrong, in simulated tables.
+
+    python -m benchmarks.verdicts [--tables 2000] [--seed 0]
+
+The tables are those of the package's recipes, with their published values and statements; only what
+our runs gave is drawn at random, so that the truth is known:
+
+- The share of tables in which any verdict is wrong, at most 5 % whatever the truth is: no row
+  differs, every row differs by exactly the margin, some of both; spreads and numbers of seeds that
+  are unequal; eight columns.
+- The share of values that agree when the table is replicated exactly, the published run being one
+  more draw.
+- How many comparisons are decided with as many seeds as a pilot of three said would do.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from contrasent.reproduce import deciding
+from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.recipe import BETTER, EQUAL, MARGIN, NO_WORSE, Recipe
+from contrasent.reproduce.spread import Arm, with_noise
+from contrasent.reproduce.verdict import (
+    AGREES,
+    DIFFERS,
+    EQUIVALENT,
+    OPEN,
+    VALUE,
+    Comparison,
+)
+
+Draw = Callable[[int], float]
+"""What a row differs by from 70 points, or its standard deviation, or its seeds; by its place."""
+
+HAIR = 1e-9
+
+
+def alike(value: float) -> Draw:
+    """The same for every row."""
+    return lambda place: value
+
+
+def in_turn(*values: float) -> Draw:
+    """One after the other, again and again."""
+    return lambda place: values[place % len(values)]
+
+
+def forms(recipe: Recipe) -> dict[str, dict[str, str]]:
+    """How numbers are written, which does not matter here."""
+    return {column: {"paper": ".1f", "ours": ".2f"} for column in recipe.columns}
+
+
+def simulated(
+    recipe: Recipe, random: np.random.Generator, means: Draw, deviations: Draw, seeds: Draw
+) -> dict[str, dict[str, Arm]]:
+    """What rows that are trained gave, in columns that are half alike."""
+    arms: dict[str, dict[str, Arm]] = {column: {} for column in recipe.columns}
+    for place, row in enumerate(r for r in recipe.rows if r.kind == "train"):
+        count = int(seeds(place))
+        shared = random.normal(size=count)
+        for own in arms.values():
+            noise = np.sqrt(0.5) * (shared + random.normal(size=count))
+            if len(arms) == 1:
+                noise = shared
+            values = 70 + means(place) + deviations(place) * noise
+            own[row.name] = Arm(tuple(map(float, values)), seeded=True)
+    return {column: with_noise(own) for column, own in arms.items()}
+
+
+def wrong(one: Comparison, word: str, truth: float) -> bool:
+    """Whether a verdict contradicts the true difference, on the margin itself included."""
+    margin, way = one.margin or 0.0, truth * one.sign
+    if word == OPEN:
+        return False
+    if word == EQUIVALENT or (one.kind == EQUAL and word == AGREES):
+        return abs(truth) >= margin - HAIR
+    if one.kind in (EQUAL, VALUE):
+        return word == DIFFERS and abs(truth) <= margin + HAIR
+    if one.kind != BETTER:
+        way = way + margin if one.kind == NO_WORSE else margin - way
+    return way <= HAIR if word == AGREES else way >= -HAIR
+
+
+def verdicts(recipe: Recipe, scale: str, arms: deciding.Arms) -> Iterator[tuple[Comparison, str]]:
+    """Every comparison of a table, with the word on it."""
+    decided = deciding.decide(recipe, scale, arms, forms(recipe), {})
+    for place, one in deciding._cells(recipe, scale, arms, forms(recipe)):
+        yield one, decided.cells[place].word
+    for claim in recipe.claims:
+        pairs = zip(
+            deciding._parts(recipe, claim, arms, forms(recipe)),
+            decided.claims[claim.name],
+            strict=True,
+        )
+        for (_, one), (_, said) in pairs:
+            if one.gap is not None:
+                yield one, said.word
+
+
+def family_wise(
+    recipe: Recipe, tables: int, seed: int, means: Draw, deviations: Draw, seeds: Draw
+) -> tuple[float, float]:
+    """The share of tables with any wrong verdict, and of comparisons that are decided."""
+    places = {r.name: i for i, r in enumerate(r for r in recipe.rows if r.kind == "train")}
+    random, bad, said, asked = np.random.default_rng(seed), 0, 0, 0
+    for _ in range(tables):
+        arms = simulated(recipe, random, means, deviations, seeds)
+        found = [
+            (one, word, means(places[one.after]) - means(places[one.before]))
+            for one, word in verdicts(recipe, "lab", arms)
+            if one.gap is not None and one.before
+        ]
+        bad += any(wrong(*each) for each in found)
+        said += sum(word != OPEN for _, word, _ in found)
+        asked += len(found)
+    return bad / tables, said / asked
+
+
+def replications(
+    recipe: Recipe, tables: int, seed: int, deviation: float, seeds: int
+) -> tuple[float, float]:
+    """Exact replications: the share of values that agree, and of tables where one differs."""
+    random, agree, asked, bad = np.random.default_rng(seed), 0, 0, 0
+    for _ in range(tables):
+        rows = tuple(
+            replace(
+                row,
+                expected={
+                    column: replace(cell, value=70 + deviation * float(random.normal()))
+                    for column, cell in row.expected.items()
+                },
+            )
+            for row in recipe.rows
+        )
+        again = replace(recipe, rows=rows, claims=())
+        arms = simulated(again, random, alike(0.0), alike(deviation), alike(seeds))
+        words = [word for _, word in verdicts(again, "paper", arms)]
+        agree += words.count(AGREES)
+        asked += len(words)
+        bad += DIFFERS in words
+    return agree / asked, bad / tables
+
+
+def promised(recipe: Recipe, tables: int, seed: int, deviation: float) -> Iterator[str]:
+    """What a pilot of three seeds promises, and what comes of it."""
+    random = np.random.default_rng(seed)
+    (column,) = recipe.columns
+    away = (0.0, MARGIN / 4, MARGIN / 2, 3 * MARGIN / 4, MARGIN, 2 * MARGIN)
+    decided = dict.fromkeys(away, 0)
+    needed: list[int] = []
+    for _ in range(tables):
+        pilot = simulated(recipe, random, alike(0.0), alike(deviation), alike(3))
+        shown = deciding.decide(recipe, "lab", pilot, forms(recipe), {}).columns[column]
+        needed.append(shown.needed or 0)
+        # The reference is the first row, the others lie around it.
+        more = simulated(
+            recipe,
+            random,
+            lambda i: away[(i - 1) % len(away)] if i else 0.0,
+            alike(deviation),
+            alike(needed[-1]),
+        )
+        cells = deciding.decide(recipe, "lab", more, forms(recipe), {}).cells
+        trained = [r.name for r in recipe.rows if r.kind == "train"]
+        for value in away:
+            place = trained[1 + away.index(value)]
+            decided[value] += cells[place, column].word != OPEN
+    middle = int(np.median(needed))
+    for value, count in decided.items():
+        yield (
+            f"{count / tables:7.1%} decided with the seeds that were promised ({middle} at the "
+            f"median), true difference {value:g}"
+        )
+
+
+def main() -> int:
+    """Simulate and print; 1 if a rate is not what it should be."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    one, wide = find_recipes(["simcse:table1", "simcse_plus_plus:table1"])
+    (swept,) = find_recipes(["simcse:table3"])
+    none, both = alike(0.0), in_turn(0.0, MARGIN, -MARGIN, 0.0, MARGIN)
+    usual, three = alike(0.3), alike(3)
+    truths: list[tuple[str, Recipe, Draw, Draw, Draw]] = [
+        ("no row differs", one, none, usual, three),
+        ("no row differs, no worse among the statements", swept, none, usual, three),
+        ("all differ by the margin", swept, lambda i: MARGIN * (i > 0), alike(0.05), three),
+        ("some of both", one, both, alike(0.1), three),
+        ("some differ by 2", one, in_turn(0.0, 2.0, -2.0), usual, three),
+        ("one row varies 4 times as much", one, none, lambda i: 1.2 if i == 3 else 0.3, three),
+        ("spreads of 0.15, 0.3 and 0.6", one, none, in_turn(0.15, 0.3, 0.6), three),
+        ("1 to 5 seeds", one, none, usual, in_turn(3, 2, 5, 1, 4)),
+        ("eight columns", wide, none, usual, three),
+        ("eight columns, 5 seeds, some of both", wide, both, alike(0.1), alike(5)),
+    ]
+    slack = 2 * float(np.sqrt(0.05 * 0.95 / options.tables))
+    faults = 0
+    print(f"{options.tables} tables each. Tables with any wrong verdict, at most 5 %:")
+    for title, recipe, means, deviations, seeds in truths:
+        share, said = family_wise(recipe, options.tables, options.seed, means, deviations, seeds)
+        faults += share > 0.05 + slack
+        print(f"{share:7.1%}  {title} ({recipe.name}; {said:.0%} decided)", flush=True)
+    print("Exact replications, values that agree, about 95 %; tables where any differs:")
+    for deviation in (0.3, 0.5, 1.0):
+        for seeds in (3, 5):
+            agree, bad = replications(one, options.tables, options.seed, deviation, seeds)
+            faults += not 0.93 <= agree <= 0.97 or bad > 0.05 + slack
+            print(f"{agree:7.1%} {bad:7.1%}  spread {deviation}, {seeds} seeds", flush=True)
+    print("Seeds that would decide, at least 80 %:")
+    for line in promised(one, options.tables // 4, options.seed, 0.3):
+        faults += float(line.split("%")[0]) < 78
+        print(line, flush=True)
+    return int(faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""How far another seed moves a value: the noise of a table's rows, pooled, and of a difference."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contrasent.evaluate.significance import t_difference, t_share
+
+APART = 0.001
+"""A row is not pooled whose variance is larger than the others' at this level, F test."""
+
+OWN = 2.0
+"""A row whose variance is so many times the pooled one rests on its own seeds alone."""
+
+ITEMS = 1.959963984540054
+"""Standard errors from a value to an end of its 95 % bootstrap interval over test items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A standard deviation over seeds.
+
+    Attributes:
+        deviation: in the document's units.
+        freedom: degrees of freedom that it rests on.
+        own: whether these are a row's own; else those of all rows of its column.
+    """
+
+    deviation: float
+    freedom: float
+    own: bool = False
+
+
+def pooled(rows: Mapping[str, Sequence[float]]) -> Spread | None:
+    """The spread over seeds that all rows of a column share; None where no row has two values.
+
+    A seed moves similar methods about as far, and three seeds of a row alone hardly say how far. A
+    row that varies far more than the others (F test at 0.1 %, times the number of rows, the largest
+    first) is left out.
+
+    Args:
+        rows: values of each row, one a seed.
+    """
+    from scipy.special import fdtrc
+
+    several = sorted((v for v in rows.values() if len(v) > 1), key=lambda v: _pool([v]).deviation)
+    while len(several) > 1:
+        widest, rest = _pool(several[-1:]), _pool(several[:-1])
+        ratio = (widest.deviation / rest.deviation) ** 2 if rest.deviation else math.inf
+        share = float(fdtrc(widest.freedom, rest.freedom, ratio)) * len(several)
+        if not widest.deviation or share >= APART:
+            break
+        several.pop()
+    return _pool(several) if several else None
+
+
+def _pool(rows: Sequence[Sequence[float]]) -> Spread:
+    freedom = sum(len(values) - 1 for values in rows)
+    return Spread(math.sqrt(sum(map(_squares, rows)) / freedom), freedom)
+
+
+def _squares(values: Sequence[float]) -> float:
+    """Sum of squared distances from the mean."""
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """A row's values in a column, in the document's units.
+
+    Attributes:
+        values: one of each seed.
+        seeded: whether another seed would give another value.
+        low: lower end of the bootstrap interval over test items, of a row without seeds.
+        high: upper end of it.
+        noise: how far a seed moves its values; None where that is not known.
+    """
+
+    values: tuple[float, ...]
+    seeded: bool
+    low: float | None = None
+    high: float | None = None
+    noise: Spread | None = None
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return sum(self.values) / len(self.values)
+
+    def spread(self) -> float | None:
+        """Standard deviation over its own seeds; None with one seed, and without seeds."""
+        if not self.seeded or len(self.values) < 2:
+            return None
+        return _pool([self.values]).deviation
+
+    def gap(self) -> "Gap":
+        """The value itself, as a difference from zero."""
+        if self.seeded:
+            return Gap(self.mean, *_error([self]))
+        if self.low is None or self.high is None:
+            return Gap(self.mean, None)
+        return Gap(self.mean, max(self.high - self.mean, self.mean - self.low) / ITEMS)
+
+    def bounds(self) -> tuple[float, float] | None:
+        """95 % interval of the mean over seeds; of a row without seeds that over test items."""
+        if self.seeded or self.low is None or self.high is None:
+            return self.interval()
+        return self.low, self.high
+
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean over seeds, if there are any and their noise is known."""
+        return self.gap().interval() if self.seeded else None
+
+
+def with_noise(arms: Mapping[str, Arm]) -> dict[str, Arm]:
+    """The rows of a column, each with the noise of its seeds.
+
+    That is what all rows share. A row that varies more is not helped by the others' steadiness,
+    though: it counts with its own variance, and, where this is more than twice the pooled one, with
+    its own degrees of freedom.
+    """
+    shared = pooled({name: arm.values for name, arm in arms.items() if arm.seeded})
+
+    def noise(arm: Arm) -> Spread | None:
+        if not arm.seeded or shared is None or len(arm.values) < 2:
+            return shared if arm.seeded else None
+        own = replace(_pool([arm.values]), own=True)
+        if own.deviation**2 > OWN * shared.deviation**2:
+            return own
+        return Spread(max(own.deviation, shared.deviation), shared.freedom)
+
+    return {name: replace(arm, noise=noise(arm)) for name, arm in arms.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A difference, and how sure it is.
+
+    Attributes:
+        mean: of what is compared, less what it is compared with.
+        error: its standard error; None where nothing is known about that.
+        freedom: degrees of freedom of the error.
+    """
+
+    mean: float
+    error: float | None
+    freedom: float = math.inf
+
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval, of this difference alone."""
+        if self.error is None:
+            return None
+        found = t_difference(self.mean, self.error, self.freedom)
+        return found.low, found.high
+
+    def p(self, at: float = 0.0) -> float:
+        """Two-sided p of the difference being ``at``."""
+        return min(1.0, 2 * self._beyond(abs(self.mean - at)))
+
+    def p_within(self, margin: float) -> float:
+        """P of the difference being as large as a margin: two one-sided tests."""
+        return self._beyond(margin - abs(self.mean))
+
+    def _beyond(self, distance: float) -> float:
+        """The share of estimates that lie a distance or more from the truth, to one side."""
+        if not self.error:
+            return float(distance <= 0)
+        return float(t_share(-distance / self.error, self.freedom))
+
+    def p_beyond(self, margin: float) -> float:
+        """P of the difference being no larger than a margin."""
+        return self.p(math.copysign(margin, self.mean)) if abs(self.mean) > margin else 1.0
+
+
+def difference(before: Arm, after: Arm) -> Gap:
+    """The difference of two rows.
+
+    A row without seeds would give the same value again, so only the other one's seeds count. Two
+    such rows are compared by their intervals over test items, whose lengths are added up: the
+    difference is sure where they do not overlap.
+    """
+    mean = after.mean - before.mean
+    if before.seeded or after.seeded:
+        return Gap(mean, *_error([before, after]))
+    errors = [arm.gap().error for arm in (before, after)]
+    return Gap(mean, None if None in errors else sum(e or 0.0 for e in errors))
+
+
+def from_published(arm: Arm, value: float, spread: float | None, seeds: int) -> Gap:
+    """A row less the published value.
+
+    Args:
+        arm: ours.
+        value: as it is printed.
+        spread: the published standard deviation over seeds; None where none is printed: theirs then
+            varied as ours do.
+        seeds: how many runs the published value is the mean of.
+    """
+    mean = arm.mean - value
+    if not arm.seeded:
+        return Gap(mean, 0.0)
+    theirs = arm.noise
+    if spread is not None:
+        theirs = Spread(spread, seeds - 1 if seeds > 1 else math.inf, own=True)
+    return Gap(mean, *_error([arm], (theirs, 1 / seeds)))
+
+
+def _error(arms: Iterable[Arm], *more: tuple[Spread | None, float]) -> tuple[float | None, float]:
+    """Standard error of a sum or difference of means, and its degrees of freedom.
+
+    Variances that rest on the same seeds share their degrees of freedom; others are joined after
+    Satterthwaite (1946).
+    """
+    variances: dict[Spread | None, float] = {}
+    freedoms: dict[Spread | None, float] = {}
+    for spread, share in (*((a.noise, 1 / len(a.values)) for a in arms if a.seeded), *more):
+        if spread is None:
+            return None, math.inf
+        source = spread if spread.own else None
+        variances[source] = variances.get(source, 0.0) + spread.deviation**2 * share
+        freedoms[source] = spread.freedom
+    total = sum(variances.values())
+    unsure = sum((v / total) ** 2 / freedoms[s] for s, v in variances.items()) if total else 0.0
+    return math.sqrt(total), 1 / unsure if unsure else math.inf
