@@ -141,7 +141,7 @@ def _item(item: dict[str, Any]) -> str:
         how,
         tables.table(item),
         f"<figure>{drawn}</figure>" if drawn else "",
-        *(f"<p class=faint>{tables.minus(escape(line))}</p>" for line in resolved(item)),
+        *(f"<p class=faint>{escape(line)}</p>" for line in resolved(item)),
         tables.listings(item),
         tables.orders(item),
         tables.claims(item),

@@ -98,8 +98,8 @@ def _td(cell: CellTexts, key: str) -> str:
     if key == "ours":
         return f"<td>{_mean(cell)}</td>"
     if key == "difference":
-        return f"<td>{minus(cell.difference)}<small>{minus(cell.bounds)}</small></td>"
-    return f"<td>{minus(getattr(cell, key))}</td>"
+        return f"<td>{_minus(cell.difference)}<small>{_minus(cell.bounds)}</small></td>"
+    return f"<td>{_minus(getattr(cell, key))}</td>"
 
 
 def _stacked(
@@ -135,13 +135,13 @@ def _stack(cell: CellTexts, usual: str) -> str:
         return "<td></td>"
     delta = "\N{GREEK CAPITAL LETTER DELTA}"
     measured = {
-        minus(cell.interval): cell.interval,
+        _minus(cell.interval): cell.interval,
         _seeds(cell.seeds): cell.seeds not in ("", "-", usual),
-        f"paper {minus(cell.paper)}{f' ({minus(cell.also)})' if cell.also else ''}": cell.paper,
+        f"paper {_minus(cell.paper)}{f' ({_minus(cell.also)})' if cell.also else ''}": cell.paper,
     }
     judged = {
-        f"{delta} {minus(cell.gap)}": cell.difference,
-        f"paper {delta} {minus(cell.published)}": cell.published,
+        f"{delta} {_minus(cell.gap)}": cell.difference,
+        f"paper {delta} {_minus(cell.published)}": cell.published,
         f"{word(cell.word)}{f' ({escape(cell.more)})' if cell.more else ''}": cell.word,
     }
     first, last = (
@@ -159,7 +159,7 @@ def _mean(cell: CellTexts) -> str:
     if not cell.ours:
         return "–" if cell.word else ""
     spread = f" <span class=faint>± {cell.spread}</span>" if cell.spread else ""
-    return f"<b>{minus(cell.ours)}</b>{spread}"
+    return f"<b>{_minus(cell.ours)}</b>{spread}"
 
 
 def _texts(row: dict[str, Any], column: dict[str, Any]) -> CellTexts:
@@ -183,7 +183,7 @@ def _name(item: dict[str, Any], row: dict[str, Any], *more: str) -> str:
     return f"{escape(row['name'])}{small}"
 
 
-def minus(told: str) -> str:
+def _minus(told: str) -> str:
     """Numbers with a minus sign instead of a hyphen; a lone hyphen stays."""
     return told if told == "-" else told.replace("-", "\N{MINUS SIGN}")
 
@@ -216,7 +216,7 @@ def orders(item: dict[str, Any]) -> str:
     titles = {column["name"]: column["title"] for column in item["columns"]}
     several = len(titles) > 1
     told = ", ".join(
-        f"{escape(titles[name]) + ' ' if several else ''}{minus(format(o['correlation'], '.2f'))}"
+        f"{escape(titles[name]) + ' ' if several else ''}{_minus(format(o['correlation'], '.2f'))}"
         for name, o in item["order"].items()
     )
     rows = max(order["rows"] for order in item["order"].values())
@@ -232,11 +232,11 @@ def claims(item: dict[str, Any]) -> str:
         if len(parts) == 1:
             only = parts[0]
             named = f"{only['text']}: " if only["why"] else ""
-            line += f"<small class=faint>{escape(named)}{minus(escape(only['why']))}</small>"
+            line += f"<small class=faint>{escape(named)}{_minus(escape(only['why']))}</small>"
         else:
             inner = "".join(
                 f"<li>{word(part['word'])}: {escape(part['text'])} "
-                f"<small class=faint>{minus(escape(part['why']))}</small></li>"
+                f"<small class=faint>{_minus(escape(part['why']))}</small></li>"
                 for part in parts
             )
             line += f"<details><summary>{escape(said['why'])}</summary><ul>{inner}</ul></details>"
