@@ -91,6 +91,10 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
         "contrast",
         "cosine_positive",
         "cosine_negative",
+        "mean_cosine",
+        "effective_rank",
+        "neighbour_overlap",
+        "measured_at",
     }
     assert lines[-1]["loss"] < lines[0]["loss"] / 2
     assert sorted(p.name for p in (folder / "run").iterdir()) == [
