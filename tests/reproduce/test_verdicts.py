@@ -376,6 +376,13 @@ def test_statements_that_rest_on_others():
     assert set(said(0.04, DIFFERS).values()) == {OPEN}
     assert set(said(0.001, DIFFERS).values()) == {DIFFERS}
     assert set(said(None, ABSENT).values()) == {ABSENT}
+    # What their own tables left open was tested as well, and counts.
+    first = recipe.claims[0].rests_on
+    rested = {place: ("text", Verdict(OPEN, "", 0.3)) for place in places}
+    for p, word in ((0.05 / count, AGREES), (0.06 / count, OPEN)):
+        rested |= {place: ("text", Verdict(AGREES, "", p)) for place in first}
+        found = deciding.decide(recipe, "lab", {}, {}, rested)
+        assert found.claims[recipe.claims[0].name][0][1].word == word
 
 
 def test_tables_in_which_nothing_differs():
