@@ -73,6 +73,16 @@ def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
         assert query.document == DOCUMENTS[passage]
 
 
+def test_a_kind_of_a_few_queries_does_not_count_beside_others():
+    few = [Pair("why?", "because", 3, "rare")] * 19
+    assert not any("rare" in kind for kind in made_with(few + PAIRS).kinds)
+    assert made_with(few).kinds[0] == "rare"
+
+
+def made_with(pairs):
+    return made_evidence(TEXTS, DOCUMENTS, pairs, limit=5, terms=str.split, seed=0)
+
+
 def test_documents_have_their_turn_before_any_has_a_second():
     first = [q for q in made(limit=12).queries if q.kind == "first"]
     assert len({query.document for query in first}) == 12

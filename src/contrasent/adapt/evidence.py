@@ -22,6 +22,9 @@ Floats = NDArray[np.float64]
 CUT = 10
 """nDCG is cut at this rank."""
 
+FEWEST = 20
+"""Queries of a kind below which it says too little to count as much as the others."""
+
 COPIED = (0.0, 0.5, 1.0)
 """Shares of the words that a made query shares with its answer which are taken out of it."""
 
@@ -99,7 +102,9 @@ def made_evidence(
         seed: of all choices.
     """
     rows, units, queries = list(texts), list(range(len(texts))), list[Query]()
-    for kind, found in _by_kind(pairs).items():
+    kinds = _by_kind(pairs)
+    enough = {kind: found for kind, found in kinds.items() if len(found) >= FEWEST}
+    for kind, found in (enough or kinds).items():
         for pair in _spread(found, documents, limit, seed):
             unit, row = pair.passage, len(rows)
             rows.append(pair.text)

@@ -7,6 +7,7 @@ that a vector blurs, which is why :mod:`contrasent.search.hybrid` adds it to the
 """
 
 import json
+import logging
 import re
 import unicodedata
 from collections import Counter
@@ -33,6 +34,8 @@ SAMPLE = 2000
 """Texts that the language is told from."""
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
+
+logging.getLogger("bm25s").setLevel(logging.WARNING)  # it speaks of every index it builds
 
 STOP_WORDS: dict[str, frozenset[str]] = {
     "english": frozenset(lists.STOPWORDS_EN_PLUS),
