@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from contrasent.errors import DataError
+
+RowKey = tuple[str, str, str, str]
+"""Task, split, metric and aggregate: what names a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +40,36 @@ class Row:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def key(self) -> RowKey:
+        """What names the row in its report."""
+        return self.task, self.split, self.metric, self.aggregate
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Items:
+    """What a row's value was computed from, item by item: reports can then be compared in pairs.
+
+    Attributes:
+        statistic: how the columns make the value: "mean" of one column; "spearman" or "pearson" of
+            (prediction, gold); "f1" of (guess, label), both 0 or 1.
+        keys: (n,) uint64 of :func:`contrasent.evaluate.bootstrap.item_keys`: equal keys are the
+            same item, in whichever task.
+        columns: (c, n) numbers.
+        sizes: of the subsets, in order, if there are several.
+        aggregate: of subsets: "all" for one statistic over them, "mean" or "wmean" for the mean of
+            theirs, plain or by size.
+        context: a digest of what the items were measured against, such as the documents searched;
+            it must be equal where reports are compared.
+    """
+
+    statistic: str
+    keys: NDArray[np.uint64]
+    columns: NDArray[np.float64]
+    sizes: tuple[int, ...] = ()
+    aggregate: str = "all"
+    context: str = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -42,10 +78,15 @@ class Report:
     Attributes:
         rows: the numbers.
         notes: facts that belong to all rows, such as {"form": "raw", "distinct_sentences": 21234}.
+        items: of rows by their key: the items behind the number, or the keys of the rows whose
+            plain mean it is. They are no part of the JSON; see :mod:`contrasent.saved_reports`.
     """
 
     rows: tuple[Row, ...]
     notes: dict[str, Any] = field(default_factory=dict)
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -56,7 +97,7 @@ class Report:
     def select(self, **wanted: str) -> "Report":
         """The rows whose named fields have the given values."""
         kept = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
-        return Report(tuple(kept), self.notes)
+        return Report(tuple(kept), self.notes, self.items)
 
     def one(self, **wanted: str) -> Row:
         """The single row whose named fields have the given values.
@@ -98,13 +139,12 @@ class Report:
 
     @classmethod
     def join(cls, reports: Iterable["Report"]) -> "Report":
-        """All rows of several reports; later notes win."""
-        rows: list[Row] = []
-        notes: dict[str, Any] = {}
+        """All rows of several reports; later notes and items win."""
+        joined = cls(())
         for report in reports:
-            rows.extend(report.rows)
-            notes.update(report.notes)
-        return cls(tuple(rows), notes)
+            rows, notes = joined.rows + report.rows, joined.notes | report.notes
+            joined = cls(rows, notes, joined.items | report.items)
+        return joined
 
 
 HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", "map", "ap", "v")

@@ -1,7 +1,5 @@
 """``contrasent compare A B``."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,18 +10,24 @@ from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.evaluate.compare import Comparison
+    from contrasent.evaluate.suite import Options
     from contrasent.report import Report
-    from contrasent.types import EncodeFn, Vectors
 
 
 def compare(
     before: Annotated[
         str,
         typer.Argument(
-            metavar="A", help="Model, or its runs with several seeds: a,b,c; or saved reports."
+            metavar="A",
+            help="Model, or its runs with several seeds: a,b,c; or their reports, written by "
+            "evaluate --json.",
         ),
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="What A is compared with, likewise.")],
+    suite: Annotated[
+        list[str] | None,
+        typer.Option(help="Of models: what to measure, as in evaluate; sts if not given."),
+    ] = None,
     task: Annotated[
         list[str] | None, typer.Option(help="STS set, such as STSB; can be repeated.")
     ] = None,
@@ -34,30 +38,66 @@ def compare(
     data: Annotated[
         Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
     ] = None,
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples.")] = 2000,
+    seed_sd: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Standard deviation over seeds, in points, of an arm with one run. By default the "
+            "other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.",
+        ),
+    ] = None,
+    resamples: Annotated[
+        int | None, typer.Option(hidden=True, help="Of no use any more: nothing is drawn.")
+    ] = None,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     batch: BatchSize = 64,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Is B better than A, or is it chance? Differences with 95 % intervals and p values."""
+    """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
+
+    Items are paired, and both items and seeds count as chance. With one run an arm a spread over
+    seeds is assumed, and what holds for these two models alone stands beside.
+    """
     quieten(quiet)
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
-    found = (
-        _by_reports(arms)
-        if all(name.endswith(".json") for arm in arms for name in arm)
-        else _by_models(arms, task, form, split, data, resamples, pooler, max_tokens, batch)
-    )
+    loaded = _reports(arms, suite, task, form, split, data, pooler, max_tokens, batch)
+    from contrasent.evaluate.compare import SEED_SD, compare_reports
+
+    names = [name for arm in arms for name in arm]
+    found = compare_reports(loaded[0], loaded[1], names=names, seed_sd=seed_sd)
     if as_json:
         emit({"a": arms[0], "b": arms[1], "rows": [c.to_json() for c in found]})
         return
+    width = max(len(c.name) for c in found)
     typer.echo(f"A: {', '.join(arms[0])}\nB: {', '.join(arms[1])}")
-    typer.echo(f"{'task':<10} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]")
+    typer.echo(f"{'':<{width}} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]")
     for comparison in found:
-        typer.echo(comparison.line())
-    if len(arms[0]) == len(arms[1]) == 1:
-        typer.echo("one run each: this is about these two models; give several seeds for methods")
+        typer.echo(comparison.line(width))
+    typer.echo(_claim(len(arms[0]), len(arms[1]), seed_sd, SEED_SD, found))
+
+
+def _claim(
+    before: int, after: int, seed_sd: float | None, default: float, found: "list[Comparison]"
+) -> str:
+    """What the intervals are about, in one line."""
+    where = "on other items like these" if any(c.item_p is not None for c in found) else ""
+    some = any(c.item_p is None for c in found)
+    only = " (rows without items: on these items only)" if some and where else ""
+    where = where or "on these items only: the reports hold none"
+    if min(before, after) > 1:
+        return f"the methods, with other seeds, {where}{only}"
+    if seed_sd == 0:
+        kept = "these two models" if max(before, after) == 1 else "an arm that no seed changes"
+        return f"{kept}, {where}{only}"
+    if max(before, after) > 1 and seed_sd is None:
+        return f"the methods, {where}{only}; one run's spread is taken to be the other arm's"
+    return (
+        f"the methods, {where}{only}; of an arm with one run a standard deviation over seeds of "
+        f"{default if seed_sd is None else seed_sd:g} points is assumed (--seed-sd): give several "
+        "runs to measure it"
+    )
 
 
 def _names(option: str, value: str) -> list[str]:
@@ -67,59 +107,58 @@ def _names(option: str, value: str) -> list[str]:
     return names
 
 
-def _by_reports(arms: list[list[str]]) -> "list[Comparison]":
-    from contrasent.evaluate.compare import compare_reports
-
-    before, after = ([_report(Path(name)) for name in arm] for arm in arms)
-    return compare_reports(before, after)
-
-
-def _report(path: Path) -> "Report":
-    from contrasent.report import Report
-
-    try:
-        return Report.from_json(json.loads(path.read_text("utf-8")))
-    except OSError as error:
-        raise InputError(path, f"cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            path, "not the report of one model; write it with evaluate --json"
-        ) from error
-
-
-def _by_models(
+def _reports(
     arms: list[list[str]],
+    suite: list[str] | None,
     task: list[str] | None,
     form: str,
     split: str,
     data: Path | None,
-    resamples: int,
     pooler: str | None,
     max_tokens: int | None,
     batch: int,
-) -> "list[Comparison]":
-    from contrasent.cli.loading import find_model
-    from contrasent.evaluate.compare import compare_sts
-    from contrasent.text.datasets import sts_pairs
+) -> "list[list[Report]]":
+    """Of each arm's runs: saved ones are read, models are measured, one after another."""
+    from contrasent.evaluate.suite import Options, check_data, suite_names
+    from contrasent.saved_reports import read_reports
     from contrasent.text.official import STS_TASKS
 
+    suites = suite_names(suite or ["sts"])
     tasks = tuple(task) if task else STS_TASKS
-    for name in tasks:
-        sts_pairs(name, split=split, form=form, folder=data)
-    folders = [[find_model(name) for name in arm] for arm in arms]
+    options = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
+    saved: dict[str, Report] = {}
+    for name in (name for arm in arms for name in arm if name.endswith(".json")):
+        models = read_reports(Path(name))
+        if len(models) != 1:
+            raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
+        (saved[name],) = models.values()
+    folders = {n: _folder(n) for arm in arms for n in arm if n not in saved}
+    if folders:
+        check_data(suites, options)
+    for name, folder in folders.items():
+        saved[name] = _measure(folder, suites, options, pooler, max_tokens, batch)
+    return [[saved[name] for name in arm] for arm in arms]
 
-    def late(folder: Path) -> "EncodeFn":
-        """A model that is loaded when it is first asked, and let go afterwards."""
 
-        def encode(sentences: "list[str]") -> "Vectors":
-            from contrasent.cli.loading import load_model
+def _folder(name: str) -> Path:
+    from contrasent.cli.loading import find_model
 
-            return load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)(sentences)
+    return find_model(name)
 
-        loaded: Callable[..., Vectors] = encode
-        return loaded
 
-    before, after = ([late(folder) for folder in arm] for arm in folders)
-    return compare_sts(
-        before, after, tasks=tasks, form=form, split=split, resamples=resamples, folder=data
-    )
+def _measure(
+    folder: Path,
+    suites: tuple[str, ...],
+    options: "Options",
+    pooler: str | None,
+    max_tokens: int | None,
+    batch: int,
+) -> "Report":
+    from contrasent.cli.loading import load_model
+    from contrasent.evaluate.suite import evaluate
+
+    encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+    found = evaluate(encode, suites, options)
+    if suites == ("sts",):
+        return found.select(metric="spearman")
+    return found

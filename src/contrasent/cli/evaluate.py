@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -99,7 +99,12 @@ def evaluate(
         int, typer.Option(min=0, help="Bootstrap resamples of the 95 % intervals; 0 for none.")
     ] = 1000,
     json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the report as JSON.")
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the report as JSON, and beside it the items' scores for compare.",
+        ),
     ] = None,
     report_file: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page with pictures.")
@@ -153,9 +158,9 @@ def evaluate(
         if report_file is not None and "geometry" in suites:
             _follow(found, model)
     if json_file is not None:
-        from contrasent.files import write_json
+        from contrasent.saved_reports import write_reports
 
-        write_json(json_file, _as_json(found))
+        write_reports(json_file, found)
     if report_file is not None:
         from contrasent.evaluate.page import write_page
 
@@ -316,9 +321,3 @@ def _follow(found: dict[str, "Report"], model: str) -> None:
     if path:
         report = found[model]
         found[model] = replace(report, notes={**report.notes, "trajectory": path})
-
-
-def _as_json(found: dict[str, "Report"]) -> dict[str, Any]:
-    """One model's report as it is; several under their names."""
-    records = [{"model": name, **report.to_json()} for name, report in found.items()]
-    return records[0] if len(records) == 1 else {"models": records}

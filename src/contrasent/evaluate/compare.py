@@ -1,41 +1,53 @@
-"""Two methods side by side: the difference, its interval over pairs and seeds, and what it means.
+"""Two methods side by side: the difference, its interval over items and seeds, and what it means.
 
-Two sources of chance are kept apart and added up. The pairs of a test set are resampled, both arms
-on the same resamples. Runs with other seeds are a second source: with the three to five runs that
-one has, a plain bootstrap of runs is far too sure of itself (three runs have ten resamples), so
-deviations over seeds are drawn from Student's t with Welch's degrees of freedom instead. With one
-run an arm only the pairs vary, and the result is about these two models, not about their methods.
+Two sources of chance are kept apart and added up. Test items vary: both arms are measured on the
+same ones, so an item's influence on the difference is known, and items that several sets share
+count once (:mod:`contrasent.evaluate.influence`). Runs with other seeds vary: their standard error
+has Student's distribution with as few degrees of freedom as there are runs. Everything is exact
+arithmetic: swapping A and B mirrors the interval to the bit.
+
+What is claimed depends on the runs. With several an arm: the methods differ, on items like these
+and with other seeds. With one run in one arm its spread is taken to be that of the other. With one
+run in each nothing is seen of seeds, and a standard deviation is assumed for the claim about the
+methods (:data:`SEED_SD`); the claim about these very models, on other items, stands beside it.
+Without items the claim is about the methods on these items only.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError
+from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import power
-from contrasent.evaluate.bootstrap import RankedPairs, draw_counts, interval
-from contrasent.evaluate.significance import bootstrap_p
-from contrasent.evaluate.sts import AVERAGE
-from contrasent.evaluate.vectors import check_spread, encode_distinct
-from contrasent.metrics import cosine, spearman
-from contrasent.report import Report, shown
-from contrasent.text.datasets import sts_pairs
+from contrasent.evaluate.influence import measure
+from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
+from contrasent.evaluate.sts import sts
+from contrasent.report import HUNDREDTHS, Items, Report, Row, RowKey, shown
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
-RESAMPLES = 2000
+SEED_SD = 1.2
+"""Points: the standard deviation over seeds that is assumed where each arm has one run.
+
+The 50 seeds that were published of each of four unsupervised SimCSE recipes have 0.21, 0.50, 0.84
+and 1.74 on the mean of seven STS sets. With 1.2, one null comparison in twenty is found different
+over the four; of the last recipe alone it is 18 %.
+"""
+
+SPREAD = "_seed_sd"
+"""Rows that are spreads themselves are not compared."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Method B against method A on one task.
+    """Method B against method A on one row of their reports.
 
     Attributes:
         task: what was measured on.
@@ -43,15 +55,25 @@ class Comparison:
         before: mean score of A's runs.
         after: mean score of B's runs.
         difference: after less before.
-        low: lower end of its 95 % interval.
+        low: lower end of its 95 % interval: of the methods, over items (if known) and seeds.
         high: upper end of it.
-        p: two-sided p of no difference, from the same draws as the interval.
+        p: two-sided p of no difference: the interval at level 1 - p touches zero.
         runs: how many runs A and B have.
         seed_p: permutation p over the runs; None with one run an arm.
         deviation: pooled standard deviation over seeds; None with one run an arm.
-        detectable: the smallest true difference that so many runs find four times in five.
-        needed: runs an arm that would find the observed difference four times in five.
+        detectable: the smallest true difference that this comparison, made again, would find four
+            times in five; None if a spread is assumed for one arm only.
+        needed: runs an arm that would find a true difference as large as this one four times in
+            five; None if none would.
         count: pairs or queries that the scores rest on.
+        split: of the row.
+        aggregate: of the row.
+        item_low: lower end of the 95 % interval of these very runs on other items; None where the
+            items are not known.
+        item_high: upper end of it.
+        item_p: its two-sided p.
+        seed_sd: standard deviation over seeds that was assumed for an arm with one run; None where
+            none was.
     """
 
     task: str
@@ -68,23 +90,43 @@ class Comparison:
     detectable: float | None
     needed: int | None
     count: int
+    split: str = ""
+    aggregate: str = ""
+    item_low: float | None = None
+    item_high: float | None = None
+    item_p: float | None = None
+    seed_sd: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says of the methods: "B is higher", "A is higher" or "undecided"."""
+        return "B is higher" if self.low > 0 else "A is higher" if self.high < 0 else "undecided"
+
+    @property
+    def name(self) -> str:
+        """The row's name in one line."""
+        return " ".join(filter(None, (self.task, self.split, self.metric, self.aggregate)))
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes."""
-        return asdict(self)
+        return {**asdict(self), "verdict": self.verdict}
 
-    def line(self) -> str:
+    def line(self, width: int = 10) -> str:
         """One line for a terminal, correlations and rates times 100."""
         values = (self.before, self.after, self.difference, self.low, self.high)
         a, b, d, low, high = (shown(self.metric, v) for v in values)
-        text = f"{self.task:<10} {a:>7} {b:>7} {d:>7}  [{low}, {high}]  p {self.p:.4f}"
-        if self.deviation is None:
-            return text
-        more = "" if self.needed is None else f", {self.needed} runs an arm to be sure"
-        return (
-            f"{text}  over seeds: p {self.seed_p:.3f}, sd {shown(self.metric, self.deviation)}, "
-            f"detectable {shown(self.metric, self.detectable or 0.0)}{more}"
-        )
+        text = f"{self.name:<{width}} {a:>7} {b:>7} {d:>7}  [{low}, {high}]  p {self.p:.4f}"
+        text = f"{text}  {self.verdict:<11}"
+        if self.deviation is not None:
+            text += f"  over seeds: p {self.seed_p:.3f}, sd {shown(self.metric, self.deviation)}"
+        if self.detectable is not None:
+            text += f"  detectable {shown(self.metric, self.detectable)}"
+        if self.needed is not None and self.verdict == "undecided":
+            text += f", {self.needed} runs an arm would find as much"
+        if 1 in self.runs and self.item_low is not None and self.item_high is not None:
+            low, high = shown(self.metric, self.item_low), shown(self.metric, self.item_high)
+            text += f"  these models alone: [{low}, {high}] p {self.item_p:.4f}"
+        return text
 
 
 def compare_sts(
@@ -94,9 +136,8 @@ def compare_sts(
     tasks: Sequence[str] = STS_TASKS,
     form: str = "senteval",
     split: str = "test",
-    resamples: int = RESAMPLES,
-    seed: int = 0,
     folder: Path | None = None,
+    seed_sd: float | None = None,
 ) -> list[Comparison]:
     """Compare two methods on STS by Spearman's correlation, ``all`` aggregation.
 
@@ -106,9 +147,8 @@ def compare_sts(
         tasks: names that :func:`contrasent.text.datasets.sts_pairs` knows.
         form: "senteval" or "raw".
         split: "test", "dev" or "train".
-        resamples: bootstrap resamples over pairs.
-        seed: of the bootstrap.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+        seed_sd: see :func:`compare_reports`.
 
     Returns:
         One comparison a task; with all seven sets, one of their mean, "STS7", at the end.
@@ -116,133 +156,229 @@ def compare_sts(
     Raises:
         DataError: no model in an arm, data that are not official, or vectors that are not finite.
     """
-    if not before or not after:
-        raise DataError("name at least one model for each arm")
-    data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
-    texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
-    arms = []
-    for models in (before, after):
-        found: list[list[Floats]] = []
-        for encode in models:
-            # One model's vectors at a time: only the cosines stay.
-            encoded = encode_distinct(encode, texts)
-            cosines = []
-            for task, parts in data.items():
-                pairs = [cosine(encoded(p.first), encoded(p.second)) for p in parts]
-                cosines.append(np.concatenate(pairs))
-                check_spread(cosines[-1], task)
-            found.append(cosines)
-        arms.append(found)
-    results, scores, drawn = [], [], []
-    for i, (task, parts) in enumerate(data.items()):
-        gold = np.concatenate([p.scores for p in parts])
-        sizes = [len(p) for p in parts]
-        a, b = ([run[i] for run in arm] for arm in arms)
-        values = ([spearman(s, gold) for s in a], [spearman(s, gold) for s in b])
-        moved = _moved(a, b, gold, sizes, resamples, (seed, crc32(task.encode())))
-        results.append(_compare(task, "spearman", values[0], values[1], moved, len(gold), seed))
-        scores.append(values)
-        drawn.append(moved)
-    if set(STS_TASKS) <= set(data):
-        chosen = [list(data).index(t) for t in STS_TASKS]
-        mean_a = np.mean([scores[i][0] for i in chosen], axis=0)
-        mean_b = np.mean([scores[i][1] for i in chosen], axis=0)
-        moved = np.mean([drawn[i] for i in chosen], axis=0)
-        count = sum(results[i].count for i in chosen)
-        results.append(_compare(AVERAGE, "spearman", mean_a, mean_b, moved, count, seed))
-    return results
+    arms = [
+        [
+            sts(m, tasks=tasks, form=form, split=split, resamples=0, folder=folder).select(
+                metric="spearman"
+            )
+            for m in models
+        ]
+        for models in (before, after)
+    ]
+    return compare_reports(*arms, seed_sd=seed_sd)
 
 
-def compare_reports(before: Sequence[Report], after: Sequence[Report]) -> list[Comparison]:
-    """Compare two methods by saved reports, one of each run: only seeds vary.
+def compare_reports(
+    before: Sequence[Report],
+    after: Sequence[Report],
+    *,
+    names: Sequence[str] = (),
+    seed_sd: float | None = None,
+    planning: bool = True,
+) -> list[Comparison]:
+    """Compare two methods by reports, one of each run, on every row that all of them have.
+
+    Args:
+        before: method A, a report for each seed.
+        after: method B, a report for each seed.
+        names: of all reports, A's first, for messages.
+        seed_sd: standard deviation over seeds, in points (hundredths), of an arm with one run. By
+            default that of the other arm, or :data:`SEED_SD` if that has one run too. 0 for a model
+            that no seed would change; with one run an arm the claim is then about these two.
+        planning: whether ``detectable`` and ``needed`` are computed, which takes a tenth of a
+            second a row.
+
+    Returns:
+        A comparison for each row, in the first report's order. Rows without items are compared
+        over seeds alone, and left out where each arm has one run.
 
     Raises:
-        DataError: an arm has fewer than two reports, or they share no row.
+        DataError: no report in an arm, no row in common, items that differ between reports, or one
+            run an arm without items.
+        OptionError: a ``seed_sd`` that is negative or not finite.
     """
-    if len(before) < 2 or len(after) < 2:
-        raise DataError(
-            "reports hold no single pairs, so seeds must show the spread: give at least two an "
-            "arm, or compare the models themselves"
-        )
-    tables = [[_values(report) for report in arm] for arm in (before, after)]
-    shared = [k for k in tables[0][0] if all(k in t for arm in tables for t in arm)]
+    if not before or not after:
+        raise DataError("name at least one model for each arm")
+    if seed_sd is not None and not (math.isfinite(seed_sd) and seed_sd >= 0):
+        raise OptionError("seed_sd", seed_sd, "give a standard deviation in points, 0 or more")
+    reports = [*before, *after]
+    names = names or [
+        f"{a} {i + 1}" for a, n in (("A", before), ("B", after)) for i in range(len(n))
+    ]
+    tables = [{row.key: row for row in report} for report in reports]
+    shared = [k for k in tables[0] if all(k in t for t in tables) and not k[2].endswith(SPREAD)]
     if not shared:
         raise DataError("the reports have no row in common")
     results = []
-    for task, split, metric, aggregate in shared:
-        a, b = ([t[task, split, metric, aggregate][0] for t in arm] for arm in tables)
-        count = tables[0][0][task, split, metric, aggregate][1]
-        results.append(_compare(task, metric, a, b, np.zeros(RESAMPLES), count, 0))
+    for key in shared:
+        rows = [table[key] for table in tables]
+        known = [_resolved(report, key) for report in reports]
+        moved = None
+        if all(found is not None for found in known):
+            moved = _moved(key, rows, [f for f in known if f is not None], names)
+        elif len(reports) == 2:
+            continue
+        results.append(_compare(rows, len(before), moved, seed_sd, planning))
+    if not results:
+        raise DataError(
+            "the reports hold no items, and one run an arm shows no spread over seeds: write them "
+            "anew with evaluate --json, give at least two an arm, or compare the models themselves"
+        )
     return results
 
 
-def _values(report: Report) -> dict[tuple[str, str, str, str], tuple[float, int]]:
-    return {(r.task, r.split, r.metric, r.aggregate): (r.value, r.count) for r in report}
+def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[float, Items]] | None:
+    """The items that a row rests on, and the weight of each group of them; None if unknown."""
+    found = report.items.get(key)
+    if found is None or isinstance(found, Items):
+        return None if found is None else [(weight, found)]
+    parts = [_resolved(report, k, weight / len(found)) for k in found]
+    return None if None in parts else [pair for part in parts if part is not None for pair in part]
 
 
 def _moved(
-    before: Sequence[Floats],
-    after: Sequence[Floats],
-    gold: Floats,
-    sizes: Sequence[int],
-    resamples: int,
-    seed: tuple[int, int],
+    key: RowKey,
+    rows: Sequence[Row],
+    known: Sequence[Sequence[tuple[float, Items]]],
+    names: Sequence[str],
 ) -> Floats:
-    """How far resampling the pairs moves the difference of the arms' mean correlations."""
-    a, b = ([RankedPairs(s, gold) for s in arm] for arm in (before, after))
-    draws = np.concatenate(
-        [
-            np.mean([r.spearman(c) for r in b], axis=0)
-            - np.mean([r.spearman(c) for r in a], axis=0)
-            for c in draw_counts(sizes, resamples, seed)
-        ]
-    )
-    observed = np.mean([spearman(s, gold) for s in after])
-    observed -= np.mean([spearman(s, gold) for s in before])
-    moved: Floats = draws - observed
-    return moved
+    """(runs, distinct items) how far each item moves each run's score."""
+    label = " ".join(filter(None, key))
+    keys, influences = [], []
+    for group in zip(*known, strict=True):
+        orders = [np.argsort(items.keys, kind="stable") for _, items in group]
+        keys.append(_check(label, [items for _, items in group], orders, names))
+        found = [measure(items) for _, items in group]
+        for row, name, (value, _) in zip(rows, names, found, strict=True):
+            if len(known[0]) == 1 and abs(value - row.value) > 1e-6:
+                raise DataError(f"{name}: the items of {label} are another report's; write it anew")
+        moves = [w * m[o] for (w, _), (_, m), o in zip(group, found, orders, strict=True)]
+        influences.append(np.stack(moves))
+    distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
+    joined = np.concatenate(influences, axis=1)
+    return np.stack([np.bincount(place, run, len(distinct)) for run in joined])
+
+
+def _check(
+    label: str, items: Sequence[Items], orders: Sequence[NDArray[np.int64]], names: Sequence[str]
+) -> NDArray[np.uint64]:
+    """The items' keys in order: they and the gold columns must be the same in every report."""
+    ordered = [(i.keys[o], i.columns[1:, o], i.context) for i, o in zip(items, orders, strict=True)]
+    keys, gold, context = ordered[0]
+    for (other, its_gold, its_context), name in zip(ordered[1:], names[1:], strict=True):
+        same = len(np.intersect1d(keys, other))
+        if not np.array_equal(keys, other):
+            counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
+            raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
+        if not np.array_equal(gold, its_gold) or context != its_context:
+            what = "labels" if context == its_context else "documents or settings"
+            raise DataError(f"{label}: {names[0]} and {name} have the same items, other {what}")
+    return keys
 
 
 def _compare(
-    task: str,
-    metric: str,
-    before: Sequence[float] | Floats,
-    after: Sequence[float] | Floats,
-    moved: Floats,
-    count: int,
-    seed: int,
+    rows: Sequence[Row], first: int, moved: Floats | None, seed_sd: float | None, planning: bool
 ) -> Comparison:
-    a, b = np.asarray(before), np.asarray(after)
+    """One row's comparison: the first runs are A's, the others B's."""
+    row = rows[0]
+    scores = np.array([r.value for r in rows])
+    a, b = scores[:first], scores[first:]
     difference = float(b.mean() - a.mean())
-    error, freedom = power.seed_error(a, b)
-    random = np.random.default_rng((seed, 2))
-    shaken = error * random.standard_t(freedom, len(moved)) if error else 0.0
-    draws = difference + moved + shaken
-    low, high = interval(draws)
+    assumed = _assumed(row, len(a), len(b), seed_sd)
+    arms = [
+        Seeds.of(v) if len(v) > 1 or assumed is None else Seeds(assumed**2, 1, math.inf)
+        for v in (a, b)
+    ]
+    items, items_df, parts = _over_items(moved, first)
+    error, df = spread_error(arms[0], arms[1])
+    # The part that is in both; a single run's is that of the arm whose spread it borrows.
+    shared = [parts[i] if arms[i].df else parts[1 - i] for i in (0, 1)]
+    both = sum(part / arm.runs for part, arm in zip(shared, arms, strict=True))
+    whole = TwoWay(items, items_df, float(error), float(df), math.sqrt(both))
+    alone = TwoWay(items, items_df, 0.0, math.inf)
+    half, margin = float(whole.half_width()), float(alone.half_width())
     deviation = power.pooled_deviation(list(a), list(b))
-    few = min(len(a), len(b))
+    detectable = needed = None
+    if planning:
+        detectable, needed = _plan(difference, arms, deviation, items, both, shared)
     return Comparison(
-        task,
-        metric,
+        row.task,
+        row.metric,
         float(a.mean()),
         float(b.mean()),
         difference,
-        low,
-        high,
-        bootstrap_p(draws),
+        difference - half,
+        difference + half,
+        whole.p(difference),
         (len(a), len(b)),
         power.permutation_p(a, b) if deviation is not None else None,
         deviation,
-        power.minimum_detectable_effect(deviation, few) if deviation and few > 1 else None,
-        _needed(difference, deviation),
-        count,
+        detectable,
+        needed,
+        row.count,
+        row.split,
+        row.aggregate,
+        difference - margin if moved is not None else None,
+        difference + margin if moved is not None else None,
+        alone.p(difference) if moved is not None else None,
+        assumed,
     )
 
 
-def _needed(difference: float, deviation: float | None) -> int | None:
+def _plan(
+    difference: float,
+    arms: Sequence[Seeds],
+    deviation: float | None,
+    items: float,
+    both: float,
+    shared: Sequence[float],
+) -> tuple[float | None, int | None]:
+    """The detectable effect and the runs that are needed; None where a spread is half assumed."""
+    freedom = sum(arm.df for arm in arms)
     if deviation is None:
-        return None
+        deviation, part = math.sqrt(float(arms[0].variance)), 0.0
+    elif math.isinf(freedom):
+        return None, None
+    else:
+        part = math.sqrt(sum(s * arm.df for s, arm in zip(shared, arms, strict=True)) / freedom)
+    if not deviation and not items:
+        return None, None
+    found = power.minimum_detectable_effect(
+        deviation, (arms[0].runs, arms[1].runs), items=items, shared=part, freedom=freedom
+    )
+    rest = math.sqrt(max(items**2 - both, 0.0))
     try:
-        return power.seeds_needed(difference, deviation)
+        needed = power.seeds_needed(difference, deviation, items=rest, shared=part, freedom=freedom)
     except DataError:
+        return found, None
+    return found, needed
+
+
+def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float | None:
+    """The standard deviation that a single run's arm is taken to have, in the row's unit."""
+    if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
         return None
+    points = SEED_SD if seed_sd is None else seed_sd
+    return points / 100 if row.metric.split("@")[0].split("_")[0] in HUNDREDTHS else points
+
+
+def _over_items(moved: Floats | None, first: int) -> tuple[float, float, list[float]]:
+    """Of an influence matrix: what is known of the difference over items.
+
+    Returns:
+        Its standard error, the error's degrees of freedom, and of each arm the part of a run's
+        variance that other items would change.
+    """
+    if moved is None:
+        return 0.0, math.inf, [0.0, 0.0]
+    count = moved.shape[1]
+    scale = count / (count - 1)
+    arms = (moved[:first], moved[first:])
+    gaps = arms[1].mean(axis=0) - arms[0].mean(axis=0)
+    parts = [
+        float(((arm - arm.mean(axis=0)) ** 2).sum() / (len(arm) - 1) * scale)
+        if len(arm) > 1
+        else 0.0
+        for arm in arms
+    ]
+    return math.sqrt(float((gaps**2).sum()) * scale), count - 1, parts

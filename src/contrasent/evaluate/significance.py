@@ -17,6 +17,10 @@ from contrasent.metrics import spearman
 
 RESAMPLES = 10_000
 BLOCK = 2_000_000
+SMALLEST = math.log(1e-15)
+"""Of the p values of intervals; its logarithm."""
+
+SINGLE = "one run in each arm says nothing about seeds; run more of one at least"
 
 Floats = NDArray[np.float64]
 
@@ -222,10 +226,115 @@ def seed_difference(before: ArrayLike, after: ArrayLike, level: float = 0.95) ->
     Raises:
         DataError: no arm with two runs, or a score that is not finite.
     """
-    pooled = student(before, after, level)
-    if min(np.size(before), np.size(after)) < 2:
-        return pooled
-    return max(welch(before, after, level), pooled, key=lambda t: t.high - t.low)
+    a, b = _arm(before, 1), _arm(after, 1)
+    if len(a) == len(b) == 1:
+        raise DataError(SINGLE)
+    error, df = spread_error(Seeds.of(a), Seeds.of(b), level)
+    return t_difference(float(b.mean() - a.mean()), float(error), float(df), level)
+
+
+class Seeds(NamedTuple):
+    """What is known of an arm's spread over seeds; arrays of one shape for many arms at once.
+
+    Attributes:
+        variance: of the runs' scores; anything for a single run.
+        runs: how many runs the arm has.
+        df: degrees of freedom of ``variance``: runs less one, or infinite where it is given and not
+            estimated. With 0 the other arm's variance is taken for both.
+    """
+
+    variance: Floats | float
+    runs: int
+    df: float
+
+    @classmethod
+    def of(cls, scores: Floats) -> "Seeds":
+        """Of runs with these scores."""
+        variance = float(scores.var(ddof=1)) if len(scores) > 1 else 0.0
+        return cls(variance, len(scores), len(scores) - 1)
+
+
+def spread_error(before: Seeds, after: Seeds, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Standard error over seeds of the difference of two arms' means, and its degrees of freedom.
+
+    Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
+    interval at ``level``.
+    """
+    arms = (before, after)
+    found = []
+    if before.df and after.df:
+        found.append(_satterthwaite(*((np.asarray(a.variance) / a.runs, a.df) for a in arms)))
+    # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
+    if not math.isinf(df := before.df + after.df) and not (found and before.runs == after.runs):
+        parts = (np.asarray(a.variance) * (a.df / df) for a in arms)
+        error = np.sqrt(sum(parts, start=np.zeros(())) * (1 / before.runs + 1 / after.runs))
+        found.append((error, np.full(error.shape, float(df))))
+    if len(found) == 1:
+        return found[0]
+    (one, one_df), (two, two_df) = found
+    share = (1 + level) / 2
+    wider = one * t_quantile(share, one_df) >= two * t_quantile(share, two_df)
+    return np.where(wider, one, two), np.where(wider, one_df, two_df)
+
+
+def _satterthwaite(*terms: tuple[Floats, float]) -> tuple[Floats, Floats]:
+    """Standard error of a sum of estimates with these variances and degrees of freedom (1946)."""
+    total = sum((v for v, _ in terms), start=np.zeros(()))
+    # Shares of the whole, so that the squares of small variances do not vanish.
+    shares = (np.divide(v, total, out=np.zeros_like(total), where=total > 0) for v, _ in terms)
+    squares = sum((s**2 / df for s, (_, df) in zip(shares, terms, strict=True)), start=np.zeros(()))
+    fewest = np.full(total.shape, float(sum(df for _, df in terms)))
+    df = np.divide(1.0, squares, out=fewest, where=squares > 0)
+    return np.sqrt(total), df
+
+
+class TwoWay(NamedTuple):
+    """Standard errors of a difference over test items and over seeds; arrays for many at once.
+
+    Attributes:
+        items: standard error over items.
+        items_df: its degrees of freedom.
+        seeds: standard error over seeds, on the items at hand.
+        seeds_df: its degrees of freedom.
+        shared: what both hold: how far other items move runs apart.
+    """
+
+    items: float
+    items_df: float
+    seeds: Floats | float
+    seeds_df: Floats | float
+    shared: Floats | float = 0.0
+
+    def half_width(self, level: ArrayLike = 0.95) -> Floats:
+        """Half of the interval's width.
+
+        Each source has its own t quantile, and the half-widths add up as squares, less the normal
+        one of what both hold. (One quantile for the whole, with Satterthwaite's degrees of
+        freedom, finds up to 13 % false differences where few runs meet many items.)
+        """
+        share = (1 + np.asarray(level)) / 2
+        items = (t_quantile(share, self.items_df) * self.items) ** 2
+        seeds = (t_quantile(share, self.seeds_df) * self.seeds) ** 2
+        both = (t_quantile(share, math.inf) * self.shared) ** 2
+        total: Floats = np.sqrt(np.maximum(items + seeds - both, items))
+        return total
+
+    def p(self, difference: float) -> float:
+        """Two-sided p of no difference: the interval of level 1 - p just touches zero."""
+        from scipy.optimize import brentq
+
+        if not self.half_width():
+            return float(not difference)
+
+        def beyond(logarithm: float) -> float:
+            # expm1: levels near 1 keep their digits.
+            return float(self.half_width(-math.expm1(logarithm))) - abs(difference)
+
+        if not difference or beyond(-1e-12) >= 0:
+            return 1.0
+        if beyond(SMALLEST) <= 0:
+            return math.exp(SMALLEST)
+        return math.exp(brentq(beyond, SMALLEST, -1e-12, xtol=1e-12))
 
 
 def equivalence(
@@ -282,31 +391,17 @@ def _arm(values: ArrayLike, fewest: int = 2) -> Floats:
 
 def _welch_error(a: Floats, b: Floats) -> tuple[float, float]:
     """Standard error of the difference of means, and its degrees of freedom."""
-    terms = [(float(v.var(ddof=1)) / len(v), len(v) - 1) for v in (a, b)]
-    return satterthwaite(terms)
-
-
-def satterthwaite(terms: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Standard error of a sum of independent estimates, and its degrees of freedom.
-
-    Args:
-        terms: variance of each estimate, and the degrees of freedom of that variance
-            (Satterthwaite, 1946). Their order does not change the result.
-    """
-    terms = sorted(terms)
-    total = sum(v for v, _ in terms)
-    if not total:
-        return 0.0, sum(df for _, df in terms)
-    # Shares of the whole, so that the squares of small variances do not vanish.
-    return math.sqrt(total), 1 / sum((v / total) ** 2 / df for v, df in terms)
+    terms = [(np.asarray(v.var(ddof=1)) / len(v), len(v) - 1.0) for v in (a, b)]
+    error, df = _satterthwaite(*terms)
+    return float(error), float(df)
 
 
 def _pooled_error(a: Floats, b: Floats) -> tuple[float, float]:
     df = len(a) + len(b) - 2
     if not df:
-        raise DataError("one run in each arm says nothing about seeds; run more of one at least")
-    squares = sorted(float(((v - v.mean()) ** 2).sum()) for v in (a, b))
-    return math.sqrt(sum(squares) / df * (1 / len(a) + 1 / len(b))), df
+        raise DataError(SINGLE)
+    squares = sum(float(((v - v.mean()) ** 2).sum()) for v in (a, b))
+    return math.sqrt(squares / df * (1 / len(a) + 1 / len(b))), df
 
 
 def bootstrap_p(draws: ArrayLike) -> float:

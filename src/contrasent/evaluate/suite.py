@@ -152,7 +152,8 @@ def evaluate(
     notes: dict[str, Any] = {name: report.notes for name, report in reports.items()}
     notes["distinct_sentences"] = len(cached)
     notes["seconds"] = {"encoding": round(timed.seconds, 1), "measuring": round(rest, 1)}
-    return Report(tuple(row for report in reports.values() for row in report), notes)
+    whole = Report.join(reports.values())
+    return Report(whole.rows, notes, whole.items)
 
 
 class _Timed:
@@ -208,7 +209,8 @@ def _retrieval(encode: EncodeFn, o: Options) -> Report:
     found = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
     pictures = caption_retrieval(encode, captions, resamples=o.resamples)
     notes = {"stsb": found.notes, "captions": pictures.notes}
-    return Report((*found.rows, *pictures.rows), notes)
+    whole = Report.join((found, pictures))
+    return Report(whole.rows, notes, whole.items)
 
 
 def _bias(encode: EncodeFn, o: Options) -> Report:

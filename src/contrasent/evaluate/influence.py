@@ -1,0 +1,184 @@
+"""How much each item moves a statistic: its influence (the infinitesimal jackknife; Efron, 1982).
+
+The value of a row is a function of the items' weights, 1/n each. Its derivative by the weights,
+over n, is (n,) influences that sum to zero; the sum of their squares estimates the variance over
+items. Influences of runs and tasks can be subtracted, averaged and added up by item, so a paired
+difference of means of several sets that share items has an exact, cheap standard error without
+random numbers. It agrees with the paired bootstrap of distinct items.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError
+from contrasent.report import Items
+
+Floats = NDArray[np.float64]
+
+
+def measure(items: Items) -> tuple[float, Floats]:
+    """The number that items give, and how far each of them moves it.
+
+    Returns:
+        The number, and (n,) influences, which sum to zero in every subset.
+
+    Raises:
+        DataError: an unknown statistic.
+    """
+    if items.statistic not in STATISTICS:
+        raise DataError(f"items of an unknown statistic, {items.statistic!r}")
+    compute = STATISTICS[items.statistic]
+    columns = np.asarray(items.columns, dtype=np.float64)
+    sizes = np.array(items.sizes or [columns.shape[1]])
+    cuts = np.cumsum(sizes)[:-1]
+    if items.aggregate == "all":
+        total, moved = compute(columns)
+        # Subsets are strata: what is common to one is no chance.
+        centred = [part - part.mean() for part in np.split(moved / columns.shape[1], cuts)]
+        return total, np.concatenate(centred)
+    weights = sizes / sizes.sum() if items.aggregate == "wmean" else np.full(len(sizes), 1.0)
+    weights = weights / weights.sum()
+    found = [compute(part) for part in np.split(columns, cuts, axis=1)]
+    total = float(sum(w * v for w, (v, _) in zip(weights, found, strict=True)))
+    scaled = [w * m / len(m) for w, (_, m) in zip(weights, found, strict=True)]
+    return total, np.concatenate(scaled)
+
+
+def _mean(columns: Floats) -> tuple[float, Floats]:
+    (x,) = columns
+    return float(x.mean()), x - x.mean()
+
+
+def _f1(columns: Floats) -> tuple[float, Floats]:
+    guess, label = columns
+    scale = (guess + label).mean()
+    if not scale:
+        return 0.0, np.zeros_like(guess)
+    found = 2 * (guess * label).mean() / scale
+    return float(found), (2 * guess * label - found * (guess + label)) / scale
+
+
+def _pearson(columns: Floats) -> tuple[float, Floats]:
+    a, b = (c - c.mean() for c in columns)
+    a, b = (c / max(np.sqrt((c * c).mean()), 1e-300) for c in (a, b))
+    found = float((a * b).mean())
+    return found, a * b - found / 2 * (a * a + b * b)
+
+
+def _spearman(columns: Floats) -> tuple[float, Floats]:
+    """Pearson's correlation of ranks, and how an item moves the other items' ranks as well."""
+    n = columns.shape[1]
+    x, y = (_Ranked(column) for column in columns)
+    f, g = x.ranks - 0.5, y.ranks - 0.5
+    # The derivatives of the mean products of ranks, in which every item has a hand.
+    both = f * g + (x.above(g) + y.above(f)) / n - 3 * (f * g).mean()
+    own = [r * r + 2 * c.above(r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
+    xx, yy = (max((r * r).mean(), 1e-300) for r in (f, g))
+    found = float((f * g).mean() / np.sqrt(xx * yy))
+    moved = both / np.sqrt(xx * yy) - found / 2 * (own[0] / xx + own[1] / yy)
+    return found, moved - moved.mean()
+
+
+class _Ranked:
+    """A column with its order.
+
+    Attributes:
+        ranks: (n,) share of items below each, and half of those that are equal.
+    """
+
+    def __init__(self, x: Floats) -> None:
+        self.order = np.argsort(x, kind="stable")
+        new = np.concatenate([[True], np.diff(x[self.order]) != 0])
+        starts = np.append(np.flatnonzero(new), len(x))
+        group = np.empty(len(x), dtype=np.int64)
+        group[self.order] = np.cumsum(new) - 1
+        self.below, self.upto = starts[group], starts[group + 1]
+        self.ranks = (self.below + self.upto) / (2 * len(x))
+
+    def above(self, values: Floats) -> Floats:
+        """(n,) sum of the values of the items above each, and half of those that are equal."""
+        sums = np.concatenate([[0.0], np.cumsum(values[self.order])])
+        found: Floats = sums[-1] - (sums[self.below] + sums[self.upto]) / 2
+        return found
+
+
+STATISTICS:
+        raise DataError(f"items of an unknown statistic, {items.statistic!r}")
+    compute = STATISTICS[items.statistic]
+    columns = np.asarray(items.columns, dtype=np.float64)
+    sizes = np.array(items.sizes or [columns.shape[1]])
+    cuts = np.cumsum(sizes)[:-1]
+    if items.aggregate == "all":
+        total, moved = compute(columns)
+        # Subsets are strata: what is common to one is no chance.
+        centred = [part - part.mean() for part in np.split(moved / columns.shape[1], cuts)]
+        return total, np.concatenate(centred)
+    weights = sizes / sizes.sum() if items.aggregate == "wmean" else np.full(len(sizes), 1.0)
+    weights = weights / weights.sum()
+    found = [compute(part) for part in np.split(columns, cuts, axis=1)]
+    total = float(sum(w * v for w, (v, _) in zip(weights, found, strict=True)))
+    scaled = [w * m / len(m) for w, (_, m) in zip(weights, found, strict=True)]
+    return total, np.concatenate(scaled)
+
+
+def _mean(columns: Floats) -> tuple[float, Floats]:
+    (x,) = columns
+    return float(x.mean()), x - x.mean()
+
+
+def _f1(columns: Floats) -> tuple[float, Floats]:
+    guess, label = columns
+    scale = (guess + label).mean()
+    if not scale:
+        return 0.0, np.zeros_like(guess)
+    found = 2 * (guess * label).mean() / scale
+    return float(found), (2 * guess * label - found * (guess + label)) / scale
+
+
+def _pearson(columns: Floats) -> tuple[float, Floats]:
+    a, b = (c - c.mean() for c in columns)
+    a, b = (c / max(np.sqrt((c * c).mean()), 1e-300) for c in (a, b))
+    found = float((a * b).mean())
+    return found, a * b - found / 2 * (a * a + b * b)
+
+
+def _spearman(columns: Floats) -> tuple[float, Floats]:
+    """Pearson's correlation of ranks, and how an item moves the other items' ranks as well."""
+    x, y = columns
+    n = len(x)
+    f, g = _ranks(x) - 0.5, _ranks(y) - 0.5
+    # The derivatives of the mean products of ranks, in which every item has a hand.
+    both = f * g + _above(x, g) / n + _above(y, f) / n - 3 * (f * g).mean()
+    own = [r * r + 2 * _above(c, r) / n - 3 * (r * r).mean() for c, r in ((x, f), (y, g))]
+    xx, yy = (max((r * r).mean(), 1e-300) for r in (f, g))
+    found = float((f * g).mean() / np.sqrt(xx * yy))
+    moved = both / np.sqrt(xx * yy) - found / 2 * (own[0] / xx + own[1] / yy)
+    return found, moved - moved.mean()
+
+
+def _ranks(x: Floats) -> Floats:
+    """(n,) share of items below each, and half of those that are equal."""
+    ordered = np.sort(x)
+    below, upto = (np.searchsorted(ordered, x, side) for side in ("left", "right"))
+    ranks: Floats = (below + upto) / (2 * len(x))
+    return ranks
+
+
+def _above(x: Floats, values: Floats) -> Floats:
+    """(n,) sum of the values of the items above each, and half of those that are equal to it."""
+    order = np.argsort(x, kind="stable")
+    ordered = x[order]
+    sums = np.concatenate([[0.0], np.cumsum(values[order])])
+    below, upto = (np.searchsorted(ordered, x, side) for side in ("left", "right"))
+    found: Floats = sums[-1] - (sums[below] + sums[upto]) / 2
+    return found
+
+
+STATISTICS: dict[str, Callable[[Floats], tuple[float, Floats]]] = {
+    "mean": _mean,
+    "f1": _f1,
+    "pearson": _pearson,
+    "spearman": _spearman,
+}
