@@ -58,7 +58,7 @@ class World:
         """Points of the score by which a larger noise lowers it, per unit of its logarithm."""
         random, self.random = self.random, np.random.default_rng(1)
         low, high = (
-            np.mean([self.score(self.runs([factor])[0]) for _ in range(300)])
+            np.mean([self.score(self.runs([factor])[0]) for _ in range(100)])
             for factor in (0.1, -0.1)
         )
         self.random = random

@@ -34,3 +34,24 @@ def minilm():
         return np.stack([known[s] for s in sentences])
 
     return encode
+
+
+@pytest.fixture
+def items_give_the_values():
+    """Checks that the items of every row but those named give its value; how many there were."""
+    from contrasent.evaluate.influence import measure
+    from contrasent.report import Items
+
+    def value(report, key):
+        found = report.items[key]
+        if isinstance(found, Items):
+            return measure(found)[0]
+        return np.mean([value(report, k) for k in found])
+
+    def check(report, without=()):
+        rows = [row for row in report if row.split != "dev" and row.metric not in without]
+        for row in rows:
+            assert value(report, row.key) == pytest.approx(row.value), row
+        return len(rows)
+
+    return check

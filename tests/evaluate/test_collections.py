@@ -22,7 +22,9 @@ def letters(sentences):
     return np.array([[s.count(c) for c in "abcdefghij"] for s in sentences], dtype=np.float32)
 
 
-def test_pairs_of_score_five_are_asked_among_all_other_sentences(monkeypatch):
+def test_pairs_of_score_five_are_asked_among_all_other_sentences(
+    monkeypatch, items_give_the_values
+):
     pairs = ScoredPairs(
         "STSB",
         ("aab", "cd", "e f", "ggh", "ij"),
@@ -38,6 +40,9 @@ def test_pairs_of_score_five_are_asked_among_all_other_sentences(monkeypatch):
     assert report.one(metric="recall@1").value == 1.0
     both = stsb_retrieval(letters, directions="both")
     assert both.rows[0].count == 6
+    assert items_give_the_values(both) == 5
+    keys = both.items[both.rows[0].key].keys
+    assert keys[:3].tolist() == keys[3:].tolist()  # the two directions of a pair are one item
     with pytest.raises(OptionError, match="did you mean 'both'"):
         stsb_retrieval(letters, directions="bot")
 
@@ -51,9 +56,10 @@ def test_a_query_is_not_its_own_answer(monkeypatch):
     assert report.one(metric="recall@2").value == 1.0
 
 
-def test_captions_of_a_picture_belong_together():
+def test_captions_of_a_picture_belong_together(items_give_the_values):
     captions = Captions(("aab", "aba", "cd", "dc", "ff"), ("1", "1", "2", "2", "3"))
     report = caption_retrieval(letters, captions, k=(1,))
+    assert items_give_the_values(report) == 3
     assert report.one(metric="recall@1").value == 1.0
     assert report.one(metric="recall@1").count == 2
     assert captions.last(2).texts == ("dc", "ff")

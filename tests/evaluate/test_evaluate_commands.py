@@ -173,9 +173,18 @@ def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     arguments = ("--pooler", "mean", "--data", data, "--quiet", "--resamples", 100)
     out = run("compare", bert, tiny["electra"], *STS, *arguments)
-    assert "one run each" in out
+    assert "a standard deviation over seeds of 1.2 points is assumed (--seed-sd)" in out
+    assert "these models alone: [" in out
     found = json.loads(run("compare", bert, tiny["electra"], *STS, *arguments, "--json"))
     (row,) = found["rows"]
+    for model, name in ((bert, "a.json"), (tiny["electra"], "b.json")):
+        measure(model, *STS, "--data", data, "--json", tmp_path / name)
+    saved = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--json", "--quiet")
+    by_metric = {r["metric"]: r for r in json.loads(saved)["rows"]}
+    assert by_metric["spearman"] == pytest.approx(row)
+    assert set(by_metric) == {"spearman", "pearson"}
+    out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)
+    assert "these two models, on other items like these" in out
     assert row["low"] <= row["difference"] <= row["high"]
     assert row["count"] == 60
     names = []
@@ -187,6 +196,9 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     out = run("compare", *arms)
     assert "10.00" in out
     assert "over seeds" in out
+    assert "the methods, with other seeds, on these items only" in out
+    with pytest.raises(DataError, match="hold no items"):
+        run("compare", names[0], names[2])
     with pytest.raises(OptionError, match="name each run once"):
         run("compare", "x,x", "y")
 

@@ -31,9 +31,10 @@ def test_values_are_the_correlations():
         assert (row.count, row.split) == (60, "heldout")
 
 
-def test_the_average_of_several_files_is_of_their_unrounded_values():
+def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_the_values):
     files = {name: check_pairs(*made(count), name) for name, count in (("a", 40), ("b", 60))}
     report = several_pairs(letters, files)
+    assert items_give_the_values(report) == 6
     for metric in ("spearman", "pearson"):
         rows = [report.one(task=name, metric=metric) for name in files]
         mean = report.one(task="pairs", metric=metric, aggregate="mean")

@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from contrasent.errors import DataError
 from contrasent.evaluate import power
+from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
 
 
 def test_the_seed_error_is_welchs():
@@ -40,14 +42,46 @@ def test_the_sampled_permutation_p_agrees_with_the_exact_one(monkeypatch):
     assert power.permutation_p(a, b, tries=4000) == pytest.approx(exact, abs=0.03)
 
 
+@pytest.mark.parametrize(
+    ("seeds", "items", "shared"),
+    [((3, 3), 0, 0), ((2, 5), 0, 0), ((1, 4), 0, 0), ((3, 3), 0.6, 0.4), ((1, 1), 0.5, 0)],
+)
+def test_the_detectable_effect_is_found_in_four_of_five_simulated_comparisons(seeds, items, shared):
+    """20,000 comparisons with the test of ``compare``; scores vary by seeds, items, and both."""
+    effect = power.minimum_detectable_effect(1.0, seeds, items=items, shared=shared)
+    random = np.random.default_rng(len(seeds))
+    number, scale = 20_000, sum(1 / n for n in seeds)
+    arms = []
+    for n in seeds:
+        runs = random.normal(size=(number, n))
+        known = (1.0, 1, math.inf) if max(seeds) == 1 else (0.0, 1, 0)
+        arms.append(Seeds(*known) if n == 1 else Seeds(runs.var(axis=1, ddof=1), n, n - 1))
+    gaps = effect + math.sqrt(items**2 + (1 - shared**2) * scale) * random.normal(size=number)
+    error, df = spread_error(*arms)
+    half = TwoWay(items, math.inf, error, df, shared * math.sqrt(scale)).half_width()
+    assert np.mean(np.abs(gaps) > half) == pytest.approx(0.8, abs=0.012)
+
+
 @pytest.mark.parametrize(("effect", "seeds"), [(1.0, 5), (1.0, 12), (0.4, 30)])
 def test_the_power_is_the_share_of_simulated_tests_that_find_it(effect, seeds):
-    stats = pytest.importorskip("scipy.stats")
     random = np.random.default_rng(seeds)
-    a = random.normal(0, 0.844, (4000, seeds))
-    b = random.normal(effect, 0.844, (4000, seeds))
-    found = (stats.ttest_ind(a, b, axis=1).pvalue < 0.05).mean()
-    assert power.power(effect, 0.844, seeds) == pytest.approx(found, abs=0.025)
+    a = random.normal(0, 0.844, (20_000, seeds))
+    b = random.normal(effect, 0.844, (20_000, seeds))
+    found = (stats.ttest_ind(a, b, axis=1, equal_var=False).pvalue < 0.05).mean()
+    assert power.power(effect, 0.844, seeds) == pytest.approx(found, abs=0.01)
+
+
+def test_an_uncertain_spread_asks_for_more():
+    known = power.minimum_detectable_effect(1.0, 3)
+    assert power.minimum_detectable_effect(1.0, 3, freedom=4) > 1.2 * known
+    assert power.minimum_detectable_effect(1.0, 3, freedom=10**6) == pytest.approx(known, rel=0.01)
+    assert power.seeds_needed(1.0, 1.0, freedom=4) > power.seeds_needed(1.0, 1.0)
+
+
+def test_more_runs_do_not_help_against_items():
+    with pytest.raises(DataError, match="cannot be found"):
+        power.seeds_needed(1.0, 0.5, items=0.5)  # 2.8 errors of items would do
+    assert power.seeds_needed(1.5, 0.5, items=0.5) > power.seeds_needed(1.5, 0.5)
 
 
 def test_detectable_effects_and_seeds_needed_invert_the_power():

@@ -60,7 +60,7 @@ def test_the_training_is_pytorchs(monkeypatch):
     np.testing.assert_allclose(weights[:-1], expected[1], atol=1e-4)
 
 
-def test_it_learns_what_cosine_does_not_see(monkeypatch):
+def test_it_learns_what_cosine_does_not_see(monkeypatch, items_give_the_values):
     random = np.random.default_rng(0)
     table = {}
 
@@ -82,6 +82,7 @@ def test_it_learns_what_cosine_does_not_see(monkeypatch):
     assert row.value > 0.7
     assert row.low < row.value < row.high
     assert row.aggregate == "regressor"
+    assert items_give_the_values(report) == 2
     assert report.one(metric="pearson", split="dev").count == 60
     with pytest.raises(OptionError, match="no regressor"):
         relatedness(lambda s: s, tasks=("STS12",))

@@ -44,7 +44,7 @@ def data(monkeypatch):
     return parts
 
 
-def test_all_mean_and_wmean_are_what_they_say(data):
+def test_all_mean_and_wmean_are_what_they_say(data, items_give_the_values):
     report = sts(Bag(), tasks=("STS12",), aggregate=("all", "mean", "wmean"), subsets=True)
     sims, golds = [], []
     for part in data["STS12"]:
@@ -64,7 +64,8 @@ def test_all_mean_and_wmean_are_what_they_say(data):
             assert row.count == 90
             assert row.low < row.value < row.high
         assert report.one(task="STS12/garden", metric=name).value == pytest.approx(each[0])
-    assert len(report) == 10
+    assert len(report) == items_give_the_values(report) == 10
+    assert items_give_the_values(sts(Bag(), resamples=0)) == 16  # seven sets and their mean
 
 
 def test_every_distinct_sentence_is_encoded_once_in_one_call(data):

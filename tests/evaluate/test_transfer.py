@@ -54,7 +54,7 @@ def data(monkeypatch):
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_every_task_is_learnt_and_averaged(data, solver, monkeypatch):
+def test_every_task_is_learnt_and_averaged(data, solver, monkeypatch, items_give_the_values):
     # SentEval's small steps get nowhere in the few batches that a hundred examples make.
     monkeypatch.setattr(probing, "FULL", replace(probing.FULL, rate=0.1))
     report = transfer(words, solver=solver, seeds=(1111, 3), resamples=100)
@@ -70,6 +70,11 @@ def test_every_task_is_learnt_and_averaged(data, solver, monkeypatch):
     assert report.one(task="MRPC", metric="f1").value > 0.7
     assert report.one(task="MR", metric="accuracy_seed_sd").count == 2
     assert report.notes["solver"] == solver
+    # F1 over two seeds is no mean of items.
+    assert items_give_the_values(report, without=("accuracy_seed_sd", "f1")) == 8
+    if solver == "fast":
+        single = transfer(words, tasks=("MRPC",), resamples=0)
+        assert items_give_the_values(single) == 2
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

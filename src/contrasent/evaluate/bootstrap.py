@@ -58,6 +58,14 @@ def item_keys(*columns: Sequence[str]) -> Keys:
     return np.frombuffer(joined, dtype="<u8").astype(np.uint64)
 
 
+def digest(texts: Sequence[str]) -> str:
+    """A digest of texts in their order: what items were measured against."""
+    found = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        found.update(text.encode(errors="surrogatepass") + b"\0")
+    return found.hexdigest()
+
+
 def draw_counts(
     sizes: Sequence[int], number: int, seed: int | Sequence[int], keys: Keys | None = None
 ) -> Iterator[Counts]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.bootstrap import RESAMPLES, digest, item_keys
 from contrasent.evaluate.retrieval import rank_vectors, ranking_report, retrieval
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report
@@ -78,10 +78,18 @@ def stsb_retrieval(
         exclude=[-1 if q == a else int(q) for q, a in zip(query, answer, strict=True)],
     )
     found = ranking_report(
-        ranking, k=k, task="STSB-retrieval", split=split, resamples=resamples, seed=seed
+        ranking,
+        k=k,
+        task="STSB-retrieval",
+        split=split,
+        resamples=resamples,
+        seed=seed,
+        # The two directions of a pair are one item.
+        keys=item_keys([q for q, _ in asked], [a for _, a in asked]),
+        context=digest([*pairs.first, *pairs.second]),
     )
     notes = {"directions": directions, "pairs": len(best), "retrieval_form": form}
-    return Report(found.rows, {**found.notes, **notes, **encoded.notes})
+    return Report(found.rows, {**found.notes, **notes, **encoded.notes}, found.items)
 
 
 def caption_retrieval(

@@ -87,6 +87,7 @@ def several_pairs(
         number = resamples if len(found) >= FEWEST else 0
         tasks.append(ScoredTask(task, split, [found], [similarity], number, seed))
     rows = [row for scored in tasks for row in scored.rows(("",))]
+    items = {key: own for scored in tasks for key, own in scored.items(("",)).items()}
     if len(tasks) > 1:
         count = sum(len(found) for found in files.values())
         whole = all(len(found) >= FEWEST for found in files.values()) and resamples
@@ -95,11 +96,12 @@ def several_pairs(
             drawn = np.mean([t.draw(m, "") for t in tasks], axis=0) if whole else None
             bounds = (None, None) if drawn is None else interval(drawn)
             rows.append(Row(AVERAGE, split, m, "mean", value, count, *bounds))
+            items[rows[-1].key] = tuple((task, split, m, "") for task in files)
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
     few = [f"{len(found)} pairs" for found in files.values() if len(found) < FEWEST]
     if few:
         notes["interval"] = f"none: {', '.join(few)} are too few, {FEWEST} are needed"
-    return Report(tuple(rows), notes)
+    return Report(tuple(rows), notes, items)
 
 
 def check_pairs(

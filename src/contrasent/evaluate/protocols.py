@@ -9,7 +9,7 @@ from contrasent.errors import OptionError
 from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.relatedness import relatedness
 from contrasent.evaluate.sts import AGGREGATES, sts
-from contrasent.report import Report, Row
+from contrasent.report import Report, Row, RowKey
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
@@ -84,12 +84,13 @@ def sts_by_protocol(
         resamples=resamples,
         folder=folder,
     )
-    rows = [row for row in found if row.metric in protocol.metrics]
+    rows, items = [row for row in found if row.metric in protocol.metrics], found.items
     if protocol.regressor:
         trained = relatedness(encode, form=form, resamples=resamples, folder=folder)
         rows += [r for r in trained if r.metric in protocol.metrics and r.split == "test"]
+        items = items | trained.items
     notes = {**found.notes, "protocol": f"{name}: {protocol.paper}"}
-    return Report(tuple(rows), notes)
+    return Report(tuple(rows), notes, items)
 
 
 def every_protocol(
@@ -132,16 +133,19 @@ def every_protocol(
     ]
     rows = [row for row in whole if row.aggregate != "all"]
     rows += [*trained, *(row for report in others for row in report)]
+    items = Report.join((whole, trained, *others)).items
     for name in names:
         protocol = PROTOCOLS[name]
         for metric in protocol.metrics:
-            rows.append(_mean_of_seven(name, protocol, metric, whole, trained))
+            row, parts = _mean_of_seven(name, protocol, metric, whole, trained)
+            rows.append(row)
+            items[row.key] = parts
     notes = {
         "protocols": {n: f"{PROTOCOLS[n].paper}: {describe(PROTOCOLS[n])}" for n in names},
         "form": f"{form}; STSB-de and STSB-es raw",
         "regressor": trained.notes["relatedness"],
     }
-    return Report(tuple(rows), notes)
+    return Report(tuple(rows), notes, items)
 
 
 def describe(protocol: Protocol) -> str:
@@ -152,7 +156,7 @@ def describe(protocol: Protocol) -> str:
 
 def _mean_of_seven(
     name: str, protocol: Protocol, metric: str, whole: Report, trained: Report
-) -> Row:
+) -> tuple[Row, tuple[RowKey, ...]]:
     found = [
         trained.one(task=task, split="test", metric=metric)
         if protocol.regressor and task in ("STSB", "SICKR")
@@ -161,4 +165,5 @@ def _mean_of_seven(
     ]
     value = sum(row.value for row in found) / len(found)
     count = sum(row.count for row in found)
-    return Row(f"protocol {name}", "test", metric, protocol.aggregate, value, count)
+    row = Row(f"protocol {name}", "test", metric, protocol.aggregate, value, count)
+    return row, tuple(part.key for part in found)

@@ -23,12 +23,13 @@ from contrasent.evaluate.bootstrap import (
     RankedPairs,
     draw_counts,
     interval,
+    item_keys,
     weighted_pearson,
 )
 from contrasent.evaluate.folds import linear_start
 from contrasent.evaluate.senteval import with_bias
 from contrasent.evaluate.vectors import Encoded, encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn
 
@@ -80,6 +81,7 @@ def relatedness(
     texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
     rows: list[Row] = []
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
     for task, parts in data.items():
         features = {s: pair_features(p, encoded) for s, p in parts.items()}
         gold = {s: p.scores for s, p in parts.items()}
@@ -87,8 +89,12 @@ def relatedness(
         guess = expected(features["test"], weights)
         rows.append(Row(task, "dev", "pearson", "regressor", best, len(gold["dev"])))
         rows += _measured(task, guess, gold["test"], resamples, seed)
+        keys = item_keys(parts["test"].first, parts["test"].second)
+        columns = np.stack([guess, gold["test"]])
+        for row in rows[-2:]:
+            items[row.key] = Items(row.metric, keys, columns)
     notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
-    return Report(tuple(rows), {**notes, **encoded.notes})
+    return Report(tuple(rows), {**notes, **encoded.notes}, items)
 
 
 def in_order(pairs: ScoredPairs) -> ScoredPairs:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES, mean_interval
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, digest, item_keys, mean_interval
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]
@@ -103,7 +103,16 @@ def retrieval(
         OptionError: a k below 1.
     """
     ranking = rank_documents(encode, queries, documents, relevant, exclude=exclude)
-    return ranking_report(ranking, k=k, task=task, split=split, resamples=resamples, seed=seed)
+    return ranking_report(
+        ranking,
+        k=k,
+        task=task,
+        split=split,
+        resamples=resamples,
+        seed=seed,
+        keys=item_keys(queries),
+        context=digest(documents),
+    )
 
 
 def rank_documents(
@@ -161,8 +170,14 @@ def ranking_report(
     split: str = "heldout",
     resamples: int = RESAMPLES,
     seed: int = 0,
+    keys: Keys | None = None,
+    context: str = "",
 ) -> Report:
-    """The rows of a ranking; see :func:`retrieval`."""
+    """The rows of a ranking; see :func:`retrieval`.
+
+    With the queries' ``keys`` and a digest of the documents as ``context`` the report can be
+    compared with others, query by query.
+    """
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "give numbers from 1")
     last = max(k)
@@ -173,7 +188,12 @@ def ranking_report(
         Row(task, split, m, "", float(v.mean()), len(v), *mean_interval(v, resamples, seed))
         for m, v in values.items()
     ]
-    return Report(tuple(rows), {"documents": ranking.documents, "ties": "against the model"})
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
+    if keys is not None:
+        for row, v in zip(rows, values.values(), strict=True):
+            items[row.key] = Items("mean", keys, np.asarray(v)[None], context=context)
+    notes = {"documents": ranking.documents, "ties": "against the model"}
+    return Report(tuple(rows), notes, items)
 
 
 def check_relevant(

@@ -325,6 +325,9 @@ class TwoWay(NamedTuple):
 
         if not self.half_width():
             return float(not difference)
+        if not (self.items and self.seeds):
+            error, df = (self.seeds, self.seeds_df) if self.seeds else (self.items, self.items_df)
+            return t_difference(difference, float(error), float(df)).p
 
         def beyond(logarithm: float) -> float:
             # expm1: levels near 1 keep their digits.
@@ -334,7 +337,7 @@ class TwoWay(NamedTuple):
             return 1.0
         if beyond(SMALLEST) <= 0:
             return math.exp(SMALLEST)
-        return math.exp(brentq(beyond, SMALLEST, -1e-12, xtol=1e-12))
+        return math.exp(brentq(beyond, SMALLEST, -1e-12, xtol=1e-6))
 
 
 def equivalence(

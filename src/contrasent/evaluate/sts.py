@@ -6,6 +6,7 @@ concatenated subsets of a year. ``mean`` and ``wmean`` average the subsets' corr
 and by their number of pairs (SentEval prints these two).
 """
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from contrasent.evaluate.bootstrap import (
 )
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
@@ -86,13 +87,17 @@ def sts(
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
     rows: list[Row] = []
     draws: dict[tuple[str, str, str], Floats] = {}
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
     for task, found in data.items():
         similarities = [cosine(encoded(part.first), encoded(part.second)) for part in found]
         scored = ScoredTask(task, split, found, similarities, resamples, seed)
         rows += scored.rows(wanted, subsets)
         draws |= {(task, m, a): scored.draw(m, a) for m in METRICS for a in wanted}
+        items |= scored.items(wanted, subsets)
     if set(STS_TASKS) <= set(data):
         rows += _averages(rows, draws, wanted, split)
+        for m, a in itertools.product(METRICS, wanted):
+            items[AVERAGE, split, m, a] = tuple((task, split, m, a) for task in STS_TASKS)
     notes = {
         "form": form,
         "protocol": "cosine, no regressor, bootstrap over distinct pairs within subsets",
@@ -100,7 +105,7 @@ def sts(
         "seed": seed,
         **encoded.notes,
     }
-    return Report(tuple(rows), notes)
+    return Report(tuple(rows), notes, items)
 
 
 class ScoredTask:
@@ -218,6 +223,25 @@ class ScoredTask:
                 for i, part in enumerate(self.parts)
                 for m in METRICS
             ]
+        return found
+
+    def items(
+        self, aggregates: Sequence[str], subsets: bool = False
+    ) -> dict[RowKey, Items | tuple[RowKey, ...]]:
+        """The pairs behind each of :meth:`rows`."""
+        columns, sizes = np.stack([self.joined, self.gold]), tuple(self.sizes)
+        found: dict[RowKey, Items | tuple[RowKey, ...]] = {
+            (self.task, self.split, m, a): Items(m, self.keys, columns, sizes, a or "all")
+            for m in METRICS
+            for a in aggregates
+        }
+        if subsets and len(sizes) > 1:
+            ends = np.cumsum(sizes)
+            for part, left, right in zip(self.parts, ends - sizes, ends, strict=True):
+                keys, own = self.keys[left:right], columns[:, left:right]
+                for m in METRICS:
+                    name = f"{self.task}/{part.name}"
+                    found[name, self.split, m, ""] = Items(m, keys, own)
         return found
 
     def _row(

@@ -16,7 +16,7 @@ from contrasent.errors import OptionError
 from contrasent.evaluate.bootstrap import RESAMPLES, Keys, interval, item_keys, mean_draws
 from contrasent.evaluate.probing import SOLVERS, Outcome, Problem, fits
 from contrasent.evaluate.vectors import Encoded, encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
@@ -79,15 +79,18 @@ def transfer(
             outcomes = [SOLVERS[solver](problem, seed, advance, device=device) for seed in seeds]
         scored[task] = _Scored(task, problem, item_keys_in_order(found), outcomes, resamples)
     rows = [row for s in scored.values() for row in s.rows()]
+    items = {key: own for s in scored.values() for key, own in s.items().items()}
     if set(scored) == set(TASKS):
         rows += _average(list(scored.values()), len(seeds))
+        key = (AVERAGE, "test", "accuracy", "")
+        items[key] = tuple((task, "test", "accuracy", "") for task in TASKS)
     notes = {
         "solver": solver,
         "seeds": ", ".join(map(str, seeds)),
         "resamples": resamples,
         **encoded.notes,
     }
-    return Report(tuple(rows), notes)
+    return Report(tuple(rows), notes, items)
 
 
 def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Problem:
@@ -148,7 +151,7 @@ class _Scored:
         outcomes: Sequence[Outcome],
         resamples: int,
     ) -> None:
-        self.task, self.outcomes = task, outcomes
+        self.task, self.outcomes, self.keys = task, outcomes, keys
         self.labels = problem.labels
         self.tested = np.sort(np.concatenate(outcomes[0].parts))
         self.values = np.array([self._accuracy(outcome) for outcome in outcomes])
@@ -173,6 +176,22 @@ class _Scored:
             scores = [f1(o.guesses[self.tested], self.labels[self.tested]) for o in self.outcomes]
             rows.append(Row(self.task, "test", "f1", "", float(np.mean(scores)), count))
         return rows + _spread(self.task, self.values)
+
+    def items(self) -> dict[RowKey, Items | tuple[RowKey, ...]]:
+        """The examples behind the test rows; of F1 with one seed only, since it is no mean."""
+        keys, right = self.keys[self.tested], np.zeros(len(self.labels))
+        for outcome in self.outcomes:
+            for part in outcome.parts:  # folds count alike, whatever their size
+                scale = len(self.tested) / (len(part) * len(outcome.parts) * len(self.outcomes))
+                right[part] += scale * (outcome.guesses[part] == self.labels[part])
+        found: dict[RowKey, Items | tuple[RowKey, ...]] = {
+            (self.task, "test", "accuracy", ""): Items("mean", keys, right[self.tested][None])
+        }
+        if self.task == "MRPC" and len(self.outcomes) == 1:
+            columns = np.stack([self.outcomes[0].guesses, self.labels])[:, self.tested]
+            key = (self.task, "test", "f1", "")
+            found[key] = Items("f1", keys, (columns == 1).astype(np.float64))
+        return found
 
 
 def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
