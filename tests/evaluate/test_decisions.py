@@ -109,7 +109,7 @@ def test_rows_are_the_measures_of_the_cosines():
         pair_classification(letters, {"one": same})
 
 
-def test_triples_are_right_where_the_entailed_sentence_is_nearer():
+def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_values):
     triples = Triples(
         ("aab", "aab", "cd", "ef"),
         ("aaab", "cd", "cd", "gh"),  # right, wrong, right, a tie
@@ -122,7 +122,9 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer():
     many = Triples(
         *(column * 10 for column in (triples.premises, triples.entailed, triples.contradicted)), "x"
     )
-    row = triplet_accuracy(letters, many).one(metric="accuracy_triplet")
+    report = triplet_accuracy(letters, many)
+    assert items_give_the_values(report) == 1
+    row = report.one(metric="accuracy_triplet")
     assert (row.value, row.count) == (0.5, 40)
     assert row.low < 0.5 < row.high
     # Three premises: the interval is that of three items and not of forty.

@@ -67,13 +67,14 @@ def test_the_classifier_is_scikit_learns_with_c_of_one(classes, monkeypatch):
         assert np.array_equal(right, guesses == parts["test"].labels)
 
 
-def test_rows_are_means_over_draws_and_tasks():
+def test_rows_are_means_over_draws_and_tasks(items_give_the_values):
     data = {
         "one": {"train": made(200, 2, 1), "test": made(90, 2, 2)},
         "two": {"all": made(180, 3, 3)},
     }
     model = Model()
     report = few_shot(model, data, draws=5)
+    assert items_give_the_values(report) == len(report) > 0
     found = guess_items(Model(), data, draws=5)
     for k in (8, 16):
         rows = [report.one(task=task, metric=f"accuracy@{k}") for task in ("one", "two")]

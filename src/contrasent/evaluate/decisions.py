@@ -17,6 +17,7 @@ from contrasent.evaluate.bootstrap import (
     FEWEST,
     RESAMPLES,
     Keys,
+    digest,
     draw_counts,
     interval,
     item_keys,
@@ -24,7 +25,7 @@ from contrasent.evaluate.bootstrap import (
 )
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
@@ -189,7 +190,8 @@ def triplet_accuracy(
     value = float(decided.values.mean())
     row = Row("NLI", "test", "accuracy_triplet", "", value, len(found), *bounds)
     notes = {"triples": found.source, "premises": len(set(found.premises)), "resamples": resamples}
-    return Report((row,), notes)
+    items = Items("mean", decided.keys, decided.values[None], context=digest(found.entailed))
+    return Report((row,), notes, {row.key: items})
 
 
 def decide_triples(encode: EncodeFn, triples: Triples) -> Decided:

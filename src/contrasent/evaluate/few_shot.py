@@ -16,7 +16,7 @@ from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, interval, item_keys
 from contrasent.evaluate.convex import Logistic
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
@@ -75,6 +75,7 @@ def few_shot(
     """
     data = few_shot_sets(folder) if sets is None else sets
     rows: list[Row] = []
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
     values: dict[int, list[float]] = {k: [] for k in shots}
     drawn: dict[int, list[Floats]] = {k: [] for k in shots}
     total = 0
@@ -85,13 +86,15 @@ def few_shot(
             values[k].append(float(right.mean()))
             drawn[k].append(_resampled(right, found.keys, resamples, seed))
             rows.append(_row(task, k, values[k][-1], n, drawn[k][-1]))
+            items[rows[-1].key] = Items("mean", found.keys, right.mean(axis=0)[None])
     if len(data) > 1:
         name = AVERAGE if tuple(data) == TASKS else "mean"
         for k in shots:
             mean = np.mean(drawn[k], axis=0)
             rows.append(_row(name, k, float(np.mean(values[k])), total, mean))
+            items[rows[-1].key] = tuple((task, "test", f"accuracy@{k}", "") for task in data)
     notes = {"few-shot draws": draws, "seed": seed, "resamples": resamples}
-    return Report(tuple(rows), notes)
+    return Report(tuple(rows), notes, items)
 
 
 def few_shot_sets(folder: Path | None = None) -> dict[str, dict[str, Labelled]]:
