@@ -1,18 +1,17 @@
 """``contrasent train CORPUS -o MODEL``."""
 
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from contrasent.cli.options import Json, Overwrite, Quiet, column_list, emit, quieten, remark
+from contrasent.cli.validating import BETTER, BLIND, evaluation, outcome
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from contrasent.text.corpus import Corpus
     from contrasent.train.clock import Clock
     from contrasent.train.defaults import Defaults
@@ -52,11 +51,25 @@ def train(
     evaluate: Annotated[
         str | None,
         typer.Option(
-            help="What decides the best model: heldout (pairs of the corpus), stsb (needs "
-            "CONTRASENT_DATA), a file of labelled pairs, or none. "
-            "[default: heldout for pairs, none for sentences]"
+            help="What decides the model: heldout (pairs of the corpus), documents (held out: the "
+            "first sentence finds the rest), neighbours (how much of the base is left), a file of "
+            "labelled pairs, stsb (needs CONTRASENT_DATA), or none. "
+            "[default: heldout for pairs, documents with --documents, else neighbours]"
         ),
     ] = None,
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="Model to leave: best (the best step if it improves on the base, else the base), "
+            "trained (the best step in any case), or last."
+        ),
+    ] = "best",
+    require_improvement: Annotated[
+        bool,
+        typer.Option(
+            "--require-improvement", help="Exit with 3, all written, if nothing improved."
+        ),
+    ] = False,
     recipe: Annotated[
         Path | None, typer.Option(help="TOML file with any of the options and [settings].")
     ] = None,
@@ -86,7 +99,7 @@ def train(
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
     from contrasent.train.defaults import resolve_settings
-    from contrasent.train.run import RunFolder
+    from contrasent.train.run import Keep, RunFolder
     from contrasent.train.settings import assignments, choose
 
     ordered = documents or bool(told.get("documents", False))
@@ -101,8 +114,15 @@ def train(
     stored = RunFolder(output).defaults() if resume else None
     resolved = resolve_settings(resolve(start), name, given, corpus=source, stored=stored)
     settings, defaults = resolved.settings, resolved.defaults
-    judge = evaluate or told.get("evaluate") or ("heldout" if source.width > 1 else "none")
-    scoring, rows = _evaluation(judge, source, settings)
+    if keep not in get_args(Keep):
+        raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
+    judge, scoring, rows = evaluation(evaluate or told.get("evaluate"), source, settings)
+    if require_improvement and judge in ("none", "neighbours"):
+        raise OptionError(
+            "--require-improvement", judge, f"an improvement cannot be seen; {BETTER}"
+        )
+    if judge in BLIND:
+        remark(f"--evaluate {judge}: {BLIND[judge]}; {BETTER}", quiet=quiet or as_json)
     line = defaults.line(name) if defaults is not None and not as_json else ""
     try:
         run = _run(
@@ -115,6 +135,7 @@ def train(
             {
                 "evaluate": scoring,
                 "geometry": _geometry(settings),
+                "keep": keep,
                 "rows": rows,
                 "resume": resume,
                 "overwrite": overwrite,
@@ -131,6 +152,8 @@ def train(
         _tell(run, as_json=as_json, quiet=quiet, judge=judge, defaults=defaults)
         if profile and not as_json:
             _tell_profile(run)
+    if require_improvement and not run.improved:
+        raise typer.Exit(3)
 
 
 def _run(
@@ -160,16 +183,23 @@ def _run(
             evaluated=options["evaluate"] is not None,
             processes=1,
             defaults=options["defaults"],
+            keep=options["keep"],
         )
         RunFolder(output).check_same(told)
         return done
     check_writable(output)
     with clock.part("load"):
+        from contrasent.evaluate.validation import NeighbourValidation
         from contrasent.model.card import Facts
+        from contrasent.model.folder import describe
         from contrasent.train.fit import fit
         from contrasent.train.prepare import prepare
 
         learner = prepare(folder, objective, parameters, settings)
+    scoring = options["evaluate"]
+    if isinstance(scoring, NeighbourValidation) and describe(folder).pooler is None:
+        # No sentence encoder: training is to move its neighbourhoods, not to leave them.
+        options["evaluate"] = replace(scoring, floor=0.0)
     return fit(learner, source, settings, folder=output, facts=Facts(base=_public(base)), **options)
 
 
@@ -207,45 +237,6 @@ def _recipe(path: Path) -> dict[str, Any]:
     return told
 
 
-def _evaluation(
-    judge: str, source: "Corpus", settings: "Settings"
-) -> "tuple[Evaluate | None, NDArray[np.int64] | None]":
-    if judge == "none":
-        return None, None
-    if judge == "stsb":
-        from contrasent.evaluate.sts import sts
-        from contrasent.text.datasets import sts_pairs
-
-        sts_pairs("STSB", split="dev")  # refuse missing data before any training
-        return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None
-    if judge == "heldout":
-        if source.width < 2:
-            raise OptionError(
-                "--evaluate", judge, "needs a corpus of pairs; this one has single sentences"
-            )
-        from contrasent.evaluate.retrieval import retrieval
-        from contrasent.text.heldout import hold_out
-
-        split = hold_out(source, settings.heldout, seed=settings.seed)
-        places = range(len(split.queries))
-        return (
-            lambda encode: retrieval(encode, split.queries, split.documents, places),
-            split.train,
-        )
-    if not Path(judge).is_file():
-        raise OptionError(
-            "--evaluate",
-            judge,
-            "neither a file of labelled pairs nor one of the names",
-            choices=("heldout", "none", "stsb"),
-        )
-    from contrasent.evaluate.pairs import pairs
-    from contrasent.text.corpus import read_labelled_pairs
-
-    labels = read_labelled_pairs(judge)
-    return lambda encode: pairs(encode, labels.first, labels.second, labels.scores), None
-
-
 def _geometry(settings: "Settings") -> "Evaluate | None":
     """What measures the space during training; data that are missing are refused before it."""
     if not settings.geometry_every:
@@ -260,21 +251,19 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
 def _tell(
     run: "Run", *, as_json: bool, quiet: bool, judge: str, defaults: "Defaults | None"
 ) -> None:
-    from dataclasses import asdict
-
     if as_json:
-        chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
-        emit({**asdict(run), "folder": str(run.folder), **chosen})
+        more = {"defaults": asdict(defaults)} if defaults is not None else {}
+        unseen = {"cannot_see": BLIND[judge], "better_evidence": BETTER} if judge in BLIND else {}
+        emit({**asdict(run), "folder": str(run.folder), "evaluate": judge, **unseen, **more})
         return
     typer.echo(
         f"{run.folder}: {run.steps} steps, {run.sentences_per_second:,.0f} sentences/s, "
         f"{run.seconds:,.0f} s in all"
     )
-    if run.score is not None:
-        before = f", before training {run.history[0][1]:.4f}" if run.history[0][0] == 0 else ""
-        typer.echo(f"best model: step {run.best_step}, {judge} {run.score:.4f}{before}")
-    elif not quiet:
+    if run.score is None:
         remark("nothing was evaluated, so the last model is kept (--evaluate)", quiet=quiet)
+    else:
+        typer.echo(outcome(run, judge))
 
 
 def _tell_profile(run: "Run") -> None:

@@ -197,6 +197,7 @@ def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
         chosen,
         folder=target,
         evaluate=_judge(model, folder),
+        keep="trained",  # the papers choose among trained steps
         resume=same,
         overwrite=not same,
         facts=Facts(base=Path(model.base).name),

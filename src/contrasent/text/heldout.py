@@ -1,4 +1,8 @@
-"""Hold out pairs of a corpus, so that training can be measured where there are no labels."""
+"""Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
+
+Whatever is held out is chosen by the seed alone, is at most a fifth, and shares no text with the
+rows that are trained on, letter case aside.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -9,6 +13,9 @@ from numpy.typing import NDArray
 from contrasent.errors import TrainingError
 from contrasent.text.batches import HELDOUT, random_for
 from contrasent.text.corpus import Corpus
+
+FEWEST = 20
+"""Sentences or documents held out, below which they measure nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,88 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
     return Split(
         np.flatnonzero(~touched).astype(np.int64), [p[0] for p in pairs], [p[1] for p in pairs]
     )
+
+
+def hold_out_sentences(
+    corpus: Corpus, count: int, *, seed: int
+) -> tuple[NDArray[np.int64], list[str]]:
+    """Choose sentences to hold out.
+
+    Args:
+        corpus: of one column.
+        count: sentences to hold out, at most a fifth of the rows.
+        seed: of the choice.
+
+    Returns:
+        The rows to train on, and the held-out sentences, in the corpus's order, each once.
+
+    Raises:
+        TrainingError: fewer than 20 can be held out.
+    """
+    marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
+    _, first = np.unique(marks, return_index=True)
+    wanted = min(count, len(marks) // 5)
+    chosen = np.sort(random_for(seed, HELDOUT).permutation(np.sort(first))[:wanted])
+    _check_enough(corpus, len(chosen), "sentences")
+    wanted_rows = set(chosen.tolist())
+    texts = [text for i, (text,) in enumerate(corpus) if i in wanted_rows]
+    return np.flatnonzero(~np.isin(marks, marks[chosen])), texts
+
+
+def hold_out_documents(
+    corpus: Corpus, count: int, *, seed: int
+) -> tuple[NDArray[np.int64], list[list[str]]]:
+    """Choose whole documents to hold out, of two sentences or more.
+
+    Args:
+        corpus: of one column, in document order.
+        count: documents to hold out, at most a fifth of them.
+        seed: of the choice.
+
+    Returns:
+        The rows to train on, and the sentences of each held-out document.
+
+    Raises:
+        TrainingError: fewer than 20 can be held out.
+    """
+    marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
+    bounds = np.array([*corpus.starts, len(marks)])
+    several = np.flatnonzero(np.diff(bounds) > 1)
+    wanted = min(count, len(bounds) // 5)
+    chosen = np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
+    _check_enough(corpus, len(chosen), "documents of two sentences or more")
+    of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    held = np.isin(of_row, chosen)
+    texts: dict[int, list[str]] = {int(number): [] for number in chosen}
+    for row, (text,) in enumerate(corpus):
+        if held[row]:
+            texts[int(of_row[row])].append(text)
+    return np.flatnonzero(~np.isin(marks, marks[held])), list(texts.values())
+
+
+def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]]]:
+    """What finds what in documents of two sentences or more: texts, and what each should find.
+
+    Returns:
+        "rest": the first sentence and all that follows it; "next": the two neighbouring sentences
+        in the middle.
+    """
+    middles = [len(sentences) // 2 for sentences in documents]
+    return {
+        "rest": ([d[0] for d in documents], [" ".join(d[1:]) for d in documents]),
+        "next": (
+            [d[m - 1] for d, m in zip(documents, middles, strict=True)],
+            [d[m] for d, m in zip(documents, middles, strict=True)],
+        ),
+    }
+
+
+def _check_enough(corpus: Corpus, found: int, what: str) -> None:
+    if found < FEWEST:
+        raise TrainingError(
+            f"{corpus.source}: too few {what} to hold {FEWEST} or more out, which may be a fifth "
+            f"at most ({found} could be); give more text, or another --evaluate"
+        )
 
 
 def _mark(text: str) -> int:

@@ -13,6 +13,7 @@ from contrasent import memory, parallel, progress
 from contrasent.files import write_json
 from contrasent.model.card import Facts, card
 from contrasent.objectives._base import Objective
+from contrasent.report import Report
 from contrasent.text.cache import discard
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
@@ -21,7 +22,7 @@ from contrasent.train.defaults import Defaults
 from contrasent.train.encoders import configure
 from contrasent.train.monitor import Drift, Monitor
 from contrasent.train.rows import collator, total_steps
-from contrasent.train.run import Run, RunFolder, asked
+from contrasent.train.run import Keep, Run, RunFolder, asked
 from contrasent.train.scores import Evaluate, Scores
 from contrasent.train.settings import Settings
 from contrasent.train.signals import interruptible
@@ -38,6 +39,7 @@ def fit(
     folder: str | Path,
     evaluate: Evaluate | None = None,
     geometry: Evaluate | None = None,
+    keep: Keep = "best",
     rows: NDArray[np.int64] | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -57,9 +59,14 @@ def fit(
         settings: how.
         folder: where the model and the record of the run go.
         evaluate: called every ``evaluate_every`` steps with the encoder's ``encode``; the first
-            row of its report decides which model is the best (higher is better).
+            row of its report decides which model is the best (higher is better). Those of
+            :mod:`contrasent.evaluate.validation` also say, on items that took no part in choosing,
+            how far it is from the base.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
             the last too; its report goes to the run's log and decides nothing.
+        keep: the model to leave where there is an evaluation: "best" the best step if it improves
+            on the base (:attr:`Run.improved`), else the base; "trained" the best step in any case,
+            as the papers do; "last" the last step.
         rows: which rows of the corpus to train on; all if None.
         resume: go on with the run in the folder.
         overwrite: discard what the folder holds.
@@ -88,6 +95,7 @@ def fit(
                 place,
                 evaluate,
                 geometry,
+                keep,
                 facts or Facts(),
                 clock or Clock(),
                 defaults,
@@ -110,6 +118,7 @@ class _Loop:
         place: RunFolder,
         evaluate: Evaluate | None,
         geometry: Evaluate | None,
+        keep: Keep,
         facts: Facts,
         clock: Clock,
         defaults: Defaults | None,
@@ -119,9 +128,8 @@ class _Loop:
         self.objective, self.corpus, self.settings = objective, corpus, settings
         self.place, self.facts = place, facts
         self.encoder = objective.encoder
-        self.scores = Scores(
-            self.encoder, place, evaluate, geometry if settings.geometry_every else None, clock
-        )
+        shape = geometry if settings.geometry_every else None
+        self.scores = Scores(self.encoder, place, evaluate, shape, clock, keep)
         self.monitor = Monitor()
         self.training_seconds = 0.0
         self.clock, self.trained = clock, False
@@ -177,11 +185,12 @@ class _Loop:
             evaluated=self.scores.judge is not None,
             processes=parallel.world(),
             defaults=self.defaults,
+            keep=self.scores.keep,
         )
         going_on = False
         if parallel.is_main():
             weights = sum(p.numel() * p.element_size() for p in self.objective.parameters())
-            going_on = self.place.open(told, resume=resume, overwrite=overwrite, needed=6 * weights)
+            going_on = self.place.open(told, resume=resume, overwrite=overwrite, needed=7 * weights)
         return bool(parallel.from_main(going_on))
 
     def _begin(self) -> int:
@@ -225,7 +234,7 @@ class _Loop:
         scores = self.scores
         stopping = scores.out_of(settings.patience)
         if scores.judge is not None and first == 0 and not scores.history:
-            scores.evaluate(0, self._keep)
+            scores.evaluate(0, self._write)
         if first == 0:
             scores.measure(0)
             self._look(0)
@@ -249,7 +258,7 @@ class _Loop:
                 shown = {"loss": told[-1].terms["loss"]} if told else {}
                 advance(batch, **shown, **self._best())
                 if evaluating:
-                    scores.evaluate(step, self._keep)
+                    scores.evaluate(step, self._write)
                     stopping = scores.out_of(settings.patience)
                 self._look(step)
                 every = settings.geometry_every
@@ -284,18 +293,16 @@ class _Loop:
         best = self.scores.best()
         return {"best": best[1]} if best else {}
 
-    def _keep(self, step: int) -> None:
-        self._write(self.place.best, step)
-
-    def _write(self, target: Path, step: int) -> None:
+    def _write(self, target: Path, step: int, report: Report | None) -> None:
         facts = self.facts.with_training(
-            self.objective.describe(), asdict(self.settings), step, self.scores.report
+            self.objective.describe(), asdict(self.settings), step, report
         )
         with self.clock.part("checkpoint"):
             self.encoder.save(target, card=card(self.encoder, facts))
 
     def _finish(self, step: int, began: float, sentences: int) -> Run:
         best = self.scores.best()
+        outcome = self.scores.outcome(step)
         run = Run(
             folder=self.place.model,
             steps=step,
@@ -304,9 +311,13 @@ class _Loop:
             score=best[1] if best else None,
             best_step=best[0] if best else None,
             history=self.scores.history,
+            improved=outcome.improved,
+            kept=outcome.kept,
+            base_score=outcome.base_score,
+            gain=outcome.gain,
         )
         if parallel.is_main():
-            self._write(self.place.last, step)
+            self._write(self.place.last, step, self.scores.report)
             self.place.publish(run)
             discard(self.place.tokens)
         parallel.barrier()

@@ -1,11 +1,13 @@
 """A run's folder: the model at its top, everything about the training under ``run/``.
 
 ```
-MODEL/                 the model: the best one seen, or the last where nothing was evaluated
+MODEL/                 the model: the best step, or the base where that is no improvement, or the
+                       last step where nothing was evaluated or it was asked for
 MODEL/run/settings.json   what was asked for, and the data's hash
 MODEL/run/log.jsonl       a line every ten steps, and one an evaluation or a look at the geometry
 MODEL/run/checkpoint.safetensors
-MODEL/run/best/           the best model so far
+MODEL/run/base/           the model before the first step, where an evaluation may fall back to it
+MODEL/run/best/           the best step so far
 MODEL/run/last/           the model after the last step
 MODEL/run/result.json     written when the run is complete
 MODEL/run/profile.json    where the time went, if that was asked for
@@ -18,7 +20,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
@@ -31,22 +33,59 @@ if TYPE_CHECKING:
     from contrasent.train.defaults import Defaults
     from contrasent.train.settings import Settings
 
-TEMPORARY = tuple(
-    f".{name}."
-    for name in ("checkpoint.safetensors", "best", "last", "tokens", "log.jsonl", "settings.json")
-)
+WRITTEN = ("checkpoint.safetensors", "base", "best", "last", "tokens", "log.jsonl", "settings.json")
+TEMPORARY = tuple(f".{name}." for name in WRITTEN)
+
+Keep = Literal["best", "trained", "last"]
+"""Which model a run gives: the best step if it beats the base, else the base; the best step in any
+case; the last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What a finished run tells.
+class Gain:
+    """A paired difference from the base, on items that took no part in choosing the step.
+
+    Attributes:
+        value: the mean difference.
+        low: lower end of its 95 % interval.
+        high: upper end of it.
+        count: items.
+    """
+
+    value: float
+    low: float | None
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        improved: whether the best step beats the base: by its score, and where there is a gain, by
+            an interval above zero. None if nothing was evaluated, or by what cannot see it.
+        kept: the step after which the model at the top of the folder was taken; 0 for the base.
+        base_score: the evaluation's first value before the first step.
+        gain: the best step's over the base, where the evaluation has paired items.
+    """
+
+    improved: bool | None = None
+    kept: int | None = None
+    base_score: float | None = None
+    gain: Gain | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Outcome):
+    """What a finished run tells, beside its outcome.
 
     Attributes:
         folder: the model's folder.
         steps: optimizer steps taken.
         seconds: time in this process, evaluations included.
         sentences_per_second: corpus rows a second of training, evaluations excluded.
-        score: the best evaluation's first value, or None.
+        score: the best first value of an evaluation after a step, or None.
         best_step: the step after which it was reached, or None.
         history: (step, score) of every evaluation.
     """
@@ -70,6 +109,7 @@ def asked(
     evaluated: bool,
     processes: int,
     defaults: "Defaults | None" = None,
+    keep: str = "trained",
 ) -> dict[str, Any]:
     """What is asked of a run, as ``run/settings.json`` keeps it: who resumes must ask the same.
 
@@ -82,6 +122,7 @@ def asked(
         evaluated: whether an evaluation decides which model is the best.
         processes: that train together.
         defaults: which of the settings were chosen, by which rule.
+        keep: which model it gives. Runs of before there was a choice gave the best step.
     """
     chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
     return chosen | {
@@ -92,6 +133,7 @@ def asked(
         "rows": None if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
         "evaluated": evaluated,
         "processes": processes,
+        **({"keep": keep} if evaluated and keep != "trained" else {}),
     }
 
 
@@ -104,6 +146,7 @@ class RunFolder:
         self.settings = self.home / "settings.json"
         self.log = self.home / "log.jsonl"
         self.checkpoint = self.home / "checkpoint.safetensors"
+        self.base = self.home / "base"
         self.best = self.home / "best"
         self.last = self.home / "last"
         self.result = self.home / "result.json"
@@ -124,8 +167,8 @@ class RunFolder:
                 there is no room.
         """
         check_writable(self.model, needed)
-        recover_folder(self.best)
-        recover_folder(self.last)
+        for model in (self.base, self.best, self.last):
+            recover_folder(model)
         occupied = self._occupied()
         if occupied:
             self._refuse_loss(occupied, resume=resume, overwrite=overwrite)
@@ -144,7 +187,7 @@ class RunFolder:
     def _occupied(self) -> list[str]:
         """What is in the folder, unless it is a run that ended before its first step."""
         names = sorted(p.name for p in self.model.iterdir())
-        trained = (self.checkpoint, self.log, self.best, self.last, self.result)
+        trained = (self.checkpoint, self.log, self.base, self.best, self.last, self.result)
         begun = any(path.exists() for path in trained) or self._strange()
         return [] if names == ["run"] and not begun else names
 
@@ -233,8 +276,9 @@ class RunFolder:
             stream.write(json.dumps(line) + "\n")
 
     def publish(self, run: Run) -> None:
-        """Put the best model, or the last, at the top of the folder; record the result."""
-        source = self.best if self.best.is_dir() else self.last
+        """Put the model that the run gives at the top of the folder; record the result."""
+        best = run.kept in (None, run.best_step) and self.best.is_dir()
+        source = self.base if run.kept == 0 else self.best if best else self.last
         with writing(self.model):
             for path in sorted(source.iterdir(), key=lambda p: p.name == "modules.json"):
                 target = self.model / path.name
@@ -255,7 +299,8 @@ class RunFolder:
         stored = json.loads(self.result.read_text("utf-8"))
         history = [(int(step), float(score)) for step, score in stored.pop("history")]
         stored.pop("folder")
-        return Run(folder=self.model, history=history, **stored)
+        gain = stored.pop("gain", None)
+        return Run(folder=self.model, history=history, gain=gain and Gain(**gain), **stored)
 
 
 def trajectory(model: Path) -> list[dict[str, float]]:

@@ -1,16 +1,32 @@
-"""What evaluations during a run give, and which of its models is the best."""
+"""What evaluations during a run give, which of its models is the best, and if it beats the base."""
 
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
 
 from contrasent import parallel
 from contrasent.model.encoder import Encoder
 from contrasent.report import Report
 from contrasent.train.clock import Clock
-from contrasent.train.run import RunFolder
+from contrasent.train.run import Gain, Keep, Outcome, RunFolder
 from contrasent.types import EncodeFn
 
 Evaluate = Callable[[EncodeFn], Report]
+
+
+@runtime_checkable
+class Paired(Protocol):
+    """An evaluation that also compares with its own report of the base (`evaluate.validation`).
+
+    With an attribute ``floor`` it measures how much of the base is left, not what was gained: the
+    last model is given if its score is at least that, else the base.
+    """
+
+    def __call__(self, encode: EncodeFn) -> Report:
+        """Of the base."""
+
+    def against(self, encode: EncodeFn, base: Report) -> Report:
+        """Of a later model; a row "gain_..." is the paired difference, with its interval."""
 
 
 class Scores:
@@ -22,10 +38,12 @@ class Scores:
         judge: the first row of its report decides which model is the best; None for no evaluation.
         geometry: another evaluation, which decides nothing, or None.
         clock: counts their time as "evaluation".
+        keep: which model the run gives.
 
     Attributes:
         history: (step, score) of every evaluation.
-        report: of the best one so far; None before the first step.
+        base: the report before the first step, and None before that.
+        report: of the best step so far; None before the first.
     """
 
     def __init__(
@@ -35,36 +53,51 @@ class Scores:
         judge: Evaluate | None,
         geometry: Evaluate | None,
         clock: Clock,
+        keep: Keep = "best",
     ) -> None:
         self.encoder, self.place, self.clock = encoder, place, clock
-        self.judge, self.geometry = judge, geometry
+        self.judge, self.geometry, self.keep = judge, geometry, keep
+        self.floor: float | None = getattr(judge, "floor", None)
         self.history: list[tuple[int, float]] = []
+        self.base: Report | None = None
         self.report: Report | None = None
 
     def told(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {
-            "history": self.history,
-            "report": self.report.to_json() if self.report else None,
-        }
+        reports = {"base": self.base, "report": self.report}
+        kept = {name: report and report.to_json() for name, report in reports.items()}
+        return {"history": self.history, **kept}
 
     def restore(self, told: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
         self.history = [(int(s), float(v)) for s, v in told["history"]]
-        self.report = Report.from_json(told["report"]) if told["report"] else None
+        base, report = told.get("base"), told["report"]
+        self.base = Report.from_json(base) if base else None
+        self.report = Report.from_json(report) if report else None
 
-    def evaluate(self, step: int, keep: Callable[[int], None]) -> None:
-        """Score the encoder after a step; ``keep`` it if it is the best so far."""
+    def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:
+        """Score the encoder after a step; ``save`` the base, and a step that is the best so far."""
         with self.clock.part("evaluation"):
             score = 0.0
             if parallel.is_main() and self.judge is not None:
-                report = self.judge(self.encoder.encode)
+                report = self._measured()
                 score = report.rows[0].value
                 self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
-                if step and (self.report is None or score > max(v for _, v in self.trained())):
+                if step == 0:
+                    self.base = report
+                    if self.keep == "best":
+                        save(self.place.base, step, report)
+                elif self.floor is not None:
                     self.report = report
-                    keep(step)
+                elif self.report is None or score > max(v for _, v in self.trained()):
+                    self.report = report
+                    save(self.place.best, step, report)
             self.history.append((step, float(parallel.from_main(score))))
+
+    def _measured(self) -> Report:
+        if self.base is not None and isinstance(self.judge, Paired):
+            return self.judge.against(self.encoder.encode, self.base)
+        return cast(Evaluate, self.judge)(self.encoder.encode)
 
     def measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""
@@ -78,12 +111,38 @@ class Scores:
         return [(step, value) for step, value in self.history if step]
 
     def best(self) -> tuple[int, float] | None:
-        """Step and value of the best model, the earliest of equals."""
+        """Step and value of the best trained model, the earliest of equals.
+
+        The last one where the score says what is left of the base, which training can only lower.
+        """
+        if self.floor is not None:
+            return next(reversed(self.trained()), None)
         return max(self.trained(), key=lambda pair: (pair[1], -pair[0]), default=None)
+
+    def outcome(self, last: int) -> Outcome:
+        """What came of the run, the same in all processes.
+
+        Args:
+            last: the step that it ended with.
+        """
+        best, base = self.best(), self.history[0][1] if self.history else None
+        if best is None or base is None:
+            return Outcome(kept=last)
+        rows = self.report.rows if self.report else ()
+        row = next((row for row in rows if row.metric.startswith("gain_")), None)
+        gain = row and Gain(row.value, row.low, row.high, row.count)
+        improved: bool | None = best[1] > base and (not gain or gain.low is None or gain.low > 0)
+        if self.floor is not None:
+            improved = None if best[1] >= self.floor else False
+        kept = best[0] if improved is not False or self.keep == "trained" else 0
+        if self.keep == "last":
+            kept = last
+        found = Outcome(improved=improved, kept=kept, base_score=base, gain=gain or None)
+        return cast(Outcome, parallel.from_main(found))
 
     def out_of(self, patience: int) -> bool:
         """Whether so many evaluations have passed without a better one; never if 0."""
         values = [value for _, value in self.trained()]
-        if not patience or not values:
+        if not patience or not values or self.floor is not None:
             return False
         return len(values) - 1 - values.index(max(values)) >= patience

@@ -1,0 +1,109 @@
+"""What decides in ``contrasent train``: the choice of an evaluation, the line on its outcome."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contrasent.cli.options import remark
+from contrasent.errors import OptionError, TrainingError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from contrasent.text.corpus import Corpus
+    from contrasent.train.run import Run
+    from contrasent.train.scores import Evaluate
+    from contrasent.train.settings import Settings
+
+BLIND = {
+    "documents": "it sees whether sentences find the rest of their own held-out documents, and not "
+    "whether people's questions find them",
+    "neighbours": "it sees how much of the base is left on held-out sentences, and not whether "
+    "what changed is better",
+}
+"""What the evaluations without labels cannot see."""
+BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
+
+
+def evaluation(
+    wanted: str | None, source: "Corpus", settings: "Settings"
+) -> "tuple[str, Evaluate | None, NDArray[np.int64] | None]":
+    """The name of what decides, the evaluation, and the rows that it leaves to train on."""
+    if wanted is not None:
+        return wanted, *_named(wanted, source, settings)
+    if source.width > 1:
+        return "heldout", *_named("heldout", source, settings)
+    problem = ""
+    for name in ("documents", "neighbours")[not source.documents :]:
+        try:
+            return name, *_named(name, source, settings)
+        except TrainingError as error:
+            problem = str(error)
+    remark(f"nothing is evaluated: {problem}", quiet=False)
+    return "none", None, None
+
+
+def _named(
+    judge: str, source: "Corpus", settings: "Settings"
+) -> "tuple[Evaluate | None, NDArray[np.int64] | None]":
+    if judge == "none":
+        return None, None
+    if judge == "stsb":
+        from contrasent.evaluate.sts import sts
+        from contrasent.text.datasets import sts_pairs
+
+        sts_pairs("STSB", split="dev")  # refuse missing data before any training
+        return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None
+    from contrasent.evaluate import validation
+    from contrasent.text import heldout
+
+    needs = {
+        "heldout": (source.width > 1, "a corpus of pairs; this one has single sentences"),
+        "documents": (source.width == 1 and source.documents, "sentences, and --documents"),
+        "neighbours": (source.width == 1, "a corpus of sentences; this one has pairs"),
+    }
+    if judge in needs:
+        fits, what = needs[judge]
+        if not fits:
+            raise OptionError("--evaluate", judge, f"needs {what}")
+        count, seed = settings.heldout, settings.seed
+        if judge == "heldout":
+            split = heldout.hold_out(source, count, seed=seed)
+            pools = {"pairs": (split.queries, split.documents)}
+            return validation.RetrievalValidation(judge, pools), split.train
+        if judge == "documents":
+            rows, documents = heldout.hold_out_documents(source, count, seed=seed)
+            return validation.RetrievalValidation(judge, heldout.passages(documents)), rows
+        rows, texts = heldout.hold_out_sentences(source, count, seed=seed)
+        return validation.NeighbourValidation(texts), rows
+    if not Path(judge).is_file():
+        raise OptionError(
+            "--evaluate",
+            judge,
+            "neither a file of labelled pairs nor one of the names",
+            choices=(*needs, "none", "stsb"),
+        )
+    from contrasent.text.corpus import read_labelled_pairs
+
+    labels = read_labelled_pairs(judge)
+    return validation.LabelledValidation(labels.first, labels.second, labels.scores), None
+
+
+def outcome(run: "Run", judge: str) -> str:
+    """The last line of a run that was evaluated: whether it improved, and which model is there."""
+    score, base = f"{run.score:.4f}", f"{run.base_score or 0:.4f}"
+    model = {0: "the base", run.steps: "the last step"}.get(run.kept or 0, f"step {run.kept}")
+    if judge == "neighbours":
+        less = "" if run.improved is None else ", too little"
+        found = f"improvement not visible: {score} of the base's neighbours are left{less}"
+        return f"{found}; the model is {model}"
+    found = f"step {run.best_step}, {judge} {score}, before training {base}"
+    if run.gain is not None and run.gain.low is not None:
+        gain = run.gain
+        found += (
+            f"; on {gain.count} others {gain.value:+.4f}, 95 % interval {gain.low:+.4f} to "
+            f"{gain.high:+.4f}"
+        )
+    if run.improved is False:
+        return f"no improvement: {found}; the model is {model}"
+    return f"best model: {found}" + ("" if run.kept == run.best_step else f"; the model is {model}")

@@ -1,0 +1,184 @@
+"""What a training run chooses its model by, on text that it leaves out of training.
+
+Each class is an evaluation for :func:`contrasent.train.fit.fit`: called with the model as it began
+it gives a report, and :meth:`against` compares a later model with that report. The best of many
+evaluations on the same items looks better than it is. So every second item ("dev") chooses the
+step, and the others ("test"), which had no part in that, say whether it beats the base: the row
+"gain_..." is the paired difference, with its 95 % interval (percentile bootstrap over items).
+With fewer than 40 items all of them choose, and there is no such row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import metrics
+from contrasent.errors import DataError
+from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, mean_interval
+from contrasent.evaluate.pairs import pairs
+from contrasent.evaluate.retrieval import check_relevant, rank_vectors
+from contrasent.evaluate.significance import paired_spearman_difference
+from contrasent.evaluate.vectors import encode_distinct
+from contrasent.report import Report, Row
+from contrasent.types import EncodeFn
+
+NEIGHBOURS = 10
+FLOOR = 0.5
+"""Share of the base's neighbours below which a model is not given in its place."""
+
+CUT = 10
+DRAWS = 10_000
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalValidation:
+    """Held-out items, in each of which one text looks for its counterpart among those of all items.
+
+    Attributes:
+        task: name in the report.
+        pools: by name, n queries and their n counterparts. An item's score is its reciprocal rank
+            (0 beyond 10), the mean over the pools.
+    """
+
+    task: str
+    pools: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+
+    def __call__(self, encode: EncodeFn) -> Report:
+        """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
+        encoded = encode_distinct(encode, [text for pool in self.pools.values() for text in pool])
+        found = {}
+        for name, (queries, documents) in self.pools.items():
+            relevant = check_relevant(range(len(queries)), len(queries), len(documents))
+            found[name] = rank_vectors(encoded(queries), encoded(documents), relevant)
+        items = np.mean([ranking.reciprocal(CUT) for ranking in found.values()], axis=0)
+        first = np.mean([ranking.recall(1) for ranking in found.values()], axis=0)
+        rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
+        rows.append(_mean(self.task, "dev", "recall@1", choosing(first)))
+        if len(found) > 1:
+            rows += [
+                _mean(f"{self.task}/{name}", "dev", f"mrr@{CUT}", choosing(r.reciprocal(CUT)))
+                for name, r in found.items()
+            ]
+        return Report(tuple(rows), {"items": items.tolist()})
+
+    def against(self, encode: EncodeFn, base: Report) -> Report:
+        """The same, and the rows "mrr@10" and "gain_mrr@10" of the items that did not choose."""
+        report = self(encode)
+        before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
+        if not len(after):
+            return report
+        gaps = after - before
+        low, high = mean_interval(gaps, DRAWS)
+        gain = float(gaps.mean())
+        rows = (
+            _mean(self.task, "test", f"mrr@{CUT}", after),
+            Row(self.task, "test", f"gain_mrr@{CUT}", "", gain, len(gaps), low, high),
+        )
+        return Report((*report.rows, *rows), report.notes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledValidation:
+    """Pairs of texts with a label each: Spearman's correlation of cosine and label.
+
+    Attributes:
+        first: n texts.
+        second: n texts.
+        scores: (n,) labels.
+    """
+
+    first: Sequence[str]
+    second: Sequence[str]
+    scores: Floats
+
+    def __call__(self, encode: EncodeFn) -> Report:
+        """Rows "spearman" and "pearson" of the pairs that choose; ``notes["items"]``: cosines."""
+        encoded = encode_distinct(encode, [self.first, self.second])
+        items = metrics.cosine(encoded(self.first), encoded(self.second))
+        places = choosing(np.arange(len(items)))
+        one, two = ([side[i] for i in places] for side in (self.first, self.second))
+        report = pairs(encoded, one, two, self.scores[places], split="dev")
+        return Report(report.rows, {**report.notes, "items": items.tolist()})
+
+    def against(self, encode: EncodeFn, base: Report) -> Report:
+        """The same, and the row "gain_spearman" of the pairs that did not choose."""
+        report = self(encode)
+        before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
+        gold = confirming(self.scores)
+        if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
+            return report
+        found = paired_spearman_difference(before, after, gold, resamples=RESAMPLES)
+        row = Row(
+            "pairs", "test", "gain_spearman", "", found.value, len(gold), found.low, found.high
+        )
+        return Report((*report.rows, row), report.notes)
+
+
+@dataclass(frozen=True, slots=True)
+class NeighbourValidation:
+    """What is left of the base's neighbourhoods: for text without pairs, documents or labels.
+
+    It measures preservation, not gain. A model that has learnt nothing scores 1; one that is better
+    and one that is worse both score less, and no number here tells them apart.
+
+    Attributes:
+        texts: n held-out sentences, n above 10.
+        floor: least share at which a run gives the trained model rather than its base; 0 where the
+            base is no sentence encoder, so that its neighbourhoods are no standard.
+    """
+
+    texts: Sequence[str]
+    floor: float = FLOOR
+
+    def __call__(self, encode: EncodeFn) -> Report:
+        """Of the base: overlap 1, and its neighbourhoods as ``notes["neighbours"]``."""
+        return self._report(encode, None)
+
+    def against(self, encode: EncodeFn, base: Report) -> Report:
+        """Of a later model.
+
+        Returns:
+            Rows "overlap@10": mean share of the base's ten nearest neighbours of a text, among the
+            held-out texts, that are still its ten nearest; "alignment": mean squared distance of a
+            text from its ten neighbours in the base; "uniformity" of all.
+        """
+        return self._report(encode, np.array(base.notes["neighbours"]))
+
+    def _report(self, encode: EncodeFn, before: NDArray[np.int64] | None) -> Report:
+        if len(self.texts) <= NEIGHBOURS:
+            raise DataError(f"{len(self.texts)} held-out sentences have no {NEIGHBOURS} neighbours")
+        encoded = encode_distinct(encode, [self.texts])
+        vectors = encoded(self.texts)
+        now = metrics.neighbours(vectors, NEIGHBOURS)
+        old = now if before is None else before
+        overlap = (old[:, :, None] == now[:, None, :]).any(axis=2).mean(axis=1)
+        there = np.repeat(np.arange(len(old)), NEIGHBOURS)
+        gap = metrics.alignment(vectors[there], vectors[old.ravel()])
+        n = len(vectors)
+        rows = (
+            _mean("neighbours", "heldout", f"overlap@{NEIGHBOURS}", overlap),
+            Row("neighbours", "heldout", "alignment", "", gap, n),
+            Row("neighbours", "heldout", "uniformity", "", metrics.uniformity(vectors), n),
+        )
+        notes: dict[str, Any] = {} if before is not None else {"neighbours": now.tolist()}
+        return Report(rows, notes)
+
+
+def choosing(items: NDArray[Any]) -> NDArray[Any]:
+    """The items that choose a step: every second one, or all where there are fewer than 40."""
+    return items[::2] if len(items) >= 2 * FEWEST else items
+
+
+def confirming(items: NDArray[Any]) -> NDArray[Any]:
+    """The items that take no part in choosing; none where there are fewer than 40."""
+    return items[1::2] if len(items) >= 2 * FEWEST else items[:0]
+
+
+def _mean(task: str, split: str, metric: str, items: Floats) -> Row:
+    bounds = mean_interval(items, RESAMPLES)
+    return Row(task, split, metric, "", float(items.mean()), len(items), *bounds)
