@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -22,14 +23,14 @@ FAST = ["--set", "batch=8", "--set", "lr=1e-3", "--set", "pooler=mean"]
 def run(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (standard output, standard error)."""
 
-    def run(*arguments):
+    def run(*arguments, code=0):
         monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as caught:
             cli.main()
         progress.show("silent")
         out, err = capfd.readouterr()
-        assert caught.value.code == 0, err
+        assert caught.value.code == code, err
         return out, err
 
     monkeypatch.chdir(tmp_path)
@@ -57,10 +58,20 @@ def settings_of(folder):
 
 def test_sentences(run, texts, bert, tmp_path):
     out, err = run("train", texts, "-o", "m", "--base", bert, *FAST, "--set", "steps=5")
-    assert out.splitlines()[0].startswith("m: 5 steps, ")
-    chosen, kept = err.splitlines()
+    first, last = out.splitlines()
+    assert first.startswith("m: 5 steps, ")
+    assert re.fullmatch(
+        r"improvement not visible: [01]\.\d{4} of the base's neighbours are left; the model is the "
+        "last step",
+        last,
+    )
+    blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
     assert chosen == "settings chosen (published for simcse): max_tokens 32"
-    assert kept == "nothing was evaluated, so the last model is kept (--evaluate)"
+    assert blind == (
+        "--evaluate neighbours: it sees how much of the base is left on held-out sentences, and "
+        "not whether what changed is better; pairs (two columns) or --evaluate FILE with labelled "
+        "pairs show more"
+    )
     assert Encoder.load(tmp_path / "m").pooling == "mean"
     told = settings_of(tmp_path / "m")
     assert told["objective"]["name"] == "simcse"
@@ -79,8 +90,10 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     assert "mrr@10" in (tmp_path / "m" / "README.md").read_text()
     out, _ = run("train", pairs, "-o", "n", "--base", bert, *FAST, *asked)
     best = out.splitlines()[1]
-    assert best.startswith(f"best model: step {told['best_step']}, heldout {told['score']:.4f}")
-    assert best.endswith(f"before training {told['history'][0][1]:.4f}")
+    start = f"step {told['best_step']}, heldout {told['score']:.4f}"
+    assert told["improved"] == (told["score"] > told["base_score"])  # ten pairs have no interval
+    start = f"best model: {start}" if told["improved"] else f"no improvement: {start}"
+    assert best.startswith(f"{start}, before training {told['history'][0][1]:.4f}")
 
 
 def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
@@ -89,6 +102,104 @@ def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
     asked = ["--evaluate", "labels.tsv", "--set", "steps=4", "--set", "evaluate_every=2"]
     out, _ = run("train", texts, "-o", "m", "--base", bert, *FAST, *asked, "--json")
     assert [step for step, _ in json.loads(out)["history"]] == [0, 2, 4]
+
+
+def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
+    """Pairs, 50 of them held out, and a rate that wrecks any model."""
+    rows = [f"{text}\t{text.replace('the', 'a')} indeed" for text in sentences[:250]]
+    (tmp_path / "pairs.tsv").write_text("one\ttwo\n" + "\n".join(rows) + "\n")
+    asked = ["train", "pairs.tsv", "--base", bert, *FAST, "--set", "lr=1.0", "--set", "steps=4"]
+    asked += ["--set", "head=none"]
+    out, _ = run(*asked, "-o", "m", "--require-improvement", "--json", code=3)
+    told = json.loads(out)
+    assert (told["improved"], told["kept"], told["evaluate"]) == (False, 0, "heldout")
+    assert told["score"] < told["base_score"] == told["history"][0][1]
+    gain = told["gain"]
+    assert gain["low"] <= gain["value"] <= gain["high"] < 0 and gain["count"] == 25
+    assert run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0] == (
+        f"m: 4 steps, {told['sentences_per_second']:,.0f} sentences/s, {told['seconds']:,.0f} s in "
+        f"all\nno improvement: step 4, heldout {told['score']:.4f}, before training "
+        f"{told['base_score']:.4f}; on 25 others {gain['value']:+.4f}, 95 % interval "
+        f"{gain['low']:+.4f} to {gain['high']:+.4f}; the model is the base\n"
+    )
+    base = Encoder.load(bert, pooler="mean").encode(sentences[:5])
+    assert np.array_equal(Encoder.load(tmp_path / "m").encode(sentences[:5]), base)
+    out, _ = run(*asked, "-o", "n", "--keep", "last")
+    assert out.splitlines()[-1].endswith("; the model is the last step")
+    assert not np.allclose(Encoder.load(tmp_path / "n").encode(sentences[:5]), base, atol=0.1)
+
+
+def test_sentences_that_drift_from_a_sentence_encoder(run, bert, tmp_path, sentences):
+    """The base is given where too little of it is left; a bare encoder has nothing to leave."""
+    Encoder.load(bert, pooler="mean").save(tmp_path / "base")
+    (tmp_path / "texts.txt").write_text("\n".join(sentences[:200]) + "\n")
+    asked = ["train", "texts.txt", *FAST, "--set", "lr=1.0", "--set", "steps=4"]
+    out, _ = run(*asked, "-o", "m", "--base", "base", "--json")
+    told = json.loads(out)
+    assert (told["improved"], told["kept"], told["evaluate"]) == (False, 0, "neighbours")
+    assert told["score"] < 0.5 and told["base_score"] == 1.0
+    assert "whether what changed is better" in told["cannot_see"]
+    assert "--evaluate FILE" in told["better_evidence"]
+    out, _ = run(*asked, "-o", "n", "--base", bert, "--json")
+    assert [json.loads(out)[key] for key in ("improved", "kept")] == [None, 4]
+    stored = [json.loads(line) for line in (tmp_path / "m/run/log.jsonl").read_text().splitlines()]
+    reports = [line["evaluation"] for line in stored if "evaluation" in line]
+    assert [[row["metric"] for row in rows] for rows in reports] == [
+        ["overlap@10", "alignment", "uniformity"]
+    ] * 2
+    assert reports[0][0]["count"] == 40
+    assert '"rows": 160' in (tmp_path / "n" / "README.md").read_text()  # forty are left out
+
+
+def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, sentences):
+    documents = ["\n".join(sentences[i : i + 3]) for i in range(0, 360, 3)]
+    (tmp_path / "texts.txt").write_text("\n\n".join(documents) + "\n")
+    asked = ["train", "texts.txt", "--documents", "--base", bert, *FAST, "--set", "steps=2"]
+    out, err = run(*asked, "-o", "m", "--json")
+    assert err.startswith("--evaluate documents: it sees whether sentences find the rest of their")
+    told = json.loads(out)
+    assert (told["evaluate"], told["improved"] in (True, False)) == ("documents", True)
+    assert "whether people's questions find them" in told["cannot_see"]
+    assert '"rows": 288' in (tmp_path / "m" / "run" / "last" / "README.md").read_text()
+    # Too few documents, but sentences enough; and too few of both.
+    (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
+    out, _ = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
+    assert json.loads(out)["evaluate"] == "neighbours"
+    (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
+    out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
+    assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
+    assert err.splitlines()[0] == (
+        "nothing is evaluated: tiny.txt: too few sentences to hold 20 or more out, which may be a "
+        "fifth at most (12 could be); give more text, or another --evaluate"
+    )
+
+
+REFUSED = {
+    "neighbours": (
+        [],
+        "--require-improvement 'neighbours': an improvement cannot be seen; pairs (two columns)",
+    ),
+    "none": (["--evaluate", "none"], "--require-improvement 'none': an improvement cannot be seen"),
+}
+
+
+@pytest.mark.parametrize(("more", "words"), REFUSED.values(), ids=REFUSED)
+def test_an_improvement_that_cannot_be_seen_cannot_be_required(run, texts, bert, more, words):
+    asked = ["train", texts, "-o", "m", "--base", bert, "--require-improvement", *more]
+    _, err = run(*asked, code=2)
+    assert words in err
+
+
+def test_what_does_not_fit_the_corpus_is_refused(run, texts, pairs, bert):
+    for corpus, more, words in (
+        (texts, ["--evaluate", "heldout"], "needs a corpus of pairs; this one has single"),
+        (texts, ["--evaluate", "documents"], "needs sentences, and --documents"),
+        (pairs, ["--evaluate", "neighbours"], "needs a corpus of sentences; this one has pairs"),
+        (texts, ["--evaluate", "neighbors"], "did you mean 'neighbours'?"),
+        (texts, ["--keep", "lst"], "--keep 'lst': no such choice; did you mean 'last'?"),
+    ):
+        _, err = run("train", corpus, "-o", "m", "--base", bert, *more, code=2)
+        assert words in err
 
 
 def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
@@ -237,6 +348,11 @@ def test_torchrun(run, texts, bert, tmp_path):
         [json.loads(line) for line in (tmp_path / n / "run" / "log.jsonl").read_text().splitlines()]
         for n in ("one", "two")
     )
+    assert [json.loads(done.stdout)[key] for key in ("evaluate", "improved")] == [
+        "neighbours",
+        None,
+    ]
+    one, two = ([line for line in lines if "loss" in line] for lines in (one, two))
     assert len(one) == len(two) == 4
     assert [line["loss"] for line in two] == pytest.approx([line["loss"] for line in one], rel=1e-4)
     assert settings_of(tmp_path / "two")["processes"] == 2

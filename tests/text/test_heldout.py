@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from contrasent.errors import InputError, TrainingError
 from contrasent.text.corpus import open_corpus
-from contrasent.text.heldout import hold_out
+from contrasent.text.heldout import (
+    hold_out,
+    hold_out_documents,
+    hold_out_sentences,
+    passages,
+)
 
 few_words = st.sampled_from(["kettle", "Kettle", "map", "MAP", "lamp", "roof", "violin", "ladder"])
 
@@ -67,3 +72,45 @@ def test_too_few():
         hold_out(open_corpus(alike), 10, seed=0)
     with pytest.raises(InputError, match="one row only"):
         hold_out(open_corpus(pairs(1)), 10, seed=0)
+
+
+def test_sentences_are_held_out_once_and_not_trained_on():
+    texts = [f"Lamp {n % 120}" if n % 3 else f"lamp {n % 120}" for n in range(200)]
+    rows, held = hold_out_sentences(open_corpus(texts), 30, seed=1)
+    folded = [text.casefold() for text in held]
+    assert len(folded) == len(set(folded)) == 30
+    assert [i for i, text in enumerate(texts) if text.casefold() not in folded] == rows.tolist()
+    assert held != hold_out_sentences(open_corpus(texts), 30, seed=2)[1]
+    assert len(hold_out_sentences(open_corpus(texts), 1000, seed=1)[1]) == 40  # a fifth
+    with pytest.raises(TrainingError, match="too few sentences to hold 20 or more out"):
+        hold_out_sentences(open_corpus(texts[:99]), 1000, seed=1)
+
+
+def test_documents_are_held_out_whole(tmp_path):
+    lengths = [n % 4 + 1 for n in range(150)]
+    documents = [
+        [f"sentence {i} of {n}" for i in range(length)] for n, length in enumerate(lengths)
+    ]
+    documents[149] = [documents[9][0], "another one"]  # says again what another begins with
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join("\n".join(document) for document in documents) + "\n")
+    corpus = open_corpus(path, documents=True)
+    for seed in range(5):
+        rows, held = hold_out_documents(corpus, 1000, seed=seed)
+        assert len(held) == 30
+        assert all(document in documents and len(document) > 1 for document in held)
+        gone = {text for document in held for text in document}
+        every = [text for document in documents for text in document]
+        assert [i for i, text in enumerate(every) if text not in gone] == rows.tolist()
+    assert len(hold_out_documents(corpus, 25, seed=0)[1]) == 25
+    path.write_text("\n\n".join("\n".join(document) for document in documents[:99]) + "\n")
+    with pytest.raises(TrainingError, match="too few documents of two sentences or more to hold"):
+        hold_out_documents(open_corpus(path, documents=True), 1000, seed=0)
+
+
+def test_what_finds_what_in_a_document():
+    found = passages([["a", "b"], ["c", "d", "e", "f", "g"]])
+    assert found == {
+        "rest": (["a", "c"], ["b", "d e f g"]),
+        "next": (["a", "d"], ["b", "e"]),
+    }

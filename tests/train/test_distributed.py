@@ -41,8 +41,12 @@ def test_gradient_and_first_ten_losses(told, case):
 
 
 def test_every_case_is_run(told):
-    assert {len(found) for found in told.values()} == {8}
-    assert set(told["1-0"]) == {*EXACT, "accumulated"}
+    assert {len(found) for found in told.values()} == {9}
+    assert set(told["1-0"]) == {*EXACT, "accumulated", "chosen"}
+
+
+def test_processes_agree_on_what_came_of_a_run(told):
+    assert [told[name]["chosen"] for name in ("1-0", "2-0", "2-1")] == [[False, 0, 0.9, 0.3, 4]] * 3
 
 
 def test_accumulated_parts_have_negatives_of_their_own(told):

@@ -19,7 +19,7 @@ from contrasent.text.batches import Collator, Plan
 from contrasent.train import rows as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
-from contrasent.train.run import trajectory
+from contrasent.train.run import Gain, RunFolder, trajectory
 from contrasent.train.schedule import learning_rate
 from contrasent.train.settings import Settings
 
@@ -33,7 +33,7 @@ def start(bert, sentences, tmp_path):
     def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
         told = {
             k: options.pop(k)
-            for k in ("evaluate", "geometry", "resume", "overwrite")
+            for k in ("evaluate", "geometry", "keep", "resume", "overwrite")
             if k in options
         }
         settings = Settings(**(FEW | options))
@@ -77,6 +77,7 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
         None,
         [],
     )
+    assert (run.improved, run.kept, run.base_score) == (None, 23, None)
     assert run.seconds > 0
     assert run.sentences_per_second > 0
     trained = Encoder.load(folder)
@@ -192,11 +193,103 @@ def test_the_best_is_kept_and_the_last(start, tmp_path):
     assert (told["best_step"], told["steps"]) == (4, 8)
 
 
-def test_the_base_is_never_the_best(start, tmp_path):
-    """Training that only makes it worse still gives the trained model: the score says so."""
-    evaluate, _ = scores([0.9, 0.1, 0.2])
+def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
+    for keep, kept in (("best", 0), ("trained", 4), ("last", 6)):
+        evaluate, calls = scores([0.9, 0.1, 0.3, 0.2])
+        _, run = start(keep, steps=6, evaluate_every=2, evaluate=evaluate, keep=keep)
+        assert (run.improved, run.kept, run.base_score) == (False, kept, 0.9)
+        assert (run.score, run.best_step, run.gain) == (0.3, 4, None)
+        top = Encoder.load(tmp_path / keep)
+        assert np.array_equal(top.encode(["a map"]), calls[kept // 2])
+        card = (tmp_path / keep / "README.md").read_text()
+        assert f"| taken after step | `{kept}` |" in card
+        # Whatever is at the top, the others are there.
+        for name, step in (("best", 4), ("last", 6)):
+            stored = Encoder.load(tmp_path / keep / "run" / name)
+            assert np.array_equal(stored.encode(["a map"]), calls[step // 2])
+        assert (tmp_path / keep / "run" / "base").is_dir() == (keep == "best")
+        assert RunFolder(tmp_path / keep).finished() == run
+
+
+def test_equal_to_the_base_is_no_improvement(start):
+    evaluate, _ = scores([0.5, 0.5, 0.4])
     _, run = start(steps=4, evaluate_every=2, evaluate=evaluate)
-    assert (run.score, run.best_step, run.history[0]) == (0.2, 4, (0, 0.9))
+    assert (run.improved, run.kept) == (False, 0)
+
+
+class Against:
+    """An evaluation of given values whose later reports say how sure the gain is."""
+
+    def __init__(self, values, lows=None, floor=None):
+        self.values, self.lows, self.given = iter(values), iter(lows or values), []
+        if floor is not None:
+            self.floor = floor
+
+    def __call__(self, encode):
+        row = Row("made", "dev", "mrr@10", "", next(self.values), 10)
+        next(self.lows)
+        return Report((row,), {"items": [1.0, 2.0]})
+
+    def against(self, encode, base):
+        self.given.append(base)
+        row = Row("made", "dev", "mrr@10", "", next(self.values), 10)
+        low = next(self.lows)
+        gain = Row("made", "test", "gain_mrr@10", "", low + 0.1, 10, low, low + 0.2)
+        return Report((row, gain), {"items": [1.0, 2.0]})
+
+
+@pytest.mark.parametrize(("low", "improved"), [(0.01, True), (0.0, False), (-0.3, False)])
+def test_the_interval_on_other_items_decides(start, low, improved):
+    judge = Against([0.2, 0.6, 0.4], [None, low, 0.15])
+    _, run = start(steps=4, evaluate_every=2, evaluate=judge)
+    assert (run.improved, run.kept) == (improved, 2 if improved else 0)
+    assert (run.score, run.best_step, run.base_score) == (0.6, 2, 0.2)
+    assert run.gain == Gain(low + 0.1, low, low + 0.2, 10)  # the best step's, not the last's
+    assert [report.notes for report in judge.given] == [{"items": [1.0, 2.0]}] * 2
+    assert RunFolder(run.folder).finished() == run
+
+
+def test_a_sure_gain_is_none_if_it_did_not_win(start):
+    judge = Against([0.7, 0.6], [None, 0.3])
+    assert start(steps=2, evaluate_every=2, evaluate=judge)[1].improved is False
+
+
+@pytest.mark.parametrize(("last", "improved", "kept"), [(0.5, None, 4), (0.49, False, 0)])
+def test_what_only_sees_preservation_claims_nothing(start, tmp_path, last, improved, kept):
+    judge = Against([1.0, 0.9, last], [None, 0.2, 0.3], floor=0.5)
+    learner, run = start(steps=4, evaluate_every=2, patience=1, evaluate=judge)
+    assert (run.steps, run.improved, run.kept) == (4, improved, kept)
+    assert (run.score, run.best_step, run.base_score) == (last, 4, 1.0)
+    same_vectors = np.array_equal(
+        Encoder.load(tmp_path / "m").encode(["a map"]), learner.encoder.encode(["a map"])
+    )
+    assert same_vectors == (kept == 4)
+
+
+def test_a_resumed_run_compares_with_the_same_base(start, tmp_path):
+    class Stop(Exception):
+        pass
+
+    class Cut(Against):
+        def against(self, encode, base):
+            if len(self.given) == 2:
+                raise Stop
+            return super().against(encode, base)
+
+    with pytest.raises(Stop):
+        start(steps=6, evaluate_every=2, checkpoint_every=2, evaluate=Cut([0.5, 0.4, 0.3]))
+    judge = Against([0.3, 0.2], [-0.1, -0.1])
+    options = {"steps": 6, "evaluate_every": 2, "checkpoint_every": 2, "resume": True}
+    with pytest.raises(OutputError, match="has keep 'best', this one 'last'"):
+        start(evaluate=judge, keep="last", **options)
+    _, run = start(evaluate=judge, **options)
+    assert judge.given[0].rows[0].value == 0.5
+    assert judge.given[0].notes == {"items": [1.0, 2.0]}
+    assert (run.improved, run.kept, run.base_score) == (False, 0, 0.5)
+    base = Encoder.load(tmp_path / "m" / "run" / "base")
+    fresh = start("fresh", steps=1, lr=1e-12)[0].encoder  # as good as untouched
+    assert np.allclose(base.encode(["a map"]), fresh.encode(["a map"]), atol=1e-6)
+    assert same(weights(tmp_path / "m"), weights(tmp_path / "m" / "run" / "base"))
 
 
 def test_patience(start):

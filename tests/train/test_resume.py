@@ -43,6 +43,7 @@ def test_what_is_compared(told):
     files = told["views"][0]["files"]
     for wanted in (
         "model.safetensors",
+        "run/base/model.safetensors",
         "run/best/model.safetensors",
         "run/last/model.safetensors",
         "run/checkpoint.safetensors",

@@ -116,13 +116,15 @@ def train(
     settings, defaults = resolved.settings, resolved.defaults
     if keep not in get_args(Keep):
         raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
-    judge, scoring, rows = evaluation(evaluate or told.get("evaluate"), source, settings)
+    judge, scoring, rows = evaluation(
+        evaluate or told.get("evaluate"), source, settings, quiet=quiet
+    )
     if require_improvement and judge in ("none", "neighbours"):
         raise OptionError(
             "--require-improvement", judge, f"an improvement cannot be seen; {BETTER}"
         )
     if judge in BLIND:
-        remark(f"--evaluate {judge}: {BLIND[judge]}; {BETTER}", quiet=quiet or as_json)
+        remark(f"--evaluate {judge}: {BLIND[judge]}; {BETTER}", quiet=quiet)
     line = defaults.line(name) if defaults is not None and not as_json else ""
     try:
         run = _run(

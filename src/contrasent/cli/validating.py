@@ -26,7 +26,7 @@ BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 
 
 def evaluation(
-    wanted: str | None, source: "Corpus", settings: "Settings"
+    wanted: str | None, source: "Corpus", settings: "Settings", *, quiet: bool
 ) -> "tuple[str, Evaluate | None, NDArray[np.int64] | None]":
     """The name of what decides, the evaluation, and the rows that it leaves to train on."""
     if wanted is not None:
@@ -39,7 +39,7 @@ def evaluation(
             return name, *_named(name, source, settings)
         except TrainingError as error:
             problem = str(error)
-    remark(f"nothing is evaluated: {problem}", quiet=False)
+    remark(f"nothing is evaluated: {problem}", quiet=quiet)
     return "none", None, None
 
 

@@ -26,7 +26,7 @@ from contrasent.report import Report, Row
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
-FLOOR = 0.5
+FLOOR = 0.75
 """Share of the base's neighbours below which a model is not given in its place."""
 
 CUT = 10

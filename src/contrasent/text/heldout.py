@@ -118,7 +118,7 @@ def hold_out_documents(
     marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
     bounds = np.array([*corpus.starts, len(marks)])
     several = np.flatnonzero(np.diff(bounds) > 1)
-    wanted = min(count, len(bounds) // 5)
+    wanted = min(count, (len(bounds) - 1) // 5)
     chosen = np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
     _check_enough(corpus, len(chosen), "documents of two sentences or more")
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
