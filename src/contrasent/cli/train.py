@@ -193,13 +193,13 @@ def _run(
     with clock.part("load"):
         from contrasent.evaluate.validation import NeighbourValidation
         from contrasent.model.card import Facts
-        from contrasent.model.folder import describe
+        from contrasent.train.defaults import LANGUAGE_MODEL, base_kind
         from contrasent.train.fit import fit
         from contrasent.train.prepare import prepare
 
         learner = prepare(folder, objective, parameters, settings)
     scoring = options["evaluate"]
-    if isinstance(scoring, NeighbourValidation) and describe(folder).pooler is None:
+    if isinstance(scoring, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # No sentence encoder: training is to move its neighbourhoods, not to leave them.
         options["evaluate"] = replace(scoring, floor=0.0)
     return fit(learner, source, settings, folder=output, facts=Facts(base=_public(base)), **options)

@@ -26,8 +26,8 @@ from contrasent.report import Report, Row
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
-FLOOR = 0.75
-"""Share of the base's neighbours below which a model is not given in its place."""
+FLOOR = 0.8
+"""Share of the base's neighbours below which the base is given instead (docs/evaluation.md)."""
 
 CUT = 10
 DRAWS = 10_000
@@ -156,7 +156,7 @@ class NeighbourValidation:
         vectors = encoded(self.texts)
         now = metrics.neighbours(vectors, NEIGHBOURS)
         old = now if before is None else before
-        overlap = (old[:, :, None] == now[:, None, :]).any(axis=2).mean(axis=1)
+        overlap = metrics.shared_share(old, now)
         there = np.repeat(np.arange(len(old)), NEIGHBOURS)
         gap = metrics.alignment(vectors[there], vectors[old.ravel()])
         n = len(vectors)
