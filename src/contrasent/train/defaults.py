@@ -25,7 +25,7 @@ ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "lr": 2e-5}
 ENCODER_DROPS = ("head", "chunk")
 """Published settings that a sentence encoder has no use for: it keeps its own head."""
 
-MOST_STEPS = 130
+MOST_STEPS = 40
 """Steps of a run on single sentences from a sentence encoder, however large the corpus is: what
 was measured to do no harm."""
 
