@@ -1,4 +1,4 @@
-"""The commands evaluate, compare, whiten and flow on a tiny model and data made here."""
+"""The commands evaluate, compare and postprocess on a tiny model and data made here."""
 
 import json
 
@@ -8,10 +8,8 @@ import typer
 from typer.testing import CliRunner
 
 from contrasent.cli.compare import compare
-from contrasent.cli.dimension_wise import dimension_wise
 from contrasent.cli.evaluate import evaluate
-from contrasent.cli.flow import flow
-from contrasent.cli.whiten import whiten
+from contrasent.cli.postprocess import postprocess
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.text import official
 from contrasent.text.datasets import score_digest
@@ -21,8 +19,8 @@ WORDS = "river stone lantern market orchard violin winter copper meadow harbour 
 WORDS = WORDS.split()
 
 app = typer.Typer()
-for command in (evaluate, compare, whiten, flow, dimension_wise):
-    app.command(command.__name__.replace("_", "-"))(command)
+for command in (evaluate, compare, postprocess):
+    app.command()(command)
 
 
 def run(*arguments):
@@ -208,7 +206,19 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
     from contrasent.model.encoder import Encoder
 
     target = tmp_path / "white"
-    run("whiten", bert, corpus, "-o", target, "--pooler", "mean", "--dimensions", 8, "--quiet")
+    run(
+        "postprocess",
+        "whiten",
+        bert,
+        corpus,
+        "-o",
+        target,
+        "--pooler",
+        "mean",
+        "--dimensions",
+        8,
+        "--quiet",
+    )
     model = Encoder.load(target)
     lines = list(dict.fromkeys(corpus.read_text().splitlines()))
     vectors = model.encode(lines)
@@ -217,13 +227,13 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
     free = Encoder.load(target, normalise=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
     with pytest.raises(OutputError, match="is there already"):
-        run("whiten", bert, corpus, "-o", target, "--pooler", "mean", "--quiet")
+        run("postprocess", "whiten", bert, corpus, "-o", target, "--pooler", "mean", "--quiet")
 
 
 def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
     target = tmp_path / "flow"
     arguments = ("--pooler", "mean", "--epochs", 2, "--quiet")
-    run("flow", bert, corpus, "-o", target, *arguments)
+    run("postprocess", "flow", bert, corpus, "-o", target, *arguments)
     assert (target / "encoder" / "modules.json").is_file()
     out = measure(target, *STS, "--data", data)
     assert "STSB" in out
@@ -242,16 +252,52 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
     corpus.write_text("\n".join(lines) + "\n")
     target = tmp_path / "apart"
     result = CliRunner().invoke(
-        app, ["dimension-wise", str(bert), str(corpus), "-o", str(target), "--pooler", "mean"]
+        app,
+        [
+            "postprocess",
+            "dimension-wise",
+            str(bert),
+            str(corpus),
+            "-o",
+            str(target),
+            "--pooler",
+            "mean",
+        ],
     )
     assert result.exit_code == 0, result.output
-    assert "1 steps on" in result.output
+    assert "1 steps, loss" in result.output
     model = Encoder.load(target, normalise=False)
     views = np.concatenate([dropout_view(model, lines, seed=s) for s in (0, 1)])
     np.testing.assert_allclose(views.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(views.std(axis=0), 1, atol=1e-3)
     with pytest.raises(OutputError, match="is there already"):
-        run("dimension-wise", bert, corpus, "-o", target, "--pooler", "mean", "--quiet")
+        run(
+            "postprocess",
+            "dimension-wise",
+            bert,
+            corpus,
+            "-o",
+            target,
+            "--pooler",
+            "mean",
+            "--quiet",
+        )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
+        (("whiten", "--epochs", 2), "--epochs 2: is no option of whiten, which has --dimensions"),
+        (("flow", "--temperature", 0.1), "--temperature 0.1: is no option of flow"),
+        (("dimension-wise", "--levels", 2), "--levels 2: .*--temperature, --epochs, --lr, --seed"),
+        (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
+    ],
+)
+def test_postprocess_refuses_what_its_method_has_not(arguments, problem, tmp_path):
+    method, *options = arguments
+    with pytest.raises(OptionError, match=problem):  # before the model, which is not there
+        run("postprocess", method, "none", "none.txt", "-o", tmp_path / "new", *options)
 
 
 def test_sentence_transformers_reads_a_whitened_model(bert, corpus, tmp_path):
@@ -259,7 +305,19 @@ def test_sentence_transformers_reads_a_whitened_model(bert, corpus, tmp_path):
     from contrasent.model.encoder import Encoder
 
     target = tmp_path / "white"
-    run("whiten", bert, corpus, "-o", target, "--pooler", "mean", "--dimensions", 8, "--quiet")
+    run(
+        "postprocess",
+        "whiten",
+        bert,
+        corpus,
+        "-o",
+        target,
+        "--pooler",
+        "mean",
+        "--dimensions",
+        8,
+        "--quiet",
+    )
     theirs = sentence_transformers.SentenceTransformer(str(target), device="cpu")
     lines = texts(20, 9)
     np.testing.assert_allclose(theirs.encode(lines), Encoder.load(target).encode(lines), atol=1e-5)

@@ -11,15 +11,14 @@ from contrasent.cli.compare import compare
 from contrasent.cli.data import data
 from contrasent.cli.dedupe import dedupe
 from contrasent.cli.demo import demo
-from contrasent.cli.dimension_wise import dimension_wise
 from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
 from contrasent.cli.evaluate import evaluate
 from contrasent.cli.export import export
-from contrasent.cli.flow import flow
 from contrasent.cli.import_ import import_
 from contrasent.cli.index import index
 from contrasent.cli.mine import mine
+from contrasent.cli.postprocess import postprocess
 from contrasent.cli.pull import pull
 from contrasent.cli.push import push
 from contrasent.cli.recipes import recipes
@@ -30,7 +29,6 @@ from contrasent.cli.serve import serve
 from contrasent.cli.similarity import similarity
 from contrasent.cli.train import train
 from contrasent.cli.usage import Commands
-from contrasent.cli.whiten import whiten
 
 app = typer.Typer(
     name="contrasent",
@@ -75,9 +73,7 @@ for command in (
     serve,
     reproduce,
     recipes,
-    whiten,
-    flow,
-    dimension_wise,
+    postprocess,
     doctor,
     import_,
     push,

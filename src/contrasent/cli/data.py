@@ -65,7 +65,7 @@ def get(
     """Write a named data set to a file, checked against the official counts and scores.
 
     A table keeps all columns under a header; a .txt file holds each distinct sentence once, as
-    `train`, `whiten` and `index` take it.
+    `train`, `postprocess` and `index` take it.
     """
     quieten(quiet)
     if output.suffix not in SUFFIXES:

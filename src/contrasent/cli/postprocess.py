@@ -1,0 +1,197 @@
+"""``contrasent postprocess METHOD MODEL CORPUS -o MODEL2``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contrasent.cli.options import (
+    BatchSize,
+    MaxTokens,
+    ModelName,
+    Overwrite,
+    Pooler,
+    Quiet,
+    quieten,
+    remark,
+)
+from contrasent.errors import OptionError, OutputError
+
+if TYPE_CHECKING:
+    from contrasent.model.encoder import Encoder
+
+OPTIONS = {
+    "whiten": ("dimensions",),
+    "flow": ("epochs", "lr", "levels", "steps", "seed"),
+    "dimension-wise": ("temperature", "epochs", "lr", "seed"),
+}
+"""The methods, and what can be set of each."""
+
+FEWEST = {"whiten": 2, "flow": 64, "dimension-wise": 512}
+"""Sentences that each needs: more than one, or one batch."""
+
+
+def postprocess(
+    method: Annotated[str, typer.Argument(help="whiten, flow or dimension-wise.")],
+    model: ModelName,
+    corpus: Annotated[Path, typer.Argument(help="Text to fit on: a file or folder.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new model.")],
+    dimensions: Annotated[
+        int | None,
+        typer.Option(min=1, help="whiten: keep so many dimensions; all by default."),
+    ] = None,
+    temperature: Annotated[
+        float | None, typer.Option(help="dimension-wise: of the loss. [default: 0.05]")
+    ] = None,
+    levels: Annotated[int | None, typer.Option(min=1, help="flow: levels. [default: 3]")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="flow: steps in each level. [default: 3]")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="flow, dimension-wise: passes over the vectors. [default: 1]"),
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="flow, dimension-wise: learning rate. [default: 0.001]")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, help="flow, dimension-wise: of weights, views and order. [default: 0]"),
+    ] = None,
+    sentences: Annotated[
+        int, typer.Option(min=2, help="Fit on at most so many distinct sentences.")
+    ] = 100_000,
+    pooler: Pooler = None,
+    max_tokens: MaxTokens = None,
+    batch: BatchSize = 64,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit a layer on a fixed model's vectors of your text; save both as a new model.
+
+    whiten (Su et al., 2021) and dimension-wise (the contrast of SimCSE++) add a linear layer: the
+    result is an ordinary model. flow (BERT-flow) is no linear layer, so its folder has a form of
+    its own, which `contrasent evaluate` reads: the model in encoder/, the flow beside it.
+    To train the encoder itself: `contrasent train --objective dimension_wise`.
+    """
+    quieten(quiet)
+    chosen = _settings(
+        method,
+        sentences,
+        dimensions=dimensions,
+        temperature=temperature,
+        levels=levels,
+        steps=steps,
+        epochs=epochs,
+        lr=lr,
+        seed=seed,
+    )
+    texts = _distinct_sentences(corpus, sentences)
+    _check_target(output, overwrite)
+    from contrasent.cli.loading import find_model
+
+    folder = find_model(model)
+    from contrasent.model.encoder import Encoder
+
+    encoder = Encoder.load(folder, pooler=pooler, max_tokens=max_tokens, normalise=False)
+    fitted = f"{len(texts):,} sentences"
+    if method == "flow":
+        said = f"{_flow(encoder, texts, output, batch, chosen)} on {fitted}"
+    else:
+        fit = _whiten if method == "whiten" else _dimension_wise
+        layer, said = fit(encoder, texts, batch, chosen)
+        encoder.save(
+            output, card=f"# {output.name}\n\n{model}, {layer} {fitted} of {corpus.name}.\n"
+        )
+        said = f"{said}, fitted on {fitted}"
+    remark(f"wrote {output}: {said}", quiet=quiet)
+
+
+def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:
+    """The options that were given; refuses an unknown method and options of another one."""
+    if method not in OPTIONS:
+        raise OptionError("METHOD", method, "is no method", choices=OPTIONS)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    for name, value in chosen.items():
+        if name not in OPTIONS[method]:
+            known = ", ".join(f"--{one}" for one in OPTIONS[method])
+            raise OptionError(f"--{name}", value, f"is no option of {method}, which has {known}")
+    if sentences < FEWEST[method]:
+        raise OptionError("--sentences", sentences, f"{method} needs {FEWEST[method]} or more")
+    return chosen
+
+
+def _whiten(
+    encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
+) -> tuple[str, str]:
+    """Add a whitening layer; what the card says of it, and what the command does."""
+    from contrasent.model.heads import add_layer
+    from contrasent.postprocess.whitening import fit
+
+    found = fit(encoder.encode(texts, batch=batch), **chosen)
+    add_layer(encoder, found.matrix, found.bias)
+    size = f"{found.matrix.shape[1]} dimensions"
+    return f"whitened (Su et al., 2021) to {size} on", size
+
+
+def _dimension_wise(
+    encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
+) -> tuple[str, str]:
+    """Add a layer learnt by dimension-wise contrast; what the card and the command say of it."""
+    from contrasent.model.heads import add_layer
+    from contrasent.model.noise import dropout_view
+    from contrasent.postprocess.dimension_wise import Settings, fit
+
+    settings = Settings(**chosen)
+    first, second = (
+        dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=batch) for view in (0, 1)
+    )
+    losses: list[float] = []
+    layer = fit(first, second, settings, report=lambda step, loss: losses.append(loss))
+    add_layer(encoder, layer.matrix, layer.bias)
+    return (
+        "with one more layer, learnt by dimension-wise contrast (Xu et al., 2023) on two dropout "
+        "views of",
+        f"{len(losses):,} steps, loss {losses[0]:.3f} to {losses[-1]:.3f}",
+    )
+
+
+def _flow(
+    encoder: "Encoder", texts: Sequence[str], output: Path, batch: int, chosen: dict[str, Any]
+) -> str:
+    """Fit a flow and write its folder; what the command says of it."""
+    from contrasent.postprocess.flow import Settings, fit
+    from contrasent.postprocess.folder import write_flow
+
+    losses: list[float] = []
+    found = fit(
+        encoder.encode(texts, batch=batch),
+        Settings(**chosen),
+        report=lambda step, loss: losses.append(loss),
+    )
+    write_flow(output, found, encoder.save)
+    tenth = max(1, len(losses) // 10)
+    first, last = (sum(part) / len(part) for part in (losses[:tenth], losses[-tenth:]))
+    return f"{len(losses):,} steps, {first:.3f} to {last:.3f} bits a dimension,"
+
+
+def _distinct_sentences(corpus: Path, most: int) -> list[str]:
+    """Every distinct text of a corpus, all columns, the first ones up to a number."""
+    from contrasent.text.corpus import open_corpus
+
+    found: dict[str, None] = {}
+    for row in open_corpus(corpus):
+        found.update(dict.fromkeys(row))
+        if len(found) >= most:
+            break
+    return list(found)[:most]
+
+
+def _check_target(output: Path, overwrite: bool) -> None:
+    """Refuse to replace a folder unasked, and one that cannot be written, before any work."""
+    from contrasent.files import check_writable
+
+    if output.exists() and any(output.iterdir() if output.is_dir() else [output]) and not overwrite:
+        raise OutputError(f"{output}: is there already; choose another name or add --overwrite")
+    check_writable(output.absolute().parent)
