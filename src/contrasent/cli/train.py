@@ -116,16 +116,13 @@ def train(
     settings, defaults = resolved.settings, resolved.defaults
     if keep not in get_args(Keep):
         raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
-    judge, scoring, rows = evaluation(
-        evaluate or told.get("evaluate"), source, settings, quiet=quiet
-    )
+    judge, scoring, rows, note = evaluation(evaluate or told.get("evaluate"), source, settings)
     if require_improvement and judge in ("none", "neighbours"):
         raise OptionError(
             "--require-improvement", judge, f"an improvement cannot be seen; {BETTER}"
         )
-    if judge in BLIND:
-        remark(f"--evaluate {judge}: {BLIND[judge]}; {BETTER}", quiet=quiet)
     line = defaults.line(name) if defaults is not None and not as_json else ""
+    notes = "\n".join(filter(None, (note, line)))
     try:
         run = _run(
             source,
@@ -143,7 +140,7 @@ def train(
                 "overwrite": overwrite,
                 "clock": clock if profile else None,
                 "defaults": defaults,
-                "on_start": lambda: remark(line, quiet=quiet or not line),
+                "on_start": lambda: remark(notes, quiet=quiet or not notes),
             },
             clock,
         )

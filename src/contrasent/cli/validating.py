@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contrasent.cli.options import remark
 from contrasent.errors import OptionError, TrainingError
 
 if TYPE_CHECKING:
@@ -26,21 +25,23 @@ BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 
 
 def evaluation(
-    wanted: str | None, source: "Corpus", settings: "Settings", *, quiet: bool
-) -> "tuple[str, Evaluate | None, NDArray[np.int64] | None]":
-    """The name of what decides, the evaluation, and the rows that it leaves to train on."""
-    if wanted is not None:
-        return wanted, *_named(wanted, source, settings)
-    if source.width > 1:
-        return "heldout", *_named("heldout", source, settings)
+    wanted: str | None, source: "Corpus", settings: "Settings"
+) -> "tuple[str, Evaluate | None, NDArray[np.int64] | None, str]":
+    """The name of what decides, the evaluation, the rows that it leaves to train on, and a note."""
+    if wanted is not None or source.width > 1:
+        name = wanted or "heldout"
+        return name, *_named(name, source, settings), _blind(name)
     problem = ""
     for name in ("documents", "neighbours")[not source.documents :]:
         try:
-            return name, *_named(name, source, settings)
+            return name, *_named(name, source, settings), _blind(name)
         except TrainingError as error:
             problem = str(error)
-    remark(f"nothing is evaluated: {problem}", quiet=quiet)
-    return "none", None, None
+    return "none", None, None, f"nothing is evaluated: {problem}"
+
+
+def _blind(name: str) -> str:
+    return f"--evaluate {name}: {BLIND[name]}; {BETTER}" if name in BLIND else ""
 
 
 def _named(
