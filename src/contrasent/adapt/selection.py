@@ -6,10 +6,11 @@ the weights are averaged with the base's along a path, since the best model is s
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent.adapt.averaging import average
 from contrasent.adapt.candidates import (
@@ -36,7 +37,7 @@ from contrasent.types import Vectors
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Of the trained model in its averages with the base."""
 FIRST_STEPS = 30
-"""Steps that every plan gets."""
+"""Steps that every plan gets at first."""
 FEWEST_PAIRS = 4 * BATCH
 SHORTEST_TRAINING = 30.0
 """Seconds below which a round of training is not worth its measuring."""
@@ -44,7 +45,7 @@ SHORTEST_TRAINING = 30.0
 Say = Callable[[str], None]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Ground:
     """What all candidates stand on.
 
@@ -67,11 +68,10 @@ class Ground:
     documents: Sequence[int]
     raw: Vectors
     lexical: Lexical
-    kept: np.ndarray
+    kept: NDArray[np.int64]
     select: Evidence
     select_lexical: Lexical
     seed: int
-    encoded: dict[str, Encoded] = field(default_factory=dict)
 
 
 class Selection:

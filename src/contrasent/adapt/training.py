@@ -1,12 +1,11 @@
 """Candidates that are trained: which pairs, how fast, and the runs themselves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from contrasent.adapt.evidence import Floats
 from contrasent.adapt.pairs import Pair, random_of
 from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import PROPOSED, Fusion
@@ -139,11 +138,3 @@ def train(
     learner = prepare(base, "simcse_supervised", {"symmetric": True}, settings)
     fit(learner, list(triples), settings, folder=folder, resume=folder.exists())
     return Encoder.load(folder)
-
-
-def best_of(scores: dict[str, float]) -> str:
-    """The name with the highest score, the first of equals."""
-    return max(scores, key=lambda name: scores[name])
-
-
-Measure = Callable[[Encoder], Floats]
