@@ -216,7 +216,7 @@ def golden_and_weights(data):
 def filters(data):
     from contrasent.search.filters import Columns, check_where, parse_where
     from contrasent.search.index import Index
-    from contrasent.search.milvus_filters import expression
+    from contrasent.search.milvus import expression
 
     draw = Draw(data)
     if draw.number(2):

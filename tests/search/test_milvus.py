@@ -32,7 +32,7 @@ METADATA = [
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
     from contrasent.search.milvus import MilvusIndex
-    from contrasent.search.milvus_build import build_milvus
+    from contrasent.search.milvus_writer import build_milvus
 
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     folder = tmp_path_factory.mktemp("milvus") / "index"
@@ -100,7 +100,7 @@ def test_threshold_model_and_texts(both):
 @pytest.mark.parametrize("kind", ["folder", "milvus"])
 def test_a_writer_does_what_the_other_does(tmp_path, kind):
     """The same changes, asked of the writer of a folder and of Milvus."""
-    from contrasent.search.milvus_build import build_milvus
+    from contrasent.search.milvus_writer import build_milvus
     from contrasent.search.opening import open_index, open_writer, rows_at_hand
 
     folder = tmp_path / "index"
@@ -159,7 +159,7 @@ def test_rows_of_milvus_are_those_of_the_exact_index(both, tmp_path):
 
 def test_refused(tmp_path):
     from contrasent.search.milvus import MilvusIndex
-    from contrasent.search.milvus_build import build_milvus
+    from contrasent.search.milvus_writer import build_milvus
 
     with pytest.raises(InputError, match="not readable"):
         MilvusIndex.open(tmp_path)

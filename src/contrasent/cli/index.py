@@ -1,6 +1,5 @@
 """``contrasent index MODEL CORPUS -o INDEX``."""
 
-import os
 import time
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -30,7 +29,6 @@ from contrasent.errors import MissingExtraError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.search.index import Index
-    from contrasent.search.milvus import MilvusIndex
     from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
 
@@ -116,21 +114,20 @@ def index(
     made: AnyIndex
     if add or update:
         made = change(output, encode, rows, update=update)
-    elif backend == "milvus":
-        made, recall = in_milvus(
-            output, encode, rows, uri, collection, lasting_name(model), metric, loading
-        )
     else:
-        made = stored.Index.create(
-            output,
-            encode,
-            rows,
-            model=encode.encoder.identity,
-            source=lasting_name(model),
-            metric=metric,
-            settings=loading,
-            overwrite=overwrite,
-        )
+        about: dict[str, Any] = {
+            "model": encode.encoder.identity,
+            "source": lasting_name(model),
+            "metric": metric,
+            "settings": loading,
+        }
+        if backend == "milvus":
+            from contrasent.search.milvus_writer import build_milvus
+
+            made = build_milvus(output, encode, rows, uri=uri, collection=collection, **about)
+            recall = made.recall
+        else:
+            made = stored.Index.create(output, encode, rows, overwrite=overwrite, **about)
     few = ""
     if approximate is not None:
         from contrasent.search.approximate import FEWEST, build_approximate
@@ -213,35 +210,6 @@ def check_backend(backend: str, kind: str) -> None:
         raise OptionError("--kind", kind, "is unknown", choices=FAISS_KINDS)
     if backend == "milvus" and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--backend milvus")
-
-
-def in_milvus(
-    output: Path,
-    encode: Counting[Model],
-    rows: "Records",
-    uri: str,
-    collection: str,
-    source: str,
-    metric: str,
-    loading: dict[str, Any],
-) -> "tuple[MilvusIndex, float | None]":
-    """Build the index in Milvus; also its recall."""
-    from contrasent.search.milvus_build import build_milvus
-    from contrasent.search.opening import TOKEN
-
-    made = build_milvus(
-        output,
-        encode,
-        rows,
-        uri=uri,
-        collection=collection,
-        token=os.environ.get(TOKEN, ""),
-        model=encode.encoder.identity,
-        source=source,
-        metric=metric,
-        settings=loading,
-    )
-    return made, made.recall
 
 
 def said(index: "AnyIndex") -> str:

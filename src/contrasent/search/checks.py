@@ -1,7 +1,7 @@
 """What an index refuses, with the words it says."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -83,32 +83,6 @@ def numbered(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
     return list(ids)
 
 
-def distinct_ids(ids: Sequence[str], count: int) -> list[str]:
-    """The ids given, one for each row and none twice."""
-    names = numbered(ids, count, 0)
-    refuse_repeats(names)
-    return names
-
-
-def free_ids(count: int, first: int, taken: Callable[[list[str]], bool]) -> tuple[list[str], int]:
-    """Running numbers from ``first`` on that no row has, and the number behind them.
-
-    Args:
-        count: how many.
-        first: the first that may be free.
-        taken: whether rows have any of some ids.
-    """
-    while taken(names := numbered(None, count, first)):
-        first += count
-    return names, first + count
-
-
-def refuse_taken(taken: Sequence[str]) -> None:
-    """Refuse to add rows if these, their ids in the index, are any."""
-    if taken:
-        raise OptionError("ids", taken[0], "is in the index already; update it, or delete it first")
-
-
 def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
     """Refuse metadata that are not one value a text."""
     if metadata is not None and len(metadata) != count:
@@ -122,15 +96,6 @@ def refuse_repeats(ids: Sequence[str]) -> None:
         if name in seen:
             raise OptionError("ids", name, f"is there twice, the second time for text {row}")
         seen.add(name)
-
-
-def refuse_missing(ids: Sequence[str], there: Sequence[bool], missing: str) -> None:
-    """Refuse ids that no row has, unless ``missing`` is "ignore"."""
-    if missing not in ("refuse", "ignore"):
-        raise OptionError("missing", missing, "is unknown", choices=("refuse", "ignore"))
-    unknown = next((name for name, found in zip(ids, there, strict=True) if not found), None)
-    if missing == "refuse" and unknown is not None:
-        raise OptionError("ids", unknown, "is not in the index")
 
 
 def checked(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:

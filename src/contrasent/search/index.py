@@ -23,11 +23,11 @@ from contrasent.search.checks import (
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
 from contrasent.search.filters import Where
-from contrasent.search.manifest import Manifest, Part, read_manifest, write_manifest
+from contrasent.search.manifest import Manifest, read_manifest, write_manifest
 from contrasent.search.query import Hit
 from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
-from contrasent.search.segment_writer import SegmentWriter
+from contrasent.search.segment_writer import write_segment
 from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
 from contrasent.types import EncodeFn, Vectors
 
@@ -123,7 +123,6 @@ class Index(Rows):
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             place = temporary / "segment-000001"
-            place.mkdir()
             part, dimension = write_stream(place, encode, rows, metric=metric, batch=batch)
             manifest = Manifest(
                 model,
@@ -180,8 +179,8 @@ class Index(Rows):
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             place = temporary / "segment-000001"
-            place.mkdir()
-            part = self.write_live(place)
+            blocks = (self.take(rows) for rows in self.row_blocks())
+            part = write_segment(place, self.dimension, blocks)
             manifest = Manifest(
                 self.model,
                 self.manifest.source,
@@ -193,47 +192,11 @@ class Index(Rows):
             )
             write_manifest(temporary, manifest)
 
-    def write_live(self, place: Path) -> Part:
-        """Write all rows that are not deleted as one segment into an empty folder."""
-        with SegmentWriter(place, self.dimension) as writer:
-            for rows in self.row_blocks():
-                writer.append(self.take(rows))
-        return Part(place.name, writer.rows, writer.files)
-
     # ------------------------------------------------------------------ searching
 
-    def search(
-        self,
-        queries: str | Sequence[str] | Vectors,
-        *,
-        encode: EncodeFn | None = None,
-        k: int = 10,
-        threshold: float | None = None,
-        where: Where | None = None,
-        model: str | None = None,
-        exact: bool = False,
+    def _hits(
+        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
     ) -> list[list[Hit]]:
-        """The best k rows for each query, best first; equal scores in the order of rows.
-
-        Args:
-            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
-            encode: makes vectors of texts; of the model the index was built with.
-            k: rows to find.
-            threshold: smallest score that counts.
-            where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-            model: identity of the model behind the queries, refused if it is another one.
-            exact: look at every row even where there is an approximate index.
-
-        Returns:
-            One list a query, shorter than k where the index or the threshold gives fewer.
-
-        Raises:
-            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
-            ModelError: vectors of another model, dimension, or with NaN.
-        """
-        vectors = self.asked(
-            queries, encode=encode, k=k, threshold=threshold, where=where, model=model
-        )
         allowed = None if where is None else self.matching(where)
         k = min(k, len(self) if allowed is None else int(allowed.sum()))
         if k == 0:

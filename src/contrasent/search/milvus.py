@@ -2,9 +2,11 @@
 
 The folder holds ``milvus.json``: where the collection is, and what an index's manifest says. The
 same code runs on a file and on a cluster; Milvus looks after writers, readers and disks. Built by
-:mod:`contrasent.search.milvus_build`, changed by :mod:`contrasent.search.milvus_writer`.
+:func:`contrasent.search.milvus_writer.build_milvus`, changed by its ``MilvusWriter``.
 """
 
+import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,27 +18,27 @@ import numpy as np
 from contrasent import progress
 from contrasent.errors import InputError, MissingExtraError, OptionError, UserError
 from contrasent.files import writing
-from contrasent.search.filters import Where
+from contrasent.search.filters import Where, operators
 from contrasent.search.index import Index
 from contrasent.search.manifest import (
     MILVUS,
     Manifest,
-    Part,
     parse_manifest,
     read_object,
     write_manifest,
 )
-from contrasent.search.milvus_filters import expression
 from contrasent.search.query import About, Hit
-from contrasent.search.segment import Segment, encoded, json_text
-from contrasent.search.segment_writer import SegmentWriter
-from contrasent.types import EncodeFn, Vectors
+from contrasent.search.segment import Segment, encoded
+from contrasent.search.segment_writer import write_segment
+from contrasent.types import Vectors
 
 LONGEST = 65_535
 MOST = 16_384
 BATCH = 1024
 EFFORT = 128
 LOCAL = "milvus.db"
+TOKEN = "CONTRASENT_MILVUS_TOKEN"
+"""Environment variable with the token of a Milvus server."""
 
 
 class MilvusIndex(About):
@@ -47,7 +49,8 @@ class MilvusIndex(About):
         uri: of the server, or the path of a local file.
         collection: its name there.
         manifest: model, metric, dimension and settings.
-        token: for a server that wants one ("user:password" or a key); never stored.
+        token: for a server that wants one ("user:password" or a key), never stored; by default that
+            of the environment.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class MilvusIndex(About):
         super().__init__(manifest, folder)
         self.uri, self.collection = uri, collection
         with talking(uri):
-            self.client = MilvusClient(uri, token=token)
+            self.client = MilvusClient(uri, token=token or os.environ.get(TOKEN, ""))
         self.recall: float | None = None
 
     @classmethod
@@ -142,37 +145,17 @@ class MilvusIndex(About):
         Raises:
             OutputError: the folder is full or cannot be written.
         """
-        place = folder / "segment-000001"
-        with writing(folder):
-            place.mkdir()
-            with (
-                SegmentWriter(place, self.dimension) as writer,
-                progress.task("copy", len(self), "texts") as advance,
-            ):
-                for block in self.blocks():
-                    writer.append(block)
-                    advance(len(block))
-        part = Part(place.name, writer.rows, writer.files)
+        with writing(folder), progress.task("copy", len(self), "texts") as advance:
+            place = folder / "segment-000001"
+            part = write_segment(place, self.dimension, self.blocks(), advance)
         write_manifest(folder, replace(self.manifest, segments=(part,) if part.rows else ()))
         return Index.open(folder)
 
-    def search(
-        self,
-        queries: str | Sequence[str] | Vectors,
-        *,
-        encode: EncodeFn | None = None,
-        k: int = 10,
-        threshold: float | None = None,
-        where: Where | None = None,
-        model: str | None = None,
-        exact: bool = False,
+    def _hits(
+        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
     ) -> list[list[Hit]]:
-        """The best k rows for each query, as :meth:`contrasent.search.index.Index.search`."""
         if exact:
             raise OptionError("exact", exact, "Milvus searches its own index, approximately")
-        vectors = self.asked(
-            queries, encode=encode, k=k, threshold=threshold, where=where, model=model
-        )
         if k > MOST:
             raise OptionError("k", k, f"Milvus gives at most {MOST:,}")
         condition = "" if where is None else expression(where)
@@ -188,7 +171,7 @@ class MilvusIndex(About):
                     search_params={"params": {"ef": max(EFFORT, 2 * k)}},
                     consistency_level="Strong",
                 )
-            found += [_hits(hits, threshold) for hits in part]
+            found += [_sorted(hits, threshold) for hits in part]
         return found
 
 
@@ -208,23 +191,26 @@ def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
         raise InputError(path, f"is damaged ({error}); build the index again") from error
 
 
-def row_of(text: str, name: str, value: Any, vector: Any) -> dict[str, Any]:
-    """A row as Milvus takes it.
+def rows_of(block: Segment) -> list[dict[str, Any]]:
+    """Rows as Milvus takes them.
 
     Raises:
-        UserError: a text or id that is too long, or metadata that JSON cannot say.
+        UserError: a text or id that is too long.
     """
-    for what, said in (("text", text), ("id", name)):
-        if len(encoded(said)) > LONGEST:
-            raise UserError(
-                f"the {what} {said[:40]!r}... has more than {LONGEST:,} bytes, which Milvus does "
-                "not take; split it"
-            )
-    json_text(value)
-    return {"id": name, "text": text, "vector": vector.tolist(), "metadata": value}
+    rows = []
+    for at, (text, name) in enumerate(zip(block.texts, block.ids, strict=True)):
+        for what, said in (("text", text), ("id", name)):
+            if len(encoded(said)) > LONGEST:
+                raise UserError(
+                    f"the {what} {said[:40]!r}... has more than {LONGEST:,} bytes, which Milvus "
+                    "does not take; split it"
+                )
+        vector, value = block.vectors[at].tolist(), block.metadata_of(at)
+        rows.append({"id": name, "text": text, "vector": vector, "metadata": value})
+    return rows
 
 
-def _hits(rows: Any, threshold: float | None) -> list[Hit]:
+def _sorted(rows: Any, threshold: float | None) -> list[Hit]:
     hits = [
         Hit(row["id"], row["entity"]["text"], float(row["distance"]), row["entity"]["metadata"])
         for row in rows
@@ -249,3 +235,49 @@ def talking(uri: str) -> Iterator[None]:
     except MilvusException as error:
         words = " ".join(str(getattr(error, "message", error)).split())
         raise InputError(uri, f"Milvus refuses: {words[:300]}") from error
+
+
+def ids_in(ids: Sequence[str]) -> str:
+    """Rows with one of these ids."""
+    return f"id in [{', '.join(_literal(name) for name in ids)}]"
+
+
+def expression(where: Where) -> str:
+    """A filter in Milvus's language.
+
+    Values are quoted as JSON, and what Milvus could take for more than a value is refused.
+    """
+    parts = [_condition(key, value) for key, value in where.items()]
+    return " and ".join(f"({part})" for part in parts)
+
+
+def _condition(key: str, value: Any) -> str:
+    if key == "$not":
+        return f"not ({expression(value)})"
+    if key in ("$and", "$or"):
+        return f" {key[1:]} ".join(f"({expression(part)})" for part in value)
+    field = "metadata" + "".join(f"[{_literal(part)}]" for part in key.split("."))
+    return " and ".join(f"({_test(field, op, want)})" for op, want in operators(value).items())
+
+
+def _test(field: str, op: str, want: Any) -> str:
+    signs = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+    if op in signs:
+        return f"{field} {signs[op]} {_literal(want)}"
+    if op == "$ne":
+        return f"(not (exists {field})) or ({field} != {_literal(want)})"
+    if op == "$in":
+        return " or ".join(f"({field} == {_literal(one)})" for one in want) or "id == ''"
+    if op == "$nin":
+        return " and ".join(f"({_test(field, '$ne', one)})" for one in want) or "id != ''"
+    if op == "$exists":
+        return f"exists {field}" if want else f"not (exists {field})"
+    return f"json_contains({field}, {_literal(want)})"
+
+
+def _literal(value: Any) -> str:
+    if not isinstance(value, str | int | float | bool):
+        raise OptionError("where", value, "Milvus compares with texts, numbers and truth only")
+    if isinstance(value, str) and any(ord(letter) < 32 for letter in value):
+        raise OptionError("where", value, "holds a control character")
+    return json.dumps(value, ensure_ascii=False)

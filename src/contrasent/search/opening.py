@@ -1,6 +1,5 @@
 """Opening the index in a folder, wherever its vectors are, to read or to change it."""
 
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,6 @@ from contrasent.search.writer import Writer
 if TYPE_CHECKING:
     from contrasent.search.milvus import MilvusIndex
     from contrasent.search.milvus_writer import MilvusWriter
-
-TOKEN = "CONTRASENT_MILVUS_TOKEN"
-"""Environment variable with the token of a Milvus server."""
 
 AnyIndex = Union[Index, "MilvusIndex"]
 
@@ -35,7 +31,7 @@ def open_index(folder: str | Path) -> AnyIndex:
     if in_milvus(folder):
         from contrasent.search.milvus import MilvusIndex
 
-        return MilvusIndex.open(folder, token=os.environ.get(TOKEN, ""))
+        return MilvusIndex.open(folder)
     return Index.open(folder)
 
 
@@ -49,7 +45,7 @@ def open_writer(folder: str | Path) -> Union[Writer, "MilvusWriter"]:
     if in_milvus(folder):
         from contrasent.search.milvus_writer import MilvusWriter
 
-        return MilvusWriter(folder, token=os.environ.get(TOKEN, ""))
+        return MilvusWriter(folder)
     return Writer(folder)
 
 

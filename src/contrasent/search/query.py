@@ -1,5 +1,6 @@
 """What every index asks of a query, and what it gives back: one home for all back ends."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import ModelError, UserError
-from contrasent.search.checks import check_k, check_metadata, check_threshold, checked
+from contrasent.search.checks import check_k, check_threshold, checked
 from contrasent.search.filters import Where, check_where
 from contrasent.search.manifest import Manifest
 from contrasent.types import EncodeFn, Vectors
@@ -31,7 +32,7 @@ class Hit:
     metadata: Any = None
 
 
-class About:
+class About(ABC):
     """What an index is and what it takes as a query, whatever holds its rows.
 
     Args:
@@ -70,32 +71,6 @@ class About:
                 "vectors cannot be compared; use the first, or build the index again"
             )
 
-    def row_vectors(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> Vectors:
-        """Vectors (n, d) of rows to write, checked and scaled as those of the index.
-
-        Args:
-            texts: of the n rows.
-            vectors: of them, or what makes them.
-            metadata: one JSON value a row.
-            model: identity of the model behind the vectors.
-
-        Raises:
-            OptionError: metadata that are too few or too many.
-            ModelError: vectors of another model or dimension, or not finite.
-        """
-        if model is not None:
-            self.check_model(model)
-        check_metadata(metadata, len(texts))
-        given = vectors(texts) if callable(vectors) else vectors
-        return checked(given, len(texts), self.dimension, self.metric)
-
     def query_vectors(
         self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
     ) -> Vectors:
@@ -115,6 +90,46 @@ class About:
                 return np.empty((0, self.dimension), dtype=np.float32)
             given = encode(texts)
         return checked(given, len(given), self.dimension, self.metric)
+
+    def search(
+        self,
+        queries: str | Sequence[str] | Vectors,
+        *,
+        encode: EncodeFn | None = None,
+        k: int = 10,
+        threshold: float | None = None,
+        where: Where | None = None,
+        model: str | None = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """The best k rows for each query, best first; equal scores in the order of rows.
+
+        Args:
+            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
+            encode: makes vectors of texts; of the model the index was built with.
+            k: rows to find.
+            threshold: smallest score that counts.
+            where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
+            model: identity of the model behind the queries, refused if it is another one.
+            exact: look at every row even where there is an approximate index.
+
+        Returns:
+            One list a query, shorter than k where the index or the threshold gives fewer.
+
+        Raises:
+            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
+            ModelError: vectors of another model, dimension, or with NaN.
+        """
+        vectors = self.asked(
+            queries, encode=encode, k=k, threshold=threshold, where=where, model=model
+        )
+        return self._hits(vectors, k, threshold, where, exact)
+
+    @abstractmethod
+    def _hits(
+        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
+    ) -> list[list[Hit]]:
+        """Answer :meth:`search`, all arguments checked."""
 
     def asked(
         self,

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.search.manifest import Part
 from contrasent.search.segment import FLAT, Segment, Strings
 
 
@@ -102,3 +104,25 @@ def describe(path: Path) -> dict[str, Any]:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         os.fsync(stream.fileno())
     return {"bytes": path.stat().st_size, "sha256": digest}
+
+
+def write_segment(
+    place: Path,
+    dimension: int,
+    blocks: Iterable[Segment],
+    advance: Callable[[int], None] = lambda rows: None,
+) -> Part:
+    """Write blocks of rows as one segment into a new folder.
+
+    Args:
+        place: the folder.
+        dimension: of the vectors.
+        blocks: read one at a time.
+        advance: is given the number of rows of each.
+    """
+    place.mkdir()
+    with SegmentWriter(place, dimension) as writer:
+        for block in blocks:
+            writer.append(block)
+            advance(len(block))
+    return Part(place.name, writer.rows, writer.files)

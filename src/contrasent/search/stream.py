@@ -1,7 +1,7 @@
 """Writing a stream of rows as one segment, encoded batch by batch."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from contrasent.errors import OptionError, UserError
 from contrasent.search.checks import checked
 from contrasent.search.manifest import Part
 from contrasent.search.segment import Segment, open_array, open_strings
-from contrasent.search.segment_writer import SegmentWriter
+from contrasent.search.segment_writer import write_segment
 from contrasent.types import EncodeFn
 
 ROWS_AT_ONCE = 4096
@@ -25,7 +25,7 @@ Row = tuple[str, str | None, Any]
 def write_stream(
     place: Path, encode: EncodeFn, rows: Iterable[Row], *, metric: str, batch: int
 ) -> tuple[Part, int]:
-    """Encode rows and write them into an empty folder.
+    """Encode rows and write them into a new folder.
 
     Returns:
         The segment's description and the dimension of its vectors.
@@ -34,23 +34,21 @@ def write_stream(
         UserError: there are no rows.
         OptionError: an id is there twice.
     """
-    blocks = _encoded(encode, rows, metric, batch)
+    blocks = encoded_blocks(encode, rows, metric, batch)
     first = next(blocks, None)
     if first is None:
         raise UserError("there are no texts to index")
     dimension = int(first.vectors.shape[1])
-    with SegmentWriter(place, dimension) as writer, progress.task("index", unit="texts") as advance:
-        writer.append(first)
-        advance(len(first))
-        for block in blocks:
-            writer.append(block)
-            advance(len(block))
-    hashes = open_array(place / "hashes.npy", "<u8", (writer.rows,))
-    refuse_equal_hashes(hashes, place)
-    return Part(place.name, writer.rows, writer.files), dimension
+    with progress.task("index", unit="texts") as advance:
+        part = write_segment(place, dimension, chain([first], blocks), advance)
+    refuse_equal_hashes(open_array(place / "hashes.npy", "<u8", (part.rows,)), place)
+    return part, dimension
 
 
-def _encoded(encode: EncodeFn, rows: Iterable[Row], metric: str, batch: int) -> Iterator[Segment]:
+def encoded_blocks(
+    encode: EncodeFn, rows: Iterable[Row], metric: str, batch: int
+) -> Iterator[Segment]:
+    """Rows with their vectors, a batch at a time; those without an id have their number."""
     stream, first, dimension = iter(rows), 0, None
     while block := list(islice(stream, batch)):
         texts = [text for text, _, _ in block]

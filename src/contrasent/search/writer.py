@@ -7,7 +7,7 @@ manifest names, which the next writer removes.
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +20,18 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OutputError
 from contrasent.files import recover_folder, writing
-from contrasent.search.checks import distinct_ids, free_ids, refuse_missing, refuse_taken
+from contrasent.search.changes import Changes
 from contrasent.search.ids import IdTable
 from contrasent.search.index import Index
 from contrasent.search.manifest import Manifest, Part, write_manifest
 from contrasent.search.segment import Segment
-from contrasent.search.segment_writer import NpyWriter, SegmentWriter, describe
-from contrasent.types import EncodeFn, Vectors
+from contrasent.search.segment_writer import NpyWriter, describe, write_segment
 
 LOCK = ".lock"
 _OURS = re.compile(r"(segment|deleted|backend)-\d{6}.*|\.index\.json\..+")
 
 
-class Writer:
+class Writer(Changes):
     """Change an index folder; use as a context manager.
 
     Leaving the block commits what was done in it; an exception drops it. Each method sees what
@@ -53,6 +52,8 @@ class Writer:
         Index.open(self.folder)  # refuse what is no index before a lock is made in it
         self.lock = FileLock(self.folder / LOCK, timeout=wait)
 
+    index: Index
+
     def __enter__(self) -> "Writer":
         with writing(self.folder):
             try:
@@ -64,6 +65,7 @@ class Writer:
                 ) from error
         self.index = Index.open(self.folder)
         self.manifest: Manifest = self.index.manifest
+        self.next_id = self.manifest.next_id
         self._ids: IdTable | None = None
         self._sweep()
         return self
@@ -85,85 +87,6 @@ class Writer:
 
     # ------------------------------------------------------------------ changes
 
-    def add(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str] | None = None,
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> int:
-        """Add rows; an id that is there already is refused.
-
-        Args:
-            texts: of the rows.
-            vectors: (n, d) vectors, or an ``EncodeFn`` that makes them of the texts.
-            ids: one distinct string a row; running numbers by default.
-            metadata: one JSON value a row.
-            model: identity of the model behind the vectors, refused if it is another one.
-
-        Returns:
-            How many rows were added.
-
-        Raises:
-            OptionError: an id is there already.
-            ModelError: vectors of another model or dimension, or not finite.
-        """
-        if not texts:
-            return 0
-        names = self._names(ids, len(texts))
-        block = self._block(texts, vectors, names, metadata, model)
-        found = self.ids.find(names)
-        refuse_taken([names[row] for row in np.flatnonzero(found >= 0)])
-        self._append(block)
-        return len(block)
-
-    def update(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        *,
-        ids: Sequence[str],
-        metadata: Sequence[Any] | None = None,
-        model: str | None = None,
-    ) -> tuple[int, int]:
-        """Replace the rows of these ids, and add those that are not there yet.
-
-        Arguments are those of :meth:`add`.
-
-        Returns:
-            How many rows were replaced, and how many were added.
-        """
-        if not texts:
-            return 0, 0
-        names = self._names(ids, len(texts))
-        block = self._block(texts, vectors, names, metadata, model)
-        found = self.ids.find(names)
-        old = found[found >= 0]
-        self._delete_rows(old)
-        self._append(block)
-        return len(old), len(block) - len(old)
-
-    def delete(self, ids: Sequence[str], *, missing: str = "refuse") -> int:
-        """Delete the rows of these ids.
-
-        Args:
-            ids: whose rows go.
-            missing: "refuse" or "ignore" ids that are not in the index.
-
-        Returns:
-            How many rows were deleted.
-
-        Raises:
-            OptionError: an id is not there.
-        """
-        rows = self.ids.find(ids)
-        refuse_missing(ids, (rows >= 0).tolist(), missing)
-        rows = np.unique(rows[rows >= 0])
-        self._delete_rows(rows)
-        return len(rows)
-
     def delete_where(self, where: dict[str, Any]) -> int:
         """Delete the rows whose metadata matches; see :mod:`contrasent.search.filters`."""
         rows = np.flatnonzero(self.index.matching(where))
@@ -181,6 +104,7 @@ class Writer:
         """Make the changes so far visible to readers, in one rename; returns the new snapshot."""
         before = Index.open(self.folder).manifest
         self._tidy()
+        self.manifest = replace(self.manifest, next_id=self.next_id)
         if self.manifest != before:
             self.manifest = replace(self.manifest, generation=before.generation + 1)
             with writing(self.folder):
@@ -189,13 +113,6 @@ class Writer:
         self.index = Index.open(self.folder)
         self._ids = None
         return self.index
-
-    @property
-    def ids(self) -> IdTable:
-        """Rows by id, as of now."""
-        if self._ids is None or self._ids.index is not self.index:
-            self._ids = IdTable(self.index)
-        return self._ids
 
     def set_backend(self, part: Part | None) -> None:
         """Name an approximate index over the first rows, or none."""
@@ -209,37 +126,22 @@ class Writer:
 
     # ------------------------------------------------------------------ inside
 
-    def _names(self, ids: Sequence[str] | None, count: int) -> list[str]:
-        if ids is not None:
-            return distinct_ids(ids, count)
-        names, behind = free_ids(
-            count, self.manifest.next_id, lambda some: bool((self.ids.find(some) >= 0).any())
-        )
-        self.manifest = replace(self.manifest, next_id=behind)
-        return names
+    def _find(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        if self._ids is None or self._ids.index is not self.index:
+            self._ids = IdTable(self.index)
+        return self._ids.find(ids)
 
-    def _block(
-        self,
-        texts: Sequence[str],
-        vectors: Vectors | EncodeFn,
-        names: list[str],
-        metadata: Sequence[Any] | None,
-        model: str | None,
-    ) -> Segment:
-        array = self.index.row_vectors(texts, vectors, metadata=metadata, model=model)
-        return Segment.pack(array, texts, names, metadata)
-
-    def _append(self, block: Segment) -> None:
+    def _put(self, block: Segment, old: NDArray[np.int64]) -> None:
+        self._delete_rows(old)
         self._change(segments=(*self.manifest.segments, self._write([block])))
 
-    def _write(self, blocks: Sequence[Segment] | Iterator[Segment]) -> Part:
-        place = self.folder / self.new_name("segment")
+    def _drop(self, ids: list[str], rows: NDArray[np.int64]) -> None:
+        self._delete_rows(rows)
+
+    def _write(self, blocks: Iterable[Segment]) -> Part:
         with writing(self.folder):
-            place.mkdir()
-            with SegmentWriter(place, self.manifest.dimension) as writer:
-                for block in blocks:
-                    writer.append(block)
-        return Part(place.name, writer.rows, writer.files)
+            place = self.folder / self.new_name("segment")
+            return write_segment(place, self.manifest.dimension, blocks)
 
     def _delete_rows(self, rows: NDArray[np.int64]) -> None:
         if len(rows):
