@@ -35,7 +35,7 @@ def random_vectors(count, seed):
 
 
 def made(**options):
-    given = {"limit": 5, "terms": str.split, "copied": (0.0, 1.0), "seed": 0, **options}
+    given = {"limit": 5, "terms": str.split, "copied": 0.0, "seed": 0, **options}
     return made_evidence(TEXTS, DOCUMENTS, PAIRS, **given)
 
 
@@ -61,9 +61,7 @@ def ndcg_by_loops(evidence, query, scores):
 
 def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
     evidence = made()
-    assert set(evidence.kinds) == {
-        "first", "first, 100% reworded", "second", "second, 100% reworded"
-    }  # fmt: skip
+    assert set(evidence.kinds) == {"first", "second"}
     for query in evidence.queries:
         (passage,), (row,) = query.hidden, query.shown
         assert row >= evidence.passages
@@ -99,10 +97,10 @@ def test_vectors_are_measured_as_by_plain_loops():
 
 def test_words_and_both_together_are_measured_as_by_plain_loops():
     evidence = judged_evidence(
-        TEXTS, DOCUMENTS, [("salt and rope", {0: 1.0, 5: 2.0}), ("note 7", {3: 1.0})]
+        TEXTS, DOCUMENTS, [("salt and rope", {0: 1.0, 5: 2.0}), ("7", {3: 1.0}), ("?", {2: 1.0})]
     )
     lexical = Lexical.build(TEXTS, language="none")
-    rows, queries = random_vectors(24, 3), random_vectors(2, 4)
+    rows, queries = random_vectors(24, 3), random_vectors(3, 4)
     by_words = measure(evidence, lexical=lexical)
     both = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusion=Fusion(0.4))
     for number, query in enumerate(evidence.queries):
@@ -111,12 +109,13 @@ def test_words_and_both_together_are_measured_as_by_plain_loops():
         shared = [s if s > 0 else -math.inf for s in counts]
         there = {int(evidence.units[r]) for r in range(24) if counts[r] > 0}
         found = {unit: gain for unit, gain in query.relevant.items() if unit in there}
-        if set(found) == set(query.relevant):
-            assert math.isclose(by_words[number], ndcg_by_loops(evidence, query, shared))
+        wanted = ndcg_by_loops(evidence, query, shared) if set(found) == set(query.relevant) else 0
+        assert math.isclose(by_words[number], wanted)
         cosines = [float(np.dot(row, queries[number])) for row in rows]
 
         def scaled(scores):
-            return [(s - min(scores)) / (max(scores) - min(scores)) for s in scores]
+            low, high = min(scores), max(scores)
+            return [(s - low) / (high - low) if high > low else 0.0 for s in scores]
 
         fused = [
             0.6 * c + 0.4 * w for c, w in zip(scaled(cosines), scaled(counts.tolist()), strict=True)

@@ -180,6 +180,7 @@ SENTENCES = [
     ("नदी बहती है। समुद्र बड़ा है।", 2),
     ("هل تجري الأنهار؟ نعم.", 2),
     ('He said "No." Then he went.', 2),
+    ("the wing was tested . the flow was laminar . see fig. 3 .", 3),
     ("Read numpy.linalg.svd now. Version 2.3.1 is out.", 2),
 ]
 

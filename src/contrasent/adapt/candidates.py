@@ -106,11 +106,8 @@ SMALL = 0.01
 def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
     """How much better than the base: the mean over kinds of queries of the log ratio of nDCG@10.
 
-    Kinds of made queries ask the same passages in other words: as the text puts it, and without
-    half or all of the words that query and answer share. Nobody knows where between them the
-    users' queries lie, so a gain on one kind does not buy a loss of the same share on another.
-    Ratios are taken rather than differences because the reworded queries are the harder ones and
-    their scores are small.
+    Ratios are taken rather than differences so that a kind of hard queries, whose scores are
+    small, counts as much as a kind of easy ones.
 
     Args:
         evidence: the queries.

@@ -88,7 +88,8 @@ def _kinds(kinds: dict[str, Any]) -> str:
     return (
         "<h2>Before and after, on the sealed part</h2>\n<p class=faint>nDCG@10. Queries made of "
         "the text show how well passages are told apart, not which words your users will use. "
-        "“Reworded” queries lack words that they share with their answer.</p>\n<div class=wide>"
+        "Half of the words that a query shares with its answer were taken out of it.</p>\n"
+        "<div class=wide>"
         "<table><thead><tr><th>queries<th>count<th>base<th>chosen<th>change</thead>"
         f"{rows}</table></div>"
     )

@@ -52,7 +52,7 @@ BM25's weights, they would be no evidence for or against BM25."""
 TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
 """Makers of the pairs that are trained on."""
 
-A_KIND = 150
+A_KIND = 200
 """Made queries of a kind on the selection part, and twice as many on the sealed one."""
 HAYSTACK = 2000
 """Passages that candidates are told apart on; the sealed part is searched among all."""

@@ -34,8 +34,10 @@ from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
 
-SHARES = (0.25, 0.5, 0.75, 1.0)
-"""Of the trained model in its averages with the base."""
+SHARES = (0.5, 1.0)
+"""Of the trained model in its averages with the base, after each round."""
+PATH = (0.25, 0.75)
+"""The rest of the path, for the best of all alone."""
 FIRST_STEPS = 30
 """Steps that every plan gets at first."""
 FEWEST_PAIRS = 4 * BATCH
@@ -204,9 +206,15 @@ class Selection:
                 ends[plan] = (max(scores), model)
             ranked = sorted(ends, key=lambda plan: -ends[plan][0])
             beginnings = {plan: ends[plan][1] for plan in ranked[: max(1, len(ranked) // 2)]}
-        best = self.best(dense=True)
-        if best.candidate.model not in ("base", "whitened"):
-            self._fused(best.candidate.model, best.candidate.share, best.candidate.name)
+        best = self.best(dense=True).candidate
+        if best.model in ("base", "whitened"):
+            return
+        for share in PATH:
+            if self.work.seconds() + cost_of_measuring < self.deadline:
+                name = f"{best.name.rpartition(',')[0]}, {share:g}"
+                self.try_one(Candidate(name, best.model, share))
+        best = self.best(dense=True).candidate
+        self._fused(best.model, best.share, best.name)
 
     def _steps(self, number: int, plans: int, cost_of_measuring: float) -> int:
         """Steps of a round for each of so many plans; 0 where the time is too short."""

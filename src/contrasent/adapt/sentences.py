@@ -32,13 +32,20 @@ def split(text: str) -> list[str]:
     pieces, start = [], 0
     for match in _END.finditer(text):
         end = match.end()
-        if match["spaced"] and (text[end].islower() or _abbreviates(text, start, match)):
+        # " . " ends a sentence in text whose words and marks were set apart, small letters or not.
+        apart = text[match.start() - 1 : match.start()].isspace()
+        if match["spaced"] and not apart and _goes_on(text, start, match):
             continue
         if start < end < len(text):
             pieces.append(text[start:end])
             start = end
     pieces.append(text[start:])
     return pieces
+
+
+def _goes_on(text: str, start: int, match: re.Match[str]) -> bool:
+    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation."""
+    return text[match.end()].islower() or _abbreviates(text, start, match)
 
 
 def _abbreviates(text: str, start: int, match: re.Match[str]) -> bool:
