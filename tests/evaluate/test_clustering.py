@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent.evaluate.bootstrap import draw_counts
 from contrasent.evaluate.clustering import clustering, group_texts, kmeans, v_measure, v_measures
+from contrasent.evaluate.compare import compare_reports
 from contrasent.text.transfer import Labelled
 
 
@@ -69,7 +70,7 @@ def test_k_means_finds_groups_by_direction():
     assert set(kmeans(np.ones((6, 2), dtype=np.float32), 3, 0).tolist()) <= {0, 1, 2}
 
 
-def test_the_row_is_the_mean_over_starts():
+def test_the_row_is_the_mean_over_starts(items_give_the_values):
     labels, vectors = planted(120, noise=0.4)
     texts = tuple(f"text {i}" for i in range(120))
 
@@ -77,9 +78,31 @@ def test_the_row_is_the_mean_over_starts():
         return vectors[[int(s.split()[1]) for s in sentences]]
 
     data = {"here": Labelled(texts, None, labels)}
-    row = clustering(encode, data, starts=3).one(metric="v_measure")
+    report = clustering(encode, data, starts=3)
+    assert items_give_the_values(report) == 1
+    row = report.one(metric="v_measure")
     found = group_texts(encode, data, starts=3)["here"]
     expected = np.mean([loop_v_measure(labels.tolist(), g.tolist()) for g in found.groups])
     assert row.value == pytest.approx(expected, abs=1e-5)
     assert row.low < row.value < row.high
     assert row.count == 120
+
+
+def test_reports_are_compared_over_texts_whatever_the_starts():
+    data = {"here": Labelled(tuple(f"text {i}" for i in range(600)), None, planted(600)[0])}
+    arms = []
+    for noise in (0.4, 0.5):
+        vectors = planted(600, noise=noise)[1]
+        arms.append(lambda texts, v=vectors: v[[int(s.split()[1]) for s in texts]])
+    reports = [clustering(encode, data, starts=3, resamples=0) for encode in arms]
+    (found,) = compare_reports([reports[0]], [reports[1]], seed_sd=0)
+    (back,) = compare_reports([reports[1]], [reports[0]], seed_sd=0)
+    assert (found.low, found.high, found.p) == (-back.high, -back.low, back.p)
+    grouped = [group_texts(encode, data, starts=3)["here"] for encode in arms]
+
+    def scores(one, counts):
+        return np.mean([v_measures(one.labels, g, counts) for g in one.groups], axis=0)
+
+    draws = [scores(grouped[1], c) - scores(grouped[0], c) for c in draw_counts([600], 2000, 1)]
+    half = 1.9639 * np.concatenate(draws).std()  # t, 599 degrees of freedom (tables)
+    assert found.high - found.difference == pytest.approx(half, rel=0.1)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import draw_counts, item_keys
+from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.decisions import (
     Thresholds,
     decide_pairs,
@@ -86,9 +87,10 @@ def made_one(random):
     return "".join(random.choice(list("abcdefgh"), 6))
 
 
-def test_rows_are_the_measures_of_the_cosines():
+def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
     data = {"one": made(80), "two": made(60, 2)}
     report = pair_classification(letters, data)
+    assert items_give_the_values(report) == 4
     assert [(row.task, row.metric, row.count) for row in report] == [
         (task, metric, count)
         for task, count in (("one", 80), ("two", 60))
@@ -103,6 +105,13 @@ def test_rows_are_the_measures_of_the_cosines():
         assert threshold == pytest.approx(
             Thresholds(decided.values, decided.labels).best_threshold(), abs=1e-4
         )
+    (one, *_), (other, *_) = (
+        compare_reports(*arms, seed_sd=0)
+        for other in [pair_classification(lambda s: letters(s) ** 2, data)]
+        for arms in (([report], [other]), ([other], [report]))
+    )
+    assert (one.metric, one.item_p is None) == ("ap", False)
+    assert (one.low, one.high, one.p) == (-other.high, -other.low, other.p)
     assert pair_classification(letters, data, resamples=0).rows[0].low is None
     same = Labelled(data["one"].first, data["one"].second, np.ones(80, dtype=np.int64))
     with pytest.raises(DataError, match="one: all 80 pairs are of one class"):

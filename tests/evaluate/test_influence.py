@@ -6,6 +6,8 @@ import pytest
 from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import RankedPairs, draw_counts, item_keys
+from contrasent.evaluate.clustering import v_measures
+from contrasent.evaluate.decisions import Thresholds
 from contrasent.evaluate.influence import STATISTICS, measure
 from contrasent.report import Items
 
@@ -18,6 +20,9 @@ COLUMNS = {
     "pearson": np.stack([X, Y]),
     "spearman": np.stack([X, Y]),
     "f1": RIGHT,
+    "ap": np.stack([X, RIGHT[0]]),
+    "f1_best": np.stack([X, RIGHT[0]]),
+    "v_measure": np.stack([RANDOM.integers(0, 4, 40), RANDOM.integers(0, 3, 40)]).astype(float),
 }
 
 
@@ -30,11 +35,43 @@ def ranks(values, weights):
     )
 
 
+def entropy(cells, weights):
+    shares = [sum(w for c, w in zip(cells, weights, strict=True) if c == x) for x in set(cells)]
+    return -sum(p * np.log(p) for p in shares)
+
+
+def weighted_v_measure(groups, classes, w):
+    """Harmonic mean of homogeneity and completeness, from conditional entropies."""
+    joint = entropy(list(zip(groups, classes, strict=True)), w)
+    of_class, of_group = entropy(list(classes), w), entropy(list(groups), w)
+    homogeneity = 1 - (joint - of_group) / of_class
+    completeness = 1 - (joint - of_class) / of_group
+    return 2 * homogeneity * completeness / (homogeneity + completeness)
+
+
+def weighted_curve(scores, labels, w):
+    """(precision, recall, F1) at each distinct score, from the largest down."""
+    found, positive = [], sum(w * labels)
+    for threshold in sorted(set(scores), reverse=True):
+        taken = sum(w[scores >= threshold])
+        hits = sum((w * labels)[scores >= threshold])
+        found.append((hits / taken, hits / positive, 2 * hits / (taken + positive)))
+    return found
+
+
 def weighted(statistic, columns, weights):
     """The statistic of items that count with weights, from its equation."""
     w = np.asarray(weights) / sum(weights)
     if statistic == "mean":
         return sum(w * columns[0])
+    if statistic == "v_measure":
+        return weighted_v_measure(*columns, w)
+    if statistic == "f1_best":
+        return max(f1 for _, _, f1 in weighted_curve(*columns, w))
+    if statistic == "ap":
+        curve = weighted_curve(*columns, w)
+        before = [0.0, *(recall for _, recall, _ in curve)]
+        return sum(p * (r - b) for (p, r, _), b in zip(curve, before, strict=False))
     if statistic == "f1":
         hits = sum(w * columns[0] * columns[1])
         return 2 * hits / (sum(w * columns[0]) + sum(w * columns[1]))
@@ -99,6 +136,48 @@ def test_the_error_of_a_difference_is_that_of_the_paired_bootstrap_of_distinct_p
     assert error == pytest.approx(draws.std(), rel=0.08)
     apart = np.sqrt(((moved[1] - moved[0]) ** 2).sum())
     assert error > 1.2 * apart  # equal pairs do not count twice
+
+
+def scores_and_labels(random, n):
+    labels = random.integers(0, 2, n)
+    shared = random.normal(size=n)
+    arms = [np.round(labels + s * (shared + random.normal(size=n)), 2) for s in (0.5, 0.7)]
+    return arms, labels
+
+
+@pytest.mark.parametrize(
+    ("statistic", "method"), [("ap", "average_precision"), ("f1_best", "best_f1")]
+)
+def test_the_error_of_a_paired_decision_is_the_bootstraps(statistic, method):
+    n = 1500
+    arms, labels = scores_and_labels(np.random.default_rng(6), n)
+    curves = [getattr(Thresholds(scores, labels), method) for scores in arms]
+    draws = np.concatenate([curves[1](c) - curves[0](c) for c in draw_counts([n], 2000, 2)])
+    moved = [measure(Items(statistic, None, np.stack([s, labels])))[1] for s in arms]
+    assert np.sqrt(((moved[1] - moved[0]) ** 2).sum()) == pytest.approx(draws.std(), rel=0.1)
+
+
+def test_the_error_of_paired_groups_is_the_bootstraps():
+    random = np.random.default_rng(7)
+    n = 1500
+    labels, shared = random.integers(0, 4, n), random.integers(0, 4, n)
+    wrong = random.random(n)
+    arms = [np.where(wrong + 0.1 * random.random(n) < s, shared, labels) for s in (0.3, 0.4)]
+    draws = np.concatenate(
+        [
+            v_measures(labels, arms[1], c) - v_measures(labels, arms[0], c)
+            for c in draw_counts([n], 2000, 3)
+        ]
+    )
+    moved = [measure(Items("v_measure", None, np.stack([a, labels])))[1] for a in arms]
+    assert np.sqrt(((moved[1] - moved[0]) ** 2).sum()) == pytest.approx(draws.std(), rel=0.1)
+
+
+def test_groups_of_one_class_and_labels_of_one_class_move_nothing():
+    for columns, value in ((np.zeros((2, 5)), 1.0), (np.array([[0, 1.0, 0, 1], [0] * 4]), 0.0)):
+        found, moved = measure(Items("v_measure", None, columns))
+        assert found == value
+        assert moved.tolist() == [0] * columns.shape[1]
 
 
 def test_values_are_the_metrics_own():

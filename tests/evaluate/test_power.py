@@ -12,15 +12,6 @@ from contrasent.evaluate import power
 from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
 
 
-def test_the_seed_error_is_welchs():
-    a, b = [1.0, 2.0, 4.0], [3.0, 3.5, 5.0, 9.0]
-    va, vb = np.var(a, ddof=1) / 3, np.var(b, ddof=1) / 4
-    error, freedom = power.seed_error(a, b)
-    assert error == pytest.approx(math.sqrt(va + vb))
-    assert freedom == pytest.approx((va + vb) ** 2 / (va**2 / 2 + vb**2 / 3))
-    assert power.seed_error([1.0], [2.0]) == (0.0, math.inf)
-
-
 def test_the_permutation_p_tries_every_regrouping():
     a, b = [1.0, 2.0, 2.5], [3.0, 2.2, 5.0]
     values = a + b

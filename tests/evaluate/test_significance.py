@@ -10,10 +10,12 @@ from scipy import stats
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.significance import (
+from contrasent.evaluate.paired import (
     bootstrap_p,
     paired_difference,
     paired_spearman_difference,
+)
+from contrasent.evaluate.significance import (
     seed_difference,
     student,
     t_difference,

@@ -7,7 +7,7 @@ import numpy as np
 
 from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
 from contrasent.evaluate.bootstrap import interval
-from contrasent.evaluate.significance import Difference, bootstrap_p
+from contrasent.evaluate.paired import Difference, bootstrap_p
 
 RESAMPLES = 10_000
 FEWEST = 20

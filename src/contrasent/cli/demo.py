@@ -117,8 +117,8 @@ def _learn(
     settings: "Settings",
     output: Path,
 ) -> dict[str, Any]:
+    from contrasent.evaluate.paired import paired_difference
     from contrasent.evaluate.retrieval import rank_documents, ranking_report
-    from contrasent.evaluate.significance import paired_difference
     from contrasent.model.card import Facts
     from contrasent.model.pretrained import resolve
     from contrasent.train.fit import fit

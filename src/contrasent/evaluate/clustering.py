@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from contrasent import metrics
 from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, interval, item_keys
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn, Vectors
 
@@ -69,6 +69,7 @@ def clustering(
     """
     data = clustering_sets(folder) if sets is None else sets
     rows = []
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
     for task, found in group_texts(encode, data, starts=starts, seed=seed).items():
         n = len(found.labels)
         value = float(np.mean([v_measure(found.labels, g) for g in found.groups]))
@@ -78,7 +79,12 @@ def clustering(
         ]
         bounds = interval(np.concatenate(drawn)) if drawn else (None, None)
         rows.append(Row(task, "test", "v_measure", "", value, n, *bounds))
-    return Report(tuple(rows), {"k-means starts": starts, "seed": seed, "resamples": resamples})
+        # Each start is a subset that holds all items: their mean, in which a text counts once.
+        columns = np.array([found.groups, [found.labels] * starts], dtype=float).reshape(2, -1)
+        keys = np.tile(found.keys, starts)
+        items[rows[-1].key] = Items("v_measure", keys, columns, (n,) * starts, "mean")
+    notes = {"k-means starts": starts, "seed": seed, "resamples": resamples}
+    return Report(tuple(rows), notes, items)
 
 
 def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:

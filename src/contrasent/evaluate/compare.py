@@ -2,9 +2,9 @@
 
 Two sources of chance are kept apart and added up. Test items vary: both arms are measured on the
 same ones, so an item's influence on the difference is known, and items that several sets share
-count once (:mod:`contrasent.evaluate.influence`). Runs with other seeds vary: their standard error
-has Student's distribution with as few degrees of freedom as there are runs. Everything is exact
-arithmetic: swapping A and B mirrors the interval to the bit.
+count once (:mod:`contrasent.evaluate.common_items`). Runs with other seeds vary: their standard
+error has Student's distribution with as few degrees of freedom as there are runs. Everything is
+exact arithmetic: swapping A and B mirrors the interval to the bit.
 
 What is claimed depends on the runs. With several an arm: the methods differ, on items like these
 and with other seeds. With one run in one arm its spread is taken to be that of the other. With one
@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import power
-from contrasent.evaluate.influence import measure
+from contrasent.evaluate.common_items import item_error, item_moves
 from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
 from contrasent.evaluate.sts import sts
-from contrasent.report import HUNDREDTHS, Items, Report, Row, RowKey, shown
+from contrasent.report import HUNDREDTHS, Report, Row, shown
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
@@ -212,68 +212,15 @@ def compare_reports(
     results = []
     for key in shared:
         rows = [table[key] for table in tables]
-        known = [_resolved(report, key) for report in reports]
-        moved = None
-        if all(found is not None for found in known):
-            moved = _moved(key, rows, [f for f in known if f is not None], names)
-        elif len(reports) == 2:
-            continue
-        results.append(_compare(rows, len(before), moved, seed_sd, planning))
+        moved = item_moves(rows, reports, names)
+        if moved is not None or len(reports) > 2:
+            results.append(_compare(rows, len(before), moved, seed_sd, planning))
     if not results:
         raise DataError(
             "the reports hold no items, and one run an arm shows no spread over seeds: write them "
             "anew with evaluate --json, give at least two an arm, or compare the models themselves"
         )
     return results
-
-
-def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[float, Items]] | None:
-    """The items that a row rests on, and the weight of each group of them; None if unknown."""
-    found = report.items.get(key)
-    if found is None or isinstance(found, Items):
-        return None if found is None else [(weight, found)]
-    parts = [_resolved(report, k, weight / len(found)) for k in found]
-    return None if None in parts else [pair for part in parts if part is not None for pair in part]
-
-
-def _moved(
-    key: RowKey,
-    rows: Sequence[Row],
-    known: Sequence[Sequence[tuple[float, Items]]],
-    names: Sequence[str],
-) -> Floats:
-    """(runs, distinct items) how far each item moves each run's score."""
-    label = " ".join(filter(None, key))
-    keys, influences = [], []
-    for group in zip(*known, strict=True):
-        orders = [np.argsort(items.keys, kind="stable") for _, items in group]
-        keys.append(_check(label, [items for _, items in group], orders, names))
-        found = [measure(items) for _, items in group]
-        for row, name, (value, _) in zip(rows, names, found, strict=True):
-            if len(known[0]) == 1 and abs(value - row.value) > 1e-6:
-                raise DataError(f"{name}: the items of {label} are another report's; write it anew")
-        moves = [w * m[o] for (w, _), (_, m), o in zip(group, found, orders, strict=True)]
-        influences.append(np.stack(moves))
-    distinct, place = np.unique(np.concatenate(keys), return_inverse=True)
-    joined = np.concatenate(influences, axis=1)
-    return np.stack([np.bincount(place, run, len(distinct)) for run in joined])
-
-
-def _check(
-    label: str, items: Sequence[Items], orders: Sequence[NDArray[np.int64]], names: Sequence[str]
-) -> NDArray[np.uint64]:
-    """The items' keys in order: they and the gold columns must be the same in every report."""
-    ordered = [(i.keys[o], i.columns[1:, o], i.context) for i, o in zip(items, orders, strict=True)]
-    keys, gold, context = ordered[0]
-    for (other, its_gold, its_context), name in zip(ordered[1:], names[1:], strict=True):
-        same = len(np.intersect1d(keys, other))
-        if not np.array_equal(keys, other):
-            counts = f"{len(keys):,} and {len(other):,} items, {same:,} distinct ones in both"
-            raise DataError(f"{label}: {names[0]} and {name} hold different items ({counts})")
-        if not np.array_equal(gold, its_gold) or context != its_context:
-            what = "labels" if context == its_context else "documents or settings"
-            raise DataError(f"{label}: {names[0]} and {name} have the same items, other {what}")
-    return keys
 
 
 def _compare(
@@ -289,7 +236,7 @@ def _compare(
         Seeds.of(v) if len(v) > 1 or assumed is None else Seeds(assumed**2, 1, math.inf)
         for v in (a, b)
     ]
-    items, items_df, parts = _over_items(moved, first)
+    items, items_df, parts = item_error(moved, first)
     error, df = spread_error(arms[0], arms[1])
     # The part that is in both; a single run's is that of the arm whose spread it borrows.
     shared = [parts[i] if arms[i].df else parts[1 - i] for i in (0, 1)]
@@ -300,7 +247,7 @@ def _compare(
     deviation = power.pooled_deviation(list(a), list(b))
     detectable = needed = None
     if planning:
-        detectable, needed = _plan(difference, arms, deviation, items, both, shared)
+        detectable, needed = power.plan(difference, arms, deviation, items, both, shared)
     return Comparison(
         row.task,
         row.metric,
@@ -325,60 +272,9 @@ def _compare(
     )
 
 
-def _plan(
-    difference: float,
-    arms: Sequence[Seeds],
-    deviation: float | None,
-    items: float,
-    both: float,
-    shared: Sequence[float],
-) -> tuple[float | None, int | None]:
-    """The detectable effect and the runs that are needed; None where a spread is half assumed."""
-    freedom = sum(arm.df for arm in arms)
-    if deviation is None:
-        deviation, part = math.sqrt(float(arms[0].variance)), 0.0
-    elif math.isinf(freedom):
-        return None, None
-    else:
-        part = math.sqrt(sum(s * arm.df for s, arm in zip(shared, arms, strict=True)) / freedom)
-    if not deviation and not items:
-        return None, None
-    found = power.minimum_detectable_effect(
-        deviation, (arms[0].runs, arms[1].runs), items=items, shared=part, freedom=freedom
-    )
-    rest = math.sqrt(max(items**2 - both, 0.0))
-    try:
-        needed = power.seeds_needed(difference, deviation, items=rest, shared=part, freedom=freedom)
-    except DataError:
-        return found, None
-    return found, needed
-
-
 def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float | None:
     """The standard deviation that a single run's arm is taken to have, in the row's unit."""
     if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
         return None
     points = SEED_SD if seed_sd is None else seed_sd
     return points / 100 if row.metric.split("@")[0].split("_")[0] in HUNDREDTHS else points
-
-
-def _over_items(moved: Floats | None, first: int) -> tuple[float, float, list[float]]:
-    """Of an influence matrix: what is known of the difference over items.
-
-    Returns:
-        Its standard error, the error's degrees of freedom, and of each arm the part of a run's
-        variance that other items would change.
-    """
-    if moved is None:
-        return 0.0, math.inf, [0.0, 0.0]
-    count = moved.shape[1]
-    scale = count / (count - 1)
-    arms = (moved[:first], moved[first:])
-    gaps = arms[1].mean(axis=0) - arms[0].mean(axis=0)
-    parts = [
-        float(((arm - arm.mean(axis=0)) ** 2).sum() / (len(arm) - 1) * scale)
-        if len(arm) > 1
-        else 0.0
-        for arm in arms
-    ]
-    return math.sqrt(float((gaps**2).sum()) * scale), count - 1, parts

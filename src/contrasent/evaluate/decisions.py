@@ -25,7 +25,7 @@ from contrasent.evaluate.bootstrap import (
 )
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine
-from contrasent.report import Items, Report, Row
+from contrasent.report import Items, Report, Row, RowKey
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
@@ -120,13 +120,14 @@ def pair_classification(
         DataError: data that are missing, of one class only, or vectors that are not finite.
     """
     data = paraphrase_sets(folder) if sets is None else sets
-    rows = []
-    thresholds = {}
+    rows, thresholds = [], {}
+    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
     for task, decided in decide_pairs(encode, data).items():
         curve = Thresholds(decided.values, decided.labels)
         measures = {"ap": curve.average_precision, "f1_best": curve.best_f1}
         draws: dict[str, list[Floats]] = {name: [] for name in measures}
         n = len(decided.labels)
+        columns = np.stack([decided.values, decided.labels])
         for counts in draw_counts([n], resamples if n >= FEWEST else 0, seed, decided.keys):
             for name, measure in measures.items():
                 draws[name].append(measure(counts))
@@ -134,8 +135,10 @@ def pair_classification(
             value = float(measure(np.ones((1, n)))[0])
             bounds = interval(np.concatenate(draws[name])) if draws[name] else (None, None)
             rows.append(Row(task, "test", name, "", value, n, *bounds))
+            items[rows[-1].key] = Items(name, decided.keys, columns)
         thresholds[task] = round(curve.best_threshold(), 4)
-    return Report(tuple(rows), {"threshold of the best F1": thresholds, "resamples": resamples})
+    notes = {"threshold of the best F1": thresholds, "resamples": resamples}
+    return Report(tuple(rows), notes, items)
 
 
 def paraphrase_sets(folder: Path | None = None) -> dict[str, Labelled]:

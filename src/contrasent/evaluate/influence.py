@@ -81,6 +81,45 @@ def _spearman(columns: Floats) -> tuple[float, Floats]:
     return found, moved - moved.mean()
 
 
+def _ap(columns: Floats) -> tuple[float, Floats]:
+    """Average precision. An item moves its own share and the precision at each lower score."""
+    down, label = _Ranked(-columns[0]), columns[1]
+    positive = max(label.sum(), 1.0)
+    precision = down.sums(label)[down.upto] / down.upto
+    found = float((label * precision).sum() / positive)
+    # Sums over the scores at or below each.
+    sums = [down.sums(label * x / down.upto) for x in (1.0, precision)]
+    gained, lost = (s[-1] - s[down.below] for s in sums)
+    moved = label * (precision + gained - found) - lost
+    return found, moved * len(label) / positive
+
+
+def _best_f1(columns: Floats) -> tuple[float, Floats]:
+    """F1 at its best threshold, which no small change of the weights moves."""
+    score, label = columns
+    down = _Ranked(-score)
+    f1 = 2 * down.sums(label)[down.upto] / (down.upto + label.sum())
+    return _f1(np.stack([score >= score[f1 == f1.max()].max(), label]).astype(np.float64))
+
+
+def _v_measure(columns: Floats) -> tuple[float, Floats]:
+    """Twice the mutual information of group and class over the sum of their entropies.
+
+    An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
+    """
+    group, label = columns
+    parts = []
+    for cell in (group, label, group * (label.max() + 1) + label):
+        _, place, counts = np.unique(cell, return_inverse=True, return_counts=True)
+        parts.append(-np.log(counts / len(cell))[place])
+    whole = parts[0] + parts[1]
+    if not (total := whole.mean()):
+        return 1.0, np.zeros_like(whole)
+    shared = whole - parts[2]
+    found = float(2 * shared.mean() / total)
+    return found, (2 * shared - found * whole) / total
+
+
 class _Ranked:
     """A column with its order.
 
@@ -99,9 +138,13 @@ class _Ranked:
 
     def above(self, values: Floats) -> Floats:
         """(n,) sum of the values of the items above each, and half of those that are equal."""
-        sums = np.concatenate([[0.0], np.cumsum(values[self.order])])
+        sums = self.sums(values)
         found: Floats = sums[-1] - (sums[self.below] + sums[self.upto]) / 2
         return found
+
+    def sums(self, values: Floats) -> Floats:
+        """(n + 1,) sums of the values of the 0, 1, ... lowest items: up to each at ``upto``."""
+        return np.concatenate([[0.0], np.cumsum(values[self.order])])
 
 
 STATISTICS: dict[str, Callable[[Floats], tuple[float, Floats]]] = {
@@ -109,4 +152,7 @@ STATISTICS: dict[str, Callable[[Floats], tuple[float, Floats]]] = {
     "f1": _f1,
     "pearson": _pearson,
     "spearman": _spearman,
+    "ap": _ap,
+    "f1_best": _best_f1,
+    "v_measure": _v_measure,
 }

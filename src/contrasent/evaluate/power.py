@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
+from contrasent.evaluate.significance import Seeds, TwoWay, arm_scores, spread_error
 
 ALPHA = 0.05
 POWER = 0.8
@@ -29,19 +29,6 @@ NODES, FEW, MANY = 12, 5, 30
 
 Floats = NDArray[np.float64]
 Runs = int | tuple[int, int]
-
-
-def seed_error(before: ArrayLike, after: ArrayLike) -> tuple[float, float]:
-    """Standard error of the difference of two arms' means, and its degrees of freedom (Welch).
-
-    Returns:
-        (0, infinity) where neither arm has more than one run: then nothing is known about seeds.
-    """
-    terms = [(v.var(ddof=1) / len(v), len(v) - 1) for v in _arms(before, after) if len(v) > 1]
-    total = float(sum(t for t, _ in terms))
-    if not total:
-        return 0.0, math.inf
-    return math.sqrt(total), total**2 / sum(t**2 / df for t, df in terms)
 
 
 def permutation_p(
@@ -58,7 +45,7 @@ def permutation_p(
         tries: random regroupings.
         seed: of the random ones.
     """
-    a, b = _arms(before, after)
+    a, b = arm_scores(before, 1), arm_scores(after, 1)
     values = np.concatenate([a, b])
     observed = abs(b.mean() - a.mean()) * (1 - 1e-9) - 1e-15
 
@@ -182,14 +169,44 @@ def seeds_needed(
     return high
 
 
+def plan(
+    difference: float,
+    arms: Sequence[Seeds],
+    deviation: float | None,
+    items: float,
+    both: float,
+    shared: Sequence[float],
+) -> tuple[float | None, int | None]:
+    """The detectable effect and the runs that are needed; None where a spread is half assumed.
+
+    Of a difference that was seen, with standard error ``items`` over items; ``both`` is the part of
+    its square that more runs lessen, ``shared`` what other items would change in each arm's runs.
+    """
+    freedom = sum(arm.df for arm in arms)
+    if deviation is None:
+        deviation, part = math.sqrt(float(arms[0].variance)), 0.0
+    elif math.isinf(freedom):
+        return None, None
+    else:
+        part = math.sqrt(sum(s * arm.df for s, arm in zip(shared, arms, strict=True)) / freedom)
+    if not deviation and not items:
+        return None, None
+    found = minimum_detectable_effect(
+        deviation, (arms[0].runs, arms[1].runs), items=items, shared=part, freedom=freedom
+    )
+    rest = math.sqrt(max(items**2 - both, 0.0))
+    try:
+        needed = seeds_needed(difference, deviation, items=rest, shared=part, freedom=freedom)
+    except DataError:
+        return found, None
+    return found, needed
+
+
 def pooled_deviation(before: Sequence[float], after: Sequence[float]) -> float | None:
     """Standard deviation over seeds, pooled over both arms; None without two runs in an arm."""
-    squares, freedom = 0.0, 0
-    for v in _arms(before, after):
-        if len(v) > 1:
-            squares += float(v.var(ddof=1)) * (len(v) - 1)
-            freedom += len(v) - 1
-    return math.sqrt(squares / freedom) if freedom else None
+    arms = [Seeds.of(arm_scores(scores, 1)) for scores in (before, after)]
+    freedom = sum(arm.df for arm in arms)
+    return math.sqrt(sum(a.variance * a.df for a in arms) / freedom) if freedom else None
 
 
 def _pair(seeds: Runs) -> tuple[int, int]:
@@ -248,11 +265,3 @@ def _variances(variance: float, df: float, inverse: bool = True) -> tuple[Floats
     shares = (np.array(points, dtype=np.float64) + 1) / 2
     ratio = np.array(gammaincinv(df / 2, shares), dtype=np.float64) * 2 / df
     return variance / ratio if inverse else variance * ratio, weights
-
-
-def _arms(before: ArrayLike, after: ArrayLike) -> tuple[Floats, Floats]:
-    a = np.atleast_1d(np.asarray(before, dtype=np.float64))
-    b = np.atleast_1d(np.asarray(after, dtype=np.float64))
-    if not len(a) or not len(b) or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise DataError("each arm needs at least one run with a finite score")
-    return a, b

@@ -1,112 +1,22 @@
-"""Is the difference real? Comparisons with intervals and p values.
+"""Is the difference over seeds real? Student's t, from two arms of scores or a known error.
 
-Over items, paired: bootstrap and permutations. Over seeds: Student's t with exact quantiles, from
-two arms of scores, or from a difference whose standard error is known already.
+Over items: :mod:`contrasent.evaluate.paired`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import FEWEST, RankedPairs, draw_counts, interval
-from contrasent.metrics import spearman
 
-RESAMPLES = 10_000
-BLOCK = 2_000_000
 SMALLEST = math.log(1e-15)
 """Of the p values of intervals; its logarithm."""
 
-SINGLE = "one run in each arm says nothing about seeds; run more of one at least"
-
 Floats = NDArray[np.float64]
-
-
-class Difference(NamedTuple):
-    """A paired difference, after minus before.
-
-    Attributes:
-        value: the difference.
-        low: lower end of its 95 % bootstrap interval.
-        high: upper end of it.
-        p: two-sided p value of "there is no difference".
-    """
-
-    value: float
-    low: float
-    high: float
-    p: float
-
-
-def paired_difference(
-    before: ArrayLike, after: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Difference:
-    """Difference of two means over the same items, such as reciprocal ranks of the same queries.
-
-    The interval is the percentile bootstrap over items. The p value is that of the permutation test
-    that swaps the two systems item by item (signs of the differences), with one added to both
-    counts so that it is never zero (Phipson and Smyth, 2010).
-
-    Args:
-        before: (n,) values of one system.
-        after: (n,) values of the other on the same items, in the same order.
-        resamples: bootstrap resamples, and random permutations.
-        seed: of both.
-
-    Raises:
-        DataError: lengths that differ, fewer than 20 items, or values that are not finite.
-    """
-    a, b = _paired(before, after)
-    gaps = b - a
-    low, high = interval(
-        np.concatenate([c @ gaps / len(gaps) for c in draw_counts([len(gaps)], resamples, seed)])
-    )
-    return Difference(float(gaps.mean()), low, high, _sign_flip(gaps, resamples, seed))
-
-
-def paired_spearman_difference(
-    before: ArrayLike,
-    after: ArrayLike,
-    gold: ArrayLike,
-    *,
-    sizes: Sequence[int] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Difference:
-    """Difference of two Spearman correlations with the same gold scores.
-
-    Both systems are measured on the same resamples of pairs. The p value is twice the share of
-    resamples on the other side of zero (one added to both counts), so it agrees with the interval.
-
-    Args:
-        before: (n,) similarities given by one system.
-        after: (n,) similarities given by the other to the same pairs.
-        gold: (n,) gold scores of the pairs.
-        sizes: sizes of the subsets, in order, if pairs are to be resampled inside each.
-        resamples: bootstrap resamples.
-        seed: of the bootstrap.
-
-    Raises:
-        DataError: lengths that differ, fewer than 20 pairs, values that are not finite, or a
-            constant column.
-    """
-    a, b = _paired(before, after)
-    a, g = _paired(a, gold)
-    strata = list(sizes) if sizes is not None else [len(g)]
-    if sum(strata) != len(g):
-        raise DataError(f"the subsets hold {sum(strata):,} pairs, there are {len(g):,}")
-    first, second = RankedPairs(a, g), RankedPairs(b, g)
-    drawn = np.concatenate(
-        [second.spearman(c) - first.spearman(c) for c in draw_counts(strata, resamples, seed)]
-    )
-    value = spearman(b, g) - spearman(a, g)
-    if np.isnan(value):
-        raise DataError("a column is constant; its correlation with anything is undefined")
-    low, high = interval(drawn)
-    return Difference(value, low, high, bootstrap_p(drawn))
 
 
 class TDifference(NamedTuple):
@@ -200,8 +110,7 @@ def welch(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifferen
     Raises:
         DataError: an arm with fewer than two runs, or a score that is not finite.
     """
-    a, b = _arm(before), _arm(after)
-    return t_difference(float(b.mean() - a.mean()), *_welch_error(a, b), level)
+    return t_difference(*_gap(before, after, _welch), level)
 
 
 def student(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
@@ -212,8 +121,7 @@ def student(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDiffer
     Raises:
         DataError: no arm with two runs, or a score that is not finite.
     """
-    a, b = _arm(before, 1), _arm(after, 1)
-    return t_difference(float(b.mean() - a.mean()), *_pooled_error(a, b), level)
+    return t_difference(*_gap(before, after, _pooled, 1), level)
 
 
 def seed_difference(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
@@ -226,11 +134,7 @@ def seed_difference(before: ArrayLike, after: ArrayLike, level: float = 0.95) ->
     Raises:
         DataError: no arm with two runs, or a score that is not finite.
     """
-    a, b = _arm(before, 1), _arm(after, 1)
-    if len(a) == len(b) == 1:
-        raise DataError(SINGLE)
-    error, df = spread_error(Seeds.of(a), Seeds.of(b), level)
-    return t_difference(float(b.mean() - a.mean()), float(error), float(df), level)
+    return t_difference(*_gap(before, after, partial(spread_error, level=level), 1), level)
 
 
 class Seeds(NamedTuple):
@@ -260,21 +164,53 @@ def spread_error(before: Seeds, after: Seeds, level: float = 0.95) -> tuple[Floa
     Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
     interval at ``level``.
     """
-    arms = (before, after)
-    found = []
-    if before.df and after.df:
-        found.append(_satterthwaite(*((np.asarray(a.variance) / a.runs, a.df) for a in arms)))
+    found = [_welch(before, after)] if before.df and after.df else []
     # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
-    if not math.isinf(df := before.df + after.df) and not (found and before.runs == after.runs):
-        parts = (np.asarray(a.variance) * (a.df / df) for a in arms)
-        error = np.sqrt(sum(parts, start=np.zeros(())) * (1 / before.runs + 1 / after.runs))
-        found.append((error, np.full(error.shape, float(df))))
+    if not math.isinf(before.df + after.df) and not (found and before.runs == after.runs):
+        found.append(_pooled(before, after))
     if len(found) == 1:
         return found[0]
     (one, one_df), (two, two_df) = found
     share = (1 + level) / 2
     wider = one * t_quantile(share, one_df) >= two * t_quantile(share, two_df)
     return np.where(wider, one, two), np.where(wider, one_df, two_df)
+
+
+Rule = Callable[[Seeds, Seeds], tuple[Floats, Floats]]
+
+
+def _welch(before: Seeds, after: Seeds) -> tuple[Floats, Floats]:
+    """Standard error and its degrees of freedom, a variance for each arm."""
+    return _satterthwaite(*((np.asarray(a.variance) / a.runs, a.df) for a in (before, after)))
+
+
+def _pooled(before: Seeds, after: Seeds) -> tuple[Floats, Floats]:
+    """Standard error and its degrees of freedom, one variance for both arms."""
+    df = before.df + after.df
+    parts = (np.asarray(a.variance) * (a.df / df) for a in (before, after))
+    error = np.sqrt(sum(parts, start=np.zeros(())) * (1 / before.runs + 1 / after.runs))
+    return error, np.full(error.shape, float(df))
+
+
+def _gap(
+    before: ArrayLike, after: ArrayLike, rule: Rule, fewest: int = 2
+) -> tuple[float, float, float]:
+    """The difference of two arms' means, its standard error and the error's freedom by a rule."""
+    a, b = arm_scores(before, fewest), arm_scores(after, fewest)
+    if len(a) == len(b) == 1:
+        raise DataError("one run in each arm says nothing about seeds; run more of one at least")
+    error, df = rule(Seeds.of(a), Seeds.of(b))
+    return float(b.mean() - a.mean()), float(error), float(df)
+
+
+def arm_scores(values: ArrayLike, fewest: int) -> Floats:
+    """(n,) scores of an arm's runs; DataError for too few, or one that is not finite."""
+    found = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    if found.ndim != 1 or len(found) < fewest:
+        raise DataError(f"{len(found)} runs in an arm; at least {fewest} are needed")
+    if not np.isfinite(found).all():
+        raise DataError("a run's score is NaN or infinite")
+    return found
 
 
 def _satterthwaite(*terms: tuple[Floats, float]) -> tuple[Floats, Floats]:
@@ -340,34 +276,8 @@ class TwoWay(NamedTuple):
         return math.exp(brentq(beyond, SMALLEST, -1e-12, xtol=1e-6))
 
 
-def equivalence(
-    difference: float, error: float, df: float, margin: float, alpha: float = 0.05
-) -> Equivalence:
-    """Two one-sided t tests of a difference with a known standard error (Schuirmann, 1987).
-
-    Args:
-        difference: second mean minus first.
-        error: its standard error.
-        df: the error's degrees of freedom.
-        margin: the smallest difference that matters, above 0.
-        alpha: level of each test.
-
-    Raises:
-        DataError: a margin that is not above 0.
-    """
-    if not margin > 0:
-        raise DataError(f"an equivalence margin of {margin:g}; it must be above 0")
-    if error:
-        worse = float(t_share(-(difference + margin) / error, df))
-        better = float(t_share((difference - margin) / error, df))
-    else:
-        worse, better = float(difference <= -margin), float(difference >= margin)
-    _, low, high, *_ = t_difference(difference, error, df, 1 - 2 * alpha)
-    return Equivalence(difference, low, high, worse, better, max(worse, better))
-
-
 def tost(before: ArrayLike, after: ArrayLike, margin: float, alpha: float = 0.05) -> Equivalence:
-    """Are two arms of runs equivalent, but for a margin? By Welch's standard error.
+    """Equivalent, but for a margin? Two one-sided t tests (Schuirmann, 1987) by Welch's error.
 
     Args:
         before: (n,) scores of one arm's runs, at least 2.
@@ -379,66 +289,10 @@ def tost(before: ArrayLike, after: ArrayLike, margin: float, alpha: float = 0.05
         DataError: an arm with fewer than two runs, a score that is not finite, or a margin that is
             not above 0.
     """
-    a, b = _arm(before), _arm(after)
-    return equivalence(float(b.mean() - a.mean()), *_welch_error(a, b), margin, alpha)
-
-
-def _arm(values: ArrayLike, fewest: int = 2) -> Floats:
-    found = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if found.ndim != 1 or len(found) < fewest:
-        raise DataError(f"{len(found)} runs in an arm; at least {fewest} are needed")
-    if not np.isfinite(found).all():
-        raise DataError("a run's score is NaN or infinite")
-    return found
-
-
-def _welch_error(a: Floats, b: Floats) -> tuple[float, float]:
-    """Standard error of the difference of means, and its degrees of freedom."""
-    terms = [(np.asarray(v.var(ddof=1)) / len(v), len(v) - 1.0) for v in (a, b)]
-    error, df = _satterthwaite(*terms)
-    return float(error), float(df)
-
-
-def _pooled_error(a: Floats, b: Floats) -> tuple[float, float]:
-    df = len(a) + len(b) - 2
-    if not df:
-        raise DataError(SINGLE)
-    squares = sum(float(((v - v.mean()) ** 2).sum()) for v in (a, b))
-    return math.sqrt(squares / df * (1 / len(a) + 1 / len(b))), df
-
-
-def bootstrap_p(draws: ArrayLike) -> float:
-    """Two-sided p value of a difference of zero, from bootstrap draws of the difference."""
-    d = np.asarray(draws)
-    d = d[np.isfinite(d)]
-    other = min(np.count_nonzero(d <= 0), np.count_nonzero(d >= 0))
-    return min(1.0, 2 * (other + 1) / (len(d) + 1))
-
-
-def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    if a.shape != b.shape or a.ndim != 1:
-        raise DataError(f"paired values of shapes {a.shape} and {b.shape}; both must be (n,)")
-    if len(a) < FEWEST:
-        raise DataError(f"{len(a)} items are too few for an interval; {FEWEST} are needed")
-    if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise DataError("the paired values hold NaN or infinite numbers")
-    return a, b
-
-
-def _sign_flip(gaps: Floats, permutations: int, seed: int) -> float:
-    """Two-sided p of the mean of paired differences under random swaps of each pair."""
-    moved = gaps[gaps != 0]
-    if not len(moved):
-        return 1.0
-    random = np.random.default_rng((seed, 1))
-    observed = abs(moved.sum())
-    rows = max(1, BLOCK // len(moved))
-    extreme = 0
-    for start in range(0, permutations, rows):
-        block = min(rows, permutations - start)
-        bits = random.integers(0, 2, size=(block, len(moved)), dtype=np.int8)
-        sums = moved.sum() - 2 * (bits.astype(np.float32) @ moved)
-        # A hair of slack: the identity permutation must count as extreme despite rounding.
-        extreme += int(np.count_nonzero(np.abs(sums) >= observed * (1 - 1e-9) - 1e-12))
-    return (extreme + 1) / (permutations + 1)
+    if not margin > 0:
+        raise DataError(f"an equivalence margin of {margin:g}; it must be above 0")
+    difference, error, df = _gap(before, after, _welch)
+    beyond = np.array([-(difference + margin), difference - margin])
+    worse, better = map(float, t_share(beyond / error, df) if error else beyond >= 0)
+    _, low, high, *_ = t_difference(difference, error, df, 1 - 2 * alpha)
+    return Equivalence(difference, low, high, worse, better, max(worse, better))

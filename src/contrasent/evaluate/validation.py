@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, mean_interval
+from contrasent.evaluate.paired import paired_spearman_difference
 from contrasent.evaluate.pairs import pairs
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
-from contrasent.evaluate.significance import paired_spearman_difference
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report, Row
 from contrasent.types import EncodeFn
