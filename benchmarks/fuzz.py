@@ -29,7 +29,6 @@ def one(name: str, options: list[str]) -> None:
         import contrasent.model.folder
         import contrasent.model.golden
         import contrasent.search.milvus
-        import contrasent.search.milvus_filters
         import contrasent.search.records
         import contrasent.search.writer
         import contrasent.serve.app  # noqa: F401
