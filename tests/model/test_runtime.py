@@ -9,9 +9,8 @@ import torch
 
 from contrasent.errors import ModelError
 from contrasent.model.calls import by_budget, distinct, in_calls, same_bits
-from contrasent.model.encoder import Encoder
+from contrasent.model.encoder import MOST, Encoder, workers
 from contrasent.model.runtime import read_export
-from contrasent.model.workers import MOST, workers
 
 
 def test_calls_hold_every_row_once_and_keep_the_budget():

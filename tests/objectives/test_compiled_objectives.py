@@ -9,7 +9,7 @@ from test_every_objective import NAMES
 
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._find import find
-from contrasent.train.encoders import configure
+from contrasent.train.prepare import configure
 from contrasent.train.settings import Settings
 
 # Torch looks at .grad of every input while it traces, and hides its own warning about it.

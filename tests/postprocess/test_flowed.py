@@ -51,7 +51,7 @@ def test_another_flow_is_another_model(made):
     one = open_model(find_model(str(folder))).encoder.identity
     vectors = encoder.encode(["a", "b"] * 64)
     other = fit(vectors, Settings(levels=2, steps=1, epochs=1, seed=1))
-    from contrasent.postprocess.flowed import Flowed
+    from contrasent.postprocess.folder import Flowed
 
     assert Flowed(encoder, other).identity != one
     assert Flowed(encoder, flow).identity == one

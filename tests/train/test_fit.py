@@ -20,8 +20,8 @@ from contrasent.train import rows as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import Gain, RunFolder, trajectory
-from contrasent.train.schedule import learning_rate
 from contrasent.train.settings import Settings
+from contrasent.train.step import learning_rate
 
 FEW = {"batch": 8, "steps": 6, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tokens": 64}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import TrainingError
 from contrasent.train.monitor import CALM_STEPS, LASTING, Monitor
-from contrasent.train.schedule import learning_rate
+from contrasent.train.step import learning_rate
 
 
 @given(st.integers(1, 500), st.floats(0, 0.99), st.floats(1e-6, 1))

@@ -11,10 +11,9 @@ from contrasent import memory
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
 from contrasent.train.fit import fit
-from contrasent.train.kernels import steady
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
-from contrasent.train.step import Steps
+from contrasent.train.step import Steps, steady
 
 LEARN = {"batch": 16, "pooler": "mean", "seed": 4, "lr": 1e-3}
 

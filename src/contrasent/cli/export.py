@@ -77,7 +77,7 @@ def export(
 
     recover_folder(target)
     check_writable(target.parent)
-    from contrasent.model.targets import check_engine, check_target
+    from contrasent.model.runtime import check_engine, check_target
 
     check_engine(to)
     check_target(target, overwrite)
@@ -97,7 +97,7 @@ def export(
     )
     measured = measured_against_torch(folder, target, made, data) if measure else {}
     if made.sources:
-        from contrasent.model.exports_card import add_export
+        from contrasent.model.export import add_export
 
         if add_export(folder, made, measured):
             remark(f"noted in {folder / 'README.md'}", quiet=quiet)

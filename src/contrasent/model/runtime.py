@@ -16,6 +16,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.cores import threads
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError
 from contrasent.files import write_json
 from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import Facts
@@ -255,3 +256,25 @@ class Exported:
             while 8 * step < tokens:
                 step *= 2
         return min(-(-tokens // step) * step, self.max_tokens)
+
+
+def check_engine(engine: str) -> None:
+    """Refuse what cannot be exported to, before torch is used."""
+    if engine not in GRAPHS:
+        raise OptionError("--to", engine, "no such runtime", choices=GRAPHS)
+    needed = {"onnx": "onnx", "onnxscript": "onnx", "onnxruntime": "onnx"}
+    if engine == "openvino":
+        needed["openvino"] = "openvino"
+    for package, extra in needed.items():
+        if find_spec(package) is None:
+            raise MissingExtraError(package, extra, f"exporting to {engine}")
+
+
+def check_target(target: Path, overwrite: bool) -> None:
+    """Refuse a folder that exists, unless it is an export that may be replaced."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    if not (target / NAME).is_file():
+        raise OutputError(f"{target}: exists and is no export; choose another folder with -o")
+    if not overwrite:
+        raise OutputError(f"{target}: exists; choose another folder with -o, or use --overwrite")

@@ -1,12 +1,17 @@
-"""A folder that holds a model and a flow on top of it."""
+"""A model with a flow on top, used as any other model, and the folder that holds both."""
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from contrasent.errors import ModelError
 from contrasent.files import atomic_folder, write_json
+from contrasent.types import Tokens, Vectors
 
 if TYPE_CHECKING:
     from contrasent.postprocess.flow import Flow
@@ -14,6 +19,56 @@ if TYPE_CHECKING:
 CONFIG = "contrasent_flow.json"
 WEIGHTS = "flow.safetensors"
 ENCODER = "encoder"
+
+
+class Flowed:
+    """An encoder whose vectors a flow takes on to its own space.
+
+    Args:
+        encoder: an :class:`contrasent.model.encoder.Encoder` whose vectors are not scaled.
+        flow: fitted on its vectors.
+
+    Attributes:
+        tokenizer: the encoder's.
+        truncated: how many of the sentences of the last ``encode`` were cut.
+    """
+
+    def __init__(self, encoder: Any, flow: "Flow") -> None:
+        self.encoder, self.flow, self.tokenizer = encoder, flow, encoder.tokenizer
+        self.truncated = 0
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the vectors: the encoder and the flow."""
+        digest = hashlib.sha256(str(self.encoder.identity).encode())
+        for key, value in sorted(self.flow.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
+        return digest.hexdigest()
+
+    @property
+    def dimension(self) -> int:
+        """Size of the vectors."""
+        return int(self.encoder.dimension)
+
+    @property
+    def max_tokens(self) -> int:
+        """Sentences are cut at this many tokens, special tokens included."""
+        return int(self.encoder.max_tokens)
+
+    def tokenise(self, sentences: Sequence[str]) -> Any:
+        """Token ids of sentences, and which were cut."""
+        return self.encoder.tokenise(sentences)
+
+    def embed(self, tokens: Tokens) -> Vectors:
+        """Vectors of tokenised sentences."""
+        return self.flow.transform(self.encoder.embed(tokens))
+
+    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
+        """Vectors of sentences, float32, in the order given."""
+        vectors = self.encoder.encode(sentences, batch=batch)
+        self.truncated = self.encoder.truncated
+        return self.flow.transform(vectors)
 
 
 def write_flow(target: Path, flow: "Flow", save_encoder: Callable[[Path], Any]) -> None:
@@ -46,8 +101,6 @@ def read_flow(folder: Path) -> "tuple[Path, Flow]":
     Raises:
         ModelError: files are missing, or the weights do not fit.
     """
-    import json
-
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

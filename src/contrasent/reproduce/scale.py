@@ -8,7 +8,7 @@ from typing import Any
 from contrasent.errors import OptionError
 from contrasent.objectives import _checks
 from contrasent.objectives._find import agree, methods, parameters
-from contrasent.reproduce.recipe import BASE, Recipe, Row
+from contrasent.reproduce.recipe import Recipe, Row
 from contrasent.train.settings import Settings, choose
 
 SELECTIONS = ("none", "stsb")
@@ -138,11 +138,6 @@ def check_parameters(objective: str, given: Mapping[str, Any]) -> None:
 def models_of(values: Mapping[str, Any]) -> dict[str, str]:
     """The parameters that name a model, and the names."""
     return {k: v for k, v in values.items() if k in MODELS and v and v != "new"}
-
-
-def is_base(name: str) -> bool:
-    """Whether a name stands for the scale's own encoder."""
-    return name == BASE
 
 
 def precision() -> str:

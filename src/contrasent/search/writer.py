@@ -21,14 +21,46 @@ from numpy.typing import NDArray
 from contrasent.errors import OutputError
 from contrasent.files import recover_folder, writing
 from contrasent.search.changes import Changes
-from contrasent.search.ids import IdTable
 from contrasent.search.index import Index
 from contrasent.search.manifest import Manifest, Part, write_manifest
-from contrasent.search.segment import Segment
+from contrasent.search.segment import Segment, encoded, id_hash
 from contrasent.search.segment_writer import NpyWriter, describe, write_segment
 
 LOCK = ".lock"
 _OURS = re.compile(r"(segment|deleted|backend)-\d{6}.*|\.index\.json\..+")
+
+
+class IdTable:
+    """The ids of an index's rows, deleted ones aside, found by their 64-bit hashes.
+
+    It takes 16 bytes a row; ids are read where hashes agree.
+
+    Args:
+        index: the snapshot they are looked up in.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self.index = index
+        rows = np.flatnonzero(index.alive())
+        parts = [segment.hashes for segment in index.segments]
+        hashes = np.concatenate(parts)[rows] if parts else np.empty(0, dtype=np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        self.hashes, self.rows = hashes[order], rows[order]
+
+    def find(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """(n,) row of each id, -1 where there is none."""
+        wanted = np.array([id_hash(name) for name in ids], dtype=np.uint64)
+        firsts = np.searchsorted(self.hashes, wanted, side="left")
+        stops = np.searchsorted(self.hashes, wanted, side="right")
+        found = np.full(len(ids), -1, dtype=np.int64)
+        for at, name in enumerate(ids):
+            for place in range(int(firsts[at]), int(stops[at])):
+                row = int(self.rows[place])
+                segment, inside = self.index.place(row)
+                if segment.ids.raw(inside) == encoded(name):
+                    found[at] = row
+                    break
+        return found
 
 
 class Writer(Changes):

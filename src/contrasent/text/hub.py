@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import DataError, MissingExtraError
-from contrasent.text.network import hub_is_reachable
 from contrasent.text.official import Pin
+
+PATIENCE = 5.0
+"""Seconds to wait for an answer."""
 
 HUB_SPLITS = {"train": "train", "dev": "(?:validation|dev)", "test": "test"}
 
@@ -92,3 +94,20 @@ def _row(record: dict[str, Any], path: Path) -> tuple[str, str, float]:
 
 def _reason(error: Exception) -> str:
     return (str(error) or type(error).__name__).split("\n")[0][:120]
+
+
+def hub_is_reachable() -> bool:
+    """Ask the hub one quick question, where its client would ask six times.
+
+    False where ``HF_HUB_OFFLINE`` forbids to ask.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    except Exception:  # of whichever HTTP client the hub's package uses
+        return False
+    return True

@@ -19,14 +19,13 @@ from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
 from contrasent.train.defaults import Defaults
-from contrasent.train.encoders import configure
 from contrasent.train.monitor import Drift, Monitor
+from contrasent.train.prepare import configure
 from contrasent.train.rows import collator, total_steps
 from contrasent.train.run import Keep, Run, RunFolder, asked
 from contrasent.train.scores import Evaluate, Scores
 from contrasent.train.settings import Settings
-from contrasent.train.signals import interruptible
-from contrasent.train.step import WINDOW, Steps, Told
+from contrasent.train.step import WINDOW, Steps, Told, interruptible
 
 LOG_EVERY = 10
 

@@ -41,7 +41,7 @@ class Settings:
             in padded groups of similar length. The mathematics is the same, dropout masks are not.
         chunk: rows (of all views) whose forward pass is kept in memory at once; 0 for all. The
             gradient is that of the whole batch, for one more forward pass
-            (:mod:`contrasent.model.chunks`).
+            (:mod:`contrasent.model.groups`).
         compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
             graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in

@@ -1,8 +1,12 @@
 """One optimizer step: forward, backward, a look at the numbers, update."""
 
 import math
-from contextlib import nullcontext
+import platform
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,9 +17,7 @@ from contrasent import parallel
 from contrasent.objectives._base import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.clock import Clock
-from contrasent.train.kernels import steady
 from contrasent.train.monitor import Monitor
-from contrasent.train.schedule import learning_rate
 from contrasent.train.settings import Settings
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -160,3 +162,74 @@ def mix(seed: int, step: int, rank: int, part: int) -> int:
     return int(
         np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
     )
+
+
+def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float:
+    """Linear rise over the warm-up, then linear decay to zero after the last step.
+
+    Args:
+        step: from 0.
+        total: steps of the run.
+        peak: the highest rate.
+        warmup: share of the steps over which the rate rises.
+    """
+    rise = int(warmup * total)
+    if step < rise:
+        return peak * (step + 1) / (rise + 1)
+    return peak * (total - step) / (total - rise)
+
+
+@contextmanager
+def steady(precision: str) -> Iterator[None]:
+    """Use, for the block, no kernels that are made anew for every shape, where they gain nothing.
+
+    In fp32 on x86 torch leaves GELU alone to oneDNN. That makes a kernel, of hundreds of small
+    blocks of memory, for every number of rows, and drops the oldest; batches have ever other
+    numbers. So new blocks always lay among a step's activations and tore the memory that is kept
+    into pieces: a process of 1.2 GB grew to 2.6 GB over 320 steps, and on. Steps take as
+    long with torch's own. In bf16 oneDNN multiplies too, as in fp32 on other processors, and stays.
+
+    For steps alone. Vectors computed during a training are those that its model gives later, bit
+    for bit, and those of ``--invariant`` need a GELU that does not depend on where a number
+    stands: torch's takes the last of them, and of every thread's share, in another way.
+
+    Args:
+        precision: of ``Settings``.
+    """
+    if precision != "fp32" or platform.machine().lower() not in ("x86_64", "amd64"):
+        yield
+        return
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C or SIGTERM finish the step in hand; a second one stops at once.
+
+    Gives a function that says whether one came.
+    """
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, ask)
+    except ValueError:  # not the main thread, which alone may handle signals
+        yield lambda: False
+        return
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
