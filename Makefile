@@ -16,7 +16,7 @@ demo: setup
 	$(BIN)/contrasent demo --output demo-model
 
 test: setup
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadfile
 
 check: setup
 	$(BIN)/ruff check .
