@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,12 @@ from contrasent.errors import OptionError, OutputError
 from contrasent.search.exact import largest
 from contrasent.search.filters import Where
 from contrasent.search.index import Index
-from contrasent.search.lexical import Lexical
 from contrasent.search.opening import AnyIndex
 from contrasent.search.query import Hit
 from contrasent.types import EncodeFn, Vectors
+
+if TYPE_CHECKING:
+    from contrasent.search.lexical import Lexical
 
 PROPOSED = 100
 """Rows that each side proposes, and at least ten for each row wanted."""
@@ -103,7 +105,7 @@ class Hybrid:
         fusion: how the scores are put together.
     """
 
-    def __init__(self, index: Index, lexical: Lexical, fusion: Fusion) -> None:
+    def __init__(self, index: Index, lexical: "Lexical", fusion: Fusion) -> None:
         self.index, self.lexical, self.fusion = index, lexical, fusion
 
     @classmethod
@@ -121,6 +123,8 @@ class Hybrid:
         Raises:
             UserError: the index is empty, or its words are damaged.
         """
+        from contrasent.search.lexical import Lexical  # its library loads scipy
+
         fusion = fusion or own_fusion(index.manifest.settings) or Fusion()
         place = None if index.folder is None else index.folder / FOLDER
         fingerprint = _fingerprint(index)
@@ -129,9 +133,8 @@ class Hybrid:
             texts = [text for segment in index.segments for text in segment.texts]
             lexical = Lexical.build(texts, language=language)
             if place is not None:
-                with suppress(
-                    OutputError
-                ):  # a folder that cannot be written is searched all the same
+                # A folder that cannot be written is searched all the same.
+                with suppress(OutputError):
                     lexical.save(place, fingerprint)
         return cls(index, lexical, fusion)
 
