@@ -109,18 +109,35 @@ def test_labelled_pairs(n):
         [float(unit(a) @ unit(b)) for a, b in zip(m(one), m(two), strict=True)]
         for m in (base, later)
     ]
-    part = range(0, n, 2) if n == 50 else range(n)
+    order = sorted(range(n), key=lambda i: -gold[i])
+    part = order[::2] if n == 50 else range(n)
     wanted = spearmanr([cosines[1][i] for i in part], [gold[i] for i in part]).statistic
     assert report.rows[0].metric == "spearman"
     assert report.rows[0].value == pytest.approx(wanted)
     if n == 30:
         assert not report.select(split="test").rows
         return
-    others = range(1, n, 2)
+    others = order[1::2]
     rho = [spearmanr([c[i] for i in others], [gold[i] for i in others]).statistic for c in cosines]
     gain = report.one(metric="gain_spearman")
     assert gain.value == pytest.approx(rho[1] - rho[0])
     assert (gain.count, gain.low < gain.value < gain.high) == (25, True)
+
+
+def test_labels_that_alternate_are_halved_in_their_own_order():
+    one, two = ([f"{kind} {i}" for i in range(100)] for kind in ("this", "that"))
+    base, later = made([*one, *two], 0), made([*one, *two], 1)
+    judge = LabelledValidation(one, two, np.arange(100) % 2.0)
+    report = judge.against(later, judge(base))
+    assert report.rows[0].count == report.one(metric="gain_spearman").count == 50
+    cosines = [float(unit(a) @ unit(b)) for a, b in zip(later(one), later(two), strict=True)]
+    part = [*range(1, 100, 4), *range(0, 100, 4)]  # every second of either label
+    wanted = spearmanr([cosines[i] for i in part], [i % 2 for i in part]).statistic
+    assert report.rows[0].value == pytest.approx(wanted)
+    # One pair that differs, in the other half: all of them choose.
+    judge = LabelledValidation(one, two, np.array([1.0] * 99 + [0.0]))
+    report = judge.against(later, judge(base))
+    assert (report.rows[0].count, report.select(split="test").rows) == (100, ())
 
 
 def test_neighbourhoods_by_loops():

@@ -76,12 +76,16 @@ def test_too_few():
 
 def test_sentences_are_held_out_once_and_not_trained_on():
     texts = [f"Lamp {n % 120}" if n % 3 else f"lamp {n % 120}" for n in range(200)]
-    rows, held = hold_out_sentences(open_corpus(texts), 30, seed=1)
+    rows, held = hold_out_sentences(open_corpus(texts), 20, seed=1)
     folded = [text.casefold() for text in held]
-    assert len(folded) == len(set(folded)) == 30
+    assert len(folded) == len(set(folded)) == 20
     assert [i for i, text in enumerate(texts) if text.casefold() not in folded] == rows.tolist()
-    assert held != hold_out_sentences(open_corpus(texts), 30, seed=2)[1]
-    assert len(hold_out_sentences(open_corpus(texts), 1000, seed=1)[1]) == 40  # a fifth
+    assert held != hold_out_sentences(open_corpus(texts), 20, seed=2)[1]
+    assert len(hold_out_sentences(open_corpus(texts), 1000, seed=1)[1]) == 24  # a fifth of 120
+    rows, held = hold_out_sentences(
+        open_corpus([f"lamp {n % 100}" for n in range(500)]), 1000, seed=1
+    )
+    assert (len(rows), len(held)) == (400, 20)  # repeats do not hold everything out
     with pytest.raises(TrainingError, match="too few sentences to hold 20 or more out"):
         hold_out_sentences(open_corpus(texts[:99]), 1000, seed=1)
 
@@ -97,12 +101,16 @@ def test_documents_are_held_out_whole(tmp_path):
     corpus = open_corpus(path, documents=True)
     for seed in range(5):
         rows, held = hold_out_documents(corpus, 1000, seed=seed)
-        assert len(held) == 30
+        assert len(held) == 22  # a fifth of the 112 that have two sentences or more
         assert all(document in documents and len(document) > 1 for document in held)
         gone = {text for document in held for text in document}
         every = [text for document in documents for text in document]
         assert [i for i, text in enumerate(every) if text not in gone] == rows.tolist()
-    assert len(hold_out_documents(corpus, 25, seed=0)[1]) == 25
+    assert len(hold_out_documents(corpus, 21, seed=0)[1]) == 21
+    again = [["sentence one", f"sentence {n % 100}"] for n in range(500)]
+    again += [[f"alone {n}"] for n in range(500)]
+    path.write_text("\n\n".join("\n".join(document) for document in again) + "\n")
+    assert len(hold_out_documents(open_corpus(path, documents=True), 1000, seed=0)[1]) == 20
     path.write_text("\n\n".join("\n".join(document) for document in documents[:99]) + "\n")
     with pytest.raises(TrainingError, match="too few documents of two sentences or more to hold"):
         hold_out_documents(open_corpus(path, documents=True), 1000, seed=0)

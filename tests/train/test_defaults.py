@@ -68,6 +68,9 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
     assert resolved(encoder, "simcse_supervised", **stated) == stated
     with pytest.raises(OptionError, match="did you mean 'lr'"):
         resolve_settings(bert, "simcse", {"lrr": 1})
+    for batch in (0, -8):
+        with pytest.raises(OptionError, match="must be at least 1"):
+            resolve_settings(encoder, "simcse", {"batch": batch}, corpus=iter(lambda: 1 / 0, None))
 
 
 def test_a_large_corpus_does_not_make_a_long_run_of_an_encoder(bert, encoder):

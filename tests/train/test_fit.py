@@ -203,6 +203,8 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
         assert np.array_equal(top.encode(["a map"]), calls[kept // 2])
         card = (tmp_path / keep / "README.md").read_text()
         assert f"| taken after step | `{kept}` |" in card
+        # With its own score.
+        assert f"| made | dev | spearman | {run.history[kept // 2][1]:.4f} |" in card
         # Whatever is at the top, the others are there.
         for name, step in (("best", 4), ("last", 6)):
             stored = Encoder.load(tmp_path / keep / "run" / name)

@@ -5,7 +5,8 @@ it gives a report, and :meth:`against` compares a later model with that report. 
 evaluations on the same items looks better than it is. So every second item ("dev") chooses the
 step, and the others ("test"), which had no part in that, say whether it beats the base: the row
 "gain_..." is the paired difference, with its 95 % interval (percentile bootstrap over items).
-With fewer than 40 items all of them choose, and there is no such row.
+With fewer than 40 items all of them choose, and there is no such row. Labelled pairs are halved in
+the order of their labels, so that both halves have all kinds of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ class LabelledValidation:
         """Rows "spearman" and "pearson" of the pairs that choose; ``notes["items"]``: cosines."""
         encoded = encode_distinct(encode, [self.first, self.second])
         items = metrics.cosine(encoded(self.first), encoded(self.second))
-        places = choosing(np.arange(len(items)))
+        places = self._halves()[0]
         one, two = ([side[i] for i in places] for side in (self.first, self.second))
         report = pairs(encoded, one, two, self.scores[places], split="dev")
         return Report(report.rows, {**report.notes, "items": items.tolist()})
@@ -108,8 +109,9 @@ class LabelledValidation:
     def against(self, encode: EncodeFn, base: Report) -> Report:
         """The same, and the row "gain_spearman" of the pairs that did not choose."""
         report = self(encode)
-        before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
-        gold = confirming(self.scores)
+        others = self._halves()[1]
+        before, after = (np.array(r.notes["items"])[others] for r in (base, report))
+        gold = self.scores[others]
         if not len(gold) or min(map(np.ptp, (before, after, gold))) == 0:
             return report
         found = paired_spearman_difference(before, after, gold, resamples=RESAMPLES)
@@ -117,6 +119,14 @@ class LabelledValidation:
             "pairs", "test", "gain_spearman", "", found.value, len(gold), found.low, found.high
         )
         return Report((*report.rows, row), report.notes)
+
+    def _halves(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The pairs that choose and the others; all choose where half would have one label."""
+        order = np.argsort(-self.scores, kind="stable")
+        half = choosing(order)
+        if np.ptp(self.scores[half]) == 0:
+            return order, order[:0]
+        return half, confirming(order)
 
 
 @dataclass(frozen=True, slots=True)

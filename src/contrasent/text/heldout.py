@@ -1,7 +1,8 @@
 """Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
 
 Whatever is held out is chosen by the seed alone, is at most a fifth, and shares no text with the
-rows that are trained on, letter case aside.
+rows that are trained on, letter case aside. (A view that takes the next sentence of the corpus may
+still take a held-out one: it is seen beside its neighbour, and is no row itself.)
 """
 
 import hashlib
@@ -80,7 +81,7 @@ def hold_out_sentences(
 
     Args:
         corpus: of one column.
-        count: sentences to hold out, at most a fifth of the rows.
+        count: sentences to hold out, at most a fifth of the distinct ones.
         seed: of the choice.
 
     Returns:
@@ -91,7 +92,7 @@ def hold_out_sentences(
     """
     marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
     _, first = np.unique(marks, return_index=True)
-    wanted = min(count, len(marks) // 5)
+    wanted = min(count, len(first) // 5)
     chosen = np.sort(random_for(seed, HELDOUT).permutation(np.sort(first))[:wanted])
     _check_enough(corpus, len(chosen), "sentences")
     wanted_rows = set(chosen.tolist())
@@ -106,7 +107,7 @@ def hold_out_documents(
 
     Args:
         corpus: of one column, in document order.
-        count: documents to hold out, at most a fifth of them.
+        count: documents to hold out, at most a fifth of the distinct ones of such a length.
         seed: of the choice.
 
     Returns:
@@ -117,8 +118,11 @@ def hold_out_documents(
     """
     marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
     bounds = np.array([*corpus.starts, len(marks)])
-    several = np.flatnonzero(np.diff(bounds) > 1)
-    wanted = min(count, (len(bounds) - 1) // 5)
+    first: dict[bytes, int] = {}
+    for number in np.flatnonzero(np.diff(bounds) > 1):
+        first.setdefault(marks[bounds[number] : bounds[number + 1]].tobytes(), int(number))
+    several = np.array(list(first.values()), dtype=np.int64)
+    wanted = min(count, len(several) // 5)
     chosen = np.sort(random_for(seed, HELDOUT).permutation(several)[:wanted])
     _check_enough(corpus, len(chosen), "documents of two sentences or more")
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))

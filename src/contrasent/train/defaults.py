@@ -93,6 +93,7 @@ def resolve_settings(
         OptionError: an unknown name or a value that cannot be.
     """
     chosen = choose(given or {}, objective)
+    Settings(**chosen.run)  # refuse what cannot be before anything is counted by it
     if stored is None:
         defaults = _choose(base, objective, chosen.run, corpus)
     elif stored:

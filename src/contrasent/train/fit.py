@@ -253,13 +253,13 @@ class _Loop:
                 if evaluating:
                     told += steps.known()
                 self.training_seconds += time.monotonic() - begun
+                self._look(step)  # before the lines are written: the last one has the last drift
                 self._tell(told, total)
                 shown = {"loss": told[-1].terms["loss"]} if told else {}
                 advance(batch, **shown, **self._best())
                 if evaluating:
                     scores.evaluate(step, self._write)
                     stopping = scores.out_of(settings.patience)
-                self._look(step)
                 every = settings.geometry_every
                 if every and (step % every == 0 or step == total or stopping):
                     scores.measure(step)
@@ -316,7 +316,7 @@ class _Loop:
             gain=outcome.gain,
         )
         if parallel.is_main():
-            self._write(self.place.last, step, self.scores.report)
+            self._write(self.place.last, step, self.scores.latest)
             self.place.publish(run)
             discard(self.place.tokens)
         parallel.barrier()

@@ -44,6 +44,7 @@ class Scores:
         history: (step, score) of every evaluation.
         base: the report before the first step, and None before that.
         report: of the best step so far; None before the first.
+        latest: of the latest step that was evaluated; None before the first.
     """
 
     def __init__(
@@ -61,19 +62,21 @@ class Scores:
         self.history: list[tuple[int, float]] = []
         self.base: Report | None = None
         self.report: Report | None = None
+        self.latest: Report | None = None
 
     def told(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        reports = {"base": self.base, "report": self.report}
+        reports = {"base": self.base, "report": self.report, "latest": self.latest}
         kept = {name: report and report.to_json() for name, report in reports.items()}
         return {"history": self.history, **kept}
 
     def restore(self, told: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
         self.history = [(int(s), float(v)) for s, v in told["history"]]
-        base, report = told.get("base"), told["report"]
+        base, report, latest = (told.get(name) for name in ("base", "report", "latest"))
         self.base = Report.from_json(base) if base else None
         self.report = Report.from_json(report) if report else None
+        self.latest = Report.from_json(latest) if latest else None
 
     def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:
         """Score the encoder after a step; ``save`` the base, and a step that is the best so far."""
@@ -88,10 +91,12 @@ class Scores:
                     if self.keep == "best":
                         save(self.place.base, step, report)
                 elif self.floor is not None:
-                    self.report = report
-                elif self.report is None or score > max(v for _, v in self.trained()):
-                    self.report = report
-                    save(self.place.best, step, report)
+                    self.report = self.latest = report
+                else:
+                    self.latest = report
+                    if self.report is None or score > max(v for _, v in self.trained()):
+                        self.report = report
+                        save(self.place.best, step, report)
             self.history.append((step, float(parallel.from_main(score))))
 
     def _measured(self) -> Report:
