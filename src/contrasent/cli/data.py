@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten, remark
+from contrasent.cli.options import Json, Overwrite, Quiet, check_new, emit, quieten, remark
 from contrasent.cli.usage import Commands
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import OptionError
 
 data = typer.Typer(
     name="data",
@@ -71,11 +71,7 @@ def get(
     if output.suffix not in SUFFIXES:
         raise OptionError("-o", str(output), "must end in .tsv, .csv, .jsonl or .txt")
     check_folder(folder)
-    from contrasent.files import check_writable
-
-    if output.exists() and not overwrite:
-        raise OutputError(f"{output}: exists; choose another file or use --overwrite")
-    check_writable(output.absolute().parent)
+    check_new(output, overwrite)
     from contrasent.text.catalogue import table
 
     columns, rows = table(name, split=split, form=form, folder=folder)

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, MaxTokens, Overwrite, Quiet, emit, quieten
-from contrasent.errors import OutputError
+from contrasent.cli.options import Json, MaxTokens, Overwrite, Quiet, check_new, emit, quieten
 
 
 def import_(
@@ -29,12 +28,9 @@ def import_(
     evaluates it, so that every reader gives the same vectors. Weights must be safetensors.
     """
     quieten(quiet)
-    from contrasent.files import check_writable
     from contrasent.model.pretrained import resolve
 
-    if output.exists() and not (overwrite and (output / "modules.json").is_file()):
-        raise OutputError(f"{output}: exists; choose another target or use --overwrite")
-    check_writable(output.parent)
+    check_new(output, overwrite and (output / "modules.json").is_file(), "target")
     folder = resolve(checkpoint)
     from contrasent.model.card import Facts, card
     from contrasent.model.released import import_checkpoint

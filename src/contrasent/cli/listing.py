@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from contrasent.errors import OptionError, OutputError
-from contrasent.files import atomic_file, check_writable
+from contrasent.cli.options import check_new
+from contrasent.errors import OptionError
+from contrasent.files import atomic_file
 
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write all of it to FILE.jsonl.")
@@ -21,9 +22,7 @@ def check_listing(output: Path | None, overwrite: bool) -> None:
         return
     if output.suffix != ".jsonl":
         raise OptionError("-o", str(output), "must end in .jsonl")
-    if output.exists() and not overwrite:
-        raise OutputError(f"{output}: exists; choose another file or use --overwrite")
-    check_writable(output.parent)
+    check_new(output, overwrite)
 
 
 def write_listing(output: Path, rows: Iterable[Any]) -> None:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from contrasent import progress
+from contrasent.errors import OutputError
+from contrasent.files import check_writable
 
 ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
 IndexFolder = Annotated[Path, typer.Argument(help="Index folder.")]
@@ -65,6 +67,13 @@ def remark(text: str, *, quiet: bool) -> None:
     """A line for people, on standard error."""
     if not quiet:
         typer.echo(text, err=True)
+
+
+def check_new(output: Path, replace: bool, what: str = "file") -> None:
+    """Refuse, before any work, a target that is not to be replaced or cannot be written."""
+    if output.exists() and not replace:
+        raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
+    check_writable(output.absolute().parent)
 
 
 def column_list(names: str | list[str | int] | None) -> list[str | int] | None:

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
-from contrasent.errors import ModelError, OptionError, OutputError
-from contrasent.files import atomic_folder, check_writable
+from contrasent.cli.options import Json, Overwrite, Quiet, check_new, emit, quieten
+from contrasent.errors import ModelError, OptionError
+from contrasent.files import atomic_folder
 
 TRAVELS = ("*.json", "*.safetensors", "*.txt", "*.md", "*.model")
 """What a model folder is made of: no code, nothing pickled."""
@@ -36,9 +36,7 @@ def pull(
     quieten(quiet)
     repository, _, commit = name.partition("@")
     check_name(repository)
-    if output.exists() and not (overwrite and (output / "config.json").is_file()):
-        raise OutputError(f"{output}: exists; choose another target or use --overwrite")
-    check_writable(output.parent)
+    check_new(output, overwrite and (output / "config.json").is_file(), "target")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before it is imported
     if quiet:
         os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
