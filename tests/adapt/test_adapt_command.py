@@ -167,9 +167,25 @@ def test_what_cannot_be_is_refused_before_any_work(
     assert not (tmp_path / "m").exists()
 
 
+def test_bad_input_costs_nothing_that_was_there(adapted, model, documents, tmp_path):
+    folder, _, _ = adapted
+    with pytest.raises(InputError, match="no such file"):
+        adapt(documents / "nowhere", folder, base=str(model), overwrite=True)
+    assert (folder / "report.json").is_file()
+    with pytest.raises(OutputError, match="the documents themselves"):
+        adapt(documents, documents, base=str(model), overwrite=True)
+    assert len(list(documents.iterdir())) == 120
+    (tmp_path / "few").mkdir()
+    (tmp_path / "few" / "a.md").write_text("# One\n\nA note.\n")
+    with pytest.raises(InputError, match="at least 10"):
+        adapt(tmp_path / "few", tmp_path / "m", base=str(model))
+    again = adapt(documents, tmp_path / "m", base=str(model), budget=10.0)  # a typo blocks nothing
+    assert (again.folder / "report.json").is_file()
+
+
 def test_too_little_text_and_foreign_folders_are_refused(tmp_path, model, documents):
     (tmp_path / "one.md").write_text("# One\n\nA single note.\n")
-    with pytest.raises(InputError, match="at least 20"):
+    with pytest.raises(InputError, match="1 documents"):
         adapt(tmp_path / "one.md", tmp_path / "m", base=str(model))
     mine = tmp_path / "mine"
     mine.mkdir()

@@ -72,13 +72,22 @@ def test_a_query_finds_its_passage_only_without_what_it_was_taken_from():
 
 
 def test_a_kind_of_a_few_queries_does_not_count_beside_others():
-    few = [Pair("why?", "because", 3, "rare")] * 19
-    assert not any("rare" in kind for kind in made_with(few + PAIRS).kinds)
-    assert made_with(few).kinds[0] == "rare"
+    few = [Pair("why?", "because", 3, "rare")] * 40  # of one document
+
+    def kinds(pairs):
+        return made_evidence(TEXTS, range(24), pairs, limit=5, terms=str.split, seed=0).kinds
+
+    assert kinds(few + PAIRS) == ("first", "second")
+    assert kinds(few) == ("rare",)
 
 
-def made_with(pairs):
-    return made_evidence(TEXTS, DOCUMENTS, pairs, limit=5, terms=str.split, seed=0)
+def test_a_title_asks_for_a_passage_whose_neighbours_bear_it_too():
+    """They would be found by the title and count as wrong."""
+    pairs = [Pair(f"title {n}", "body", n, "title") for n in range(24)]
+    evidence = made_evidence(TEXTS, DOCUMENTS, pairs, limit=24, terms=str.split, seed=0)
+    for query in evidence.queries:
+        (unit,) = query.relevant
+        assert set(query.hidden) == {n for n in range(24) if DOCUMENTS[n] == DOCUMENTS[unit]}
 
 
 def test_documents_have_their_turn_before_any_has_a_second():
@@ -138,7 +147,6 @@ def test_fewer_passages_leave_queries_what_they_need():
         rows=rows,
         lexical=Lexical.build(TEXTS),
         size=10,
-        each=2,
     )
     assert 10 <= len(kept) < 24
     small = narrowed(evidence, kept)

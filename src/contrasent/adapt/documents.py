@@ -10,7 +10,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any
@@ -154,6 +154,7 @@ class DocumentSource:
             OptionError: no table has the columns that were chosen.
         """
         report = self.report = ReadReport()
+        seen = set[str]()
         self._lacking = self._missing = None
         with progress.task("Reading documents", None, "files") as advance:
             for entry in entries(self.source, report.skip):
@@ -163,6 +164,9 @@ class DocumentSource:
                     continue
                 before = report.documents
                 for document in self._guarded(entry):
+                    if document.id in seen:  # two names of bytes that are no text read alike
+                        document = replace(document, id=f"{document.id}~{report.documents + 1}")
+                    seen.add(document.id)
                     report.documents += 1
                     report.characters += _size(document.sections)
                     yield document
@@ -240,11 +244,8 @@ class DocumentSource:
             except ValueError:
                 raise _Skip("table without a column of text") from None
             self.report.columns[entry.name] = str(columns)
-            seen = set[str]()
-            for number, (identity, title, sections) in enumerate(found, 1):
-                name = identity if identity not in seen else f"{identity}~{number}"
-                seen.add(name)
-                yield Document(f"{entry.name}#{name}", title, sections)
+            for identity, title, sections in found:
+                yield Document(f"{entry.name}#{identity}", title, sections)
                 if self.report.characters > self._characters:
                     raise _Skip(f"the rest, beyond {self._characters:,} characters")
 

@@ -90,7 +90,7 @@ def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
         try:
             reason = reason_to_skip(one.name)
             if one.is_symlink():
-                reason = reason or reason_to_skip(path.resolve().name)
+                reason = reason or _reason_of_link(root, path)
                 if one.is_dir():  # it may lead back, or anywhere
                     reason = reason or "link to a folder"
             if one.is_dir():
@@ -108,8 +108,17 @@ def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
             skip("unreadable", name)
 
 
+def _reason_of_link(root: Path, path: Path) -> str | None:
+    """Why a link is passed over: a harmless name may lead to a secret."""
+    target, home = path.resolve(), root.resolve()
+    if not target.is_relative_to(home):
+        return "link that leaves the source"
+    return next(filter(None, map(reason_to_skip, target.relative_to(home).parts)), None)
+
+
 def _environment(path: Path) -> bool:
-    return (path / "pyvenv.cfg").exists()
+    """Whether a folder is a virtual environment, a model or an index: no folder of documents."""
+    return any((path / name).is_file() for name in ("pyvenv.cfg", "modules.json", "index.json"))
 
 
 def _shown(name: str) -> str:

@@ -23,7 +23,10 @@ CUT = 10
 """nDCG is cut at this rank."""
 
 FEWEST = 20
-"""Queries of a kind below which it says too little to count as much as the others."""
+"""Documents that a kind of queries is about, below which it does not count beside others."""
+
+TITLED = ("title", "question")
+"""Kinds of queries that may be a title or a heading, which stands before every passage below it."""
 
 COPIED = 0.5
 """Share of the words that a made query shares with its answer which are taken out of it. A word of
@@ -103,7 +106,14 @@ def made_evidence(
     """
     rows, units, queries = list(texts), list(range(len(texts))), list[Query]()
     kinds = _by_kind(pairs)
-    enough = {kind: found for kind, found in kinds.items() if len(found) >= FEWEST}
+    enough = {
+        kind: found
+        for kind, found in kinds.items()
+        if len({documents[pair.passage] for pair in found}) >= FEWEST
+    }
+    of_document: dict[int, list[int]] = {}
+    for row, document in enumerate(documents):
+        of_document.setdefault(document, []).append(row)
     for kind, found in (enough or kinds).items():
         for pair in _spread(found, documents, limit, seed):
             text = without_copied(pair.query, pair.text, terms, copied, seed + pair.passage)
@@ -112,7 +122,9 @@ def made_evidence(
             unit, row = pair.passage, len(rows)
             rows.append(pair.text)
             units.append(unit)
-            about = (documents[unit], {unit: 1.0}, (unit,), (row,))
+            # The other passages of a document still bear the title that asks.
+            own = of_document[documents[unit]] if kind in TITLED else [unit]
+            about = (documents[unit], {unit: 1.0}, tuple(own), (row,))
             queries.append(Query(text, kind, *about))
     return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
 
@@ -176,7 +188,7 @@ def ranking(
     shown[list(query.hidden)] = False
     shown[list(query.shown)] = True
     at = np.flatnonzero(shown)
-    dense = None if vector is None or rows is None else rows[at] @ vector
+    dense = None if vector is None or rows is None else (rows @ vector)[at]
     words = None if lexical is None else lexical.scores(query.text)[at]
     best: NDArray[np.int64] = at[_ranking(dense, words, fusion or Fusion())]
     return best
@@ -268,7 +280,6 @@ def haystack(
     rows: Vectors,
     lexical: Lexical,
     size: int,
-    each: int = 20,
     seed: int = 0,
 ) -> NDArray[np.int64]:
     """Passages on which candidates are told apart nearly as on all of them.
@@ -282,13 +293,13 @@ def haystack(
         rows: (passages, d) its unit vectors of the passages.
         lexical: BM25 over the passages, perhaps with more rows behind them.
         size: passages to keep at least, if there are so many.
-        each: best rows of either for each query.
         seed: of the draw.
     """
     count = evidence.passages
     if count <= size:
         return np.arange(count)
     kept: set[int] = set()
+    each = max(2, min(20, size // (2 * len(evidence.queries))))
     for query, vector in zip(evidence.queries, queries, strict=True):
         kept.update(_largest(rows[:count] @ vector, each).tolist())
         kept.update(_largest(lexical.scores(query.text)[:count], each).tolist())

@@ -80,15 +80,19 @@ def _verdict(facts: dict[str, Any]) -> str:
 
 
 def _kinds(kinds: dict[str, Any]) -> str:
+    about = (
+        "The queries are people's."
+        if list(kinds) == ["real"]
+        else "Queries made of the text show how well passages are told apart, not which words your "
+        "users will use. Half of the words that a query shares with its answer were taken out."
+    )
     rows = "".join(
         f"<tr><td>{escape(kind)}<td>{one['queries']}<td>{one['before']:.3f}<td>{one['after']:.3f}"
         f"<td>{one['after'] - one['before']:+.3f}"
         for kind, one in kinds.items()
     )
     return (
-        "<h2>Before and after, on the sealed part</h2>\n<p class=faint>nDCG@10. Queries made of "
-        "the text show how well passages are told apart, not which words your users will use. "
-        "Half of the words that a query shares with its answer were taken out of it.</p>\n"
+        f"<h2>Before and after, on the sealed part</h2>\n<p class=faint>nDCG@10. {about}</p>\n"
         "<div class=wide>"
         "<table><thead><tr><th>queries<th>count<th>base<th>chosen<th>change</thead>"
         f"{rows}</table></div>"

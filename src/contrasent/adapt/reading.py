@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -126,6 +127,8 @@ def read_queries(path: Path, documents: Sequence[str]) -> Asked:
     for number, row in _rows(path):
         try:
             gain = float(row.get("gain") or 1.0)
+            if not math.isfinite(gain):
+                raise ValueError(gain)
             if gain > 0:
                 rows.setdefault(str(row["query"]), {})[str(row["document"])] = gain
         except (KeyError, TypeError, ValueError) as error:
@@ -170,10 +173,12 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
 
 
 def _asked(path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str]) -> Asked:
-    places: dict[str, int] = {}
+    named: dict[str, set[int]] = {}
     for number, name in enumerate(documents):
         for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
-            places.setdefault(form, number)
+            named.setdefault(form, set()).add(number)
+    # A short form that two documents share names neither.
+    places = {form: min(numbers) for form, numbers in named.items() if len(numbers) == 1}
     places |= {name: number for number, name in enumerate(documents)}
     asked = []
     for query, gains in rows.items():

@@ -38,11 +38,12 @@ from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.verdict import Verdict, decide
 from contrasent.adapt.work import Work
-from contrasent.errors import InputError, OptionError
+from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
 from contrasent.model.pretrained import resolve
 from contrasent.search.exact import unit
 from contrasent.search.lexical import Lexical
+from contrasent.text.sources import missing
 from contrasent.types import EncodeFn, Vectors
 
 ASKING: tuple[Maker, ...] = (title_to_passage, first_sentence, inverse_cloze, question_to_answer)
@@ -57,6 +58,8 @@ A_KIND = 200
 HAYSTACK = 2000
 """Passages that candidates are told apart on; the sealed part is searched among all."""
 FEWEST_PASSAGES = 20
+FEWEST_DOCUMENTS = 10
+FEWEST_ASKED = 4
 SHORTEST_BUDGET = 10.0
 AT_ONCE = 512
 SHOWN = 10
@@ -110,6 +113,11 @@ def adapt(
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
     if queries is not None and collection is not None:
         raise OptionError("queries", str(queries), "give queries or a collection, not both")
+    for given in (source, queries, collection):
+        if given is not None and not Path(given).exists():
+            raise InputError(given, missing(Path(given)))
+    if Path(source).resolve().is_relative_to(target.resolve()):
+        raise OutputError(f"{target}: holds the documents themselves; choose another folder")
     if resume and (done := shipping.finished(target)) is not None:
         return done
     shipping.check_target(target, resume=resume, overwrite=overwrite)
@@ -128,12 +136,16 @@ def adapt(
     )
     encoder = Encoder.load(place, normalise=False)
     kept = work.folder / "passages.jsonl"
-    if not kept.is_file():
-        write_reading(kept, _read(Path(source), columns, encoder))
-    reading = load_reading(kept)
+    try:
+        if not kept.is_file():
+            write_reading(kept, _read(Path(source), columns, encoder))
+        reading = load_reading(kept)
+        asked = _asked(queries, collection, reading)
+    except UserError:
+        work.discard()  # a corrected run is another run
+        raise
     for line in reading.lines:
         say(line)
-    asked = _asked(queries, collection, reading)
     return _Run(work, reading, encoder, place, base, asked, budget, seed, say).finish(target)
 
 
@@ -145,6 +157,13 @@ def _read(source: Path, columns: Sequence[str] | None, encoder: Encoder) -> Read
     reading = read_source(
         source, columns=columns, count_tokens=count, max_tokens=encoder.max_tokens
     )
+    if len(reading.documents) < FEWEST_DOCUMENTS:
+        raise InputError(
+            source,
+            f"holds {len(reading.documents)} documents; at least {FEWEST_DOCUMENTS} are needed, to "
+            "learn from some and judge by others; give more, or search these with "
+            "'contrasent index'",
+        )
     if len(reading.passages) < FEWEST_PASSAGES:
         raise InputError(
             source,
@@ -158,9 +177,19 @@ def _read(source: Path, columns: Sequence[str] | None, encoder: Encoder) -> Read
 def _asked(
     queries: str | Path | None, collection: str | Path | None, reading: Reading
 ) -> Asked | None:
+    if queries is None and collection is None:
+        return None
     if queries is not None:
-        return read_queries(Path(queries), reading.documents)
-    return None if collection is None else read_judged(Path(collection), reading.documents)
+        asked = read_queries(Path(queries), reading.documents)
+    else:
+        asked = read_judged(Path(str(collection)), reading.documents)
+    if len(asked) < FEWEST_ASKED:
+        raise InputError(
+            str(queries or collection),
+            f"has {len(asked)} queries about these documents; at least {FEWEST_ASKED} are needed, "
+            "half to choose by and half to judge by",
+        )
+    return asked
 
 
 def _encode(encode: EncodeFn, texts: Sequence[str], title: str) -> Vectors:
@@ -293,7 +322,8 @@ class _Run:
         if chosen.model != "base":
             encoder = shipping.encoder_of(selection, chosen)
             passages = self.work.vectors(
-                "shipped", lambda: unit(_encode(encoder.encode, self.texts, "encode"))
+                shipping.vectors_name(chosen),
+                lambda: unit(_encode(encoder.encode, self.texts, "encode")),
             )
             encoded = encode_evidence(encoder.encode, evidence, passages)
             checked = general.check(self.base.encode, encoder.encode)

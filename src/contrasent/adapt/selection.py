@@ -143,7 +143,8 @@ class Selection:
             if candidate.fusion is not None or encoded is None:
                 lexical = ground.select_lexical
             values = measure_candidate(ground.select, encoded, lexical, candidate.fusion)
-            return {"values": values.tolist(), "cost": cost + self.work.seconds() - began}
+            now = self.work.seconds()
+            return {"values": values.tolist(), "cost": cost + now - began, "seconds": now}
 
         found = self.work.stage(_slug(f"trial {candidate.name}"), measured)
         values = np.array(found["values"])
@@ -153,7 +154,7 @@ class Selection:
             candidate,
             selection_score(self.ground.select, self.before, values),
             kind_means(self.ground.select, values),
-            self.work.seconds(),
+            float(found["seconds"]),
             float(found["cost"]),
         )
         self.trials.append(trial)
@@ -186,13 +187,17 @@ class Selection:
         if len(pairs) < FEWEST_PAIRS:
             self.say(f"{len(pairs):,} pairs are too few to train on")
             return
-        beginnings: dict[TrainingPlan, str] = dict.fromkeys(PLANS, "")
+        makers = {pair.maker for pair in pairs}
+        usable = [plan for plan in PLANS if not plan.makers or makers & set(plan.makers)]
+        beginnings: dict[TrainingPlan, str] = dict.fromkeys(usable, "")
         for number in range(3):
             steps = self._steps(number, len(beginnings), cost_of_measuring)
             if steps < 1:
                 break
             ends: dict[TrainingPlan, tuple[float, str]] = {}
             for plan, start in beginnings.items():
+                if ends and self._late(f"{number}-{plan.name}"):
+                    break
                 began = self.work.seconds()
                 model = self._train(number, plan, start, steps, pairs)
                 cost = self.work.seconds() - began
@@ -210,17 +215,25 @@ class Selection:
         if best.model in ("base", "whitened"):
             return
         for share in PATH:
-            if self.work.seconds() + cost_of_measuring < self.deadline:
+            if not self._late(f"path-{share}"):
                 name = f"{best.name.rpartition(',')[0]}, {share:g}"
                 self.try_one(Candidate(name, best.model, share))
         best = self.best(dense=True).candidate
         self._fused(best.model, best.share, best.name)
 
+    def _late(self, what: str) -> bool:
+        """Whether the time is up for something; what was found once holds after a resume."""
+        found: bool = self.work.stage(
+            _slug(f"late-{what}"), lambda: self.work.seconds() > self.deadline
+        )
+        return found
+
     def _steps(self, number: int, plans: int, cost_of_measuring: float) -> int:
         """Steps of a round for each of so many plans; 0 where the time is too short."""
 
         def planned() -> int:
-            left = self.deadline - self.work.seconds() - plans * len(SHARES) * cost_of_measuring
+            looks = plans * len(SHARES) + (len(PATH) if number else 0)
+            left = self.deadline - self.work.seconds() - looks * cost_of_measuring
             if number == 0:
                 return FIRST_STEPS if left > plans * SHORTEST_TRAINING else 0
             rate = self._seconds_a_step()

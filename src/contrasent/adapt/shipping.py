@@ -13,7 +13,7 @@ from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.page import write_page
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.selection import Selection
-from contrasent.adapt.verdict import Verdict
+from contrasent.adapt.verdict import FEWEST, Verdict
 from contrasent.errors import OutputError
 from contrasent.files import check_writable, write_json
 from contrasent.model.card import Facts, card
@@ -66,7 +66,7 @@ def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
         if not (target / REPORT).is_file() and not (target / WORK).is_dir():
             raise OutputError(f"{target}: was not made by contrasent adapt; choose another folder")
         shutil.rmtree(target)
-    elif there and not (target / WORK).is_dir():
+    elif there and ((target / REPORT).is_file() or not (target / WORK).is_dir()):
         raise OutputError(f"{target}: is there already; choose another name or add --overwrite")
     check_writable(target)
 
@@ -89,6 +89,11 @@ def finished(target: Path) -> Adaptation | None:
     )
     shipped = Candidate.from_dict(facts["shipped"])
     return Adaptation(target, shipped, Verdict.from_dict(facts["verdict"]), trials, facts)
+
+
+def vectors_name(candidate: Candidate) -> str:
+    """Name under which the passages' vectors by a candidate's model are kept."""
+    return f"shipped-{candidate.model}-{candidate.share}"
 
 
 def encoder_of(selection: Selection, candidate: Candidate) -> Encoder:
@@ -171,7 +176,13 @@ def advice(verdict: Verdict, asked: int | None) -> list[str]:
             "no person asked these queries; with real ones (--queries FILE) the choice and the "
             "proof are about your users"
         )
-    if not verdict.improved:
+    documents = sum(count for _, _, count in verdict.kinds.values()) // max(1, len(verdict.kinds))
+    if not verdict.improved and documents < FEWEST:
+        lines.append(
+            f"a gain cannot be proven on so little: {3 * FEWEST} documents are needed, or "
+            f"{2 * FEWEST} queries of people"
+        )
+    elif not verdict.improved:
         lines.append(
             "more text, a longer --budget or another --base may change the verdict; until then the "
             "base is the better choice"
@@ -203,7 +214,7 @@ def _vectors(selection: Selection, shipped: Candidate) -> Vectors:
     ground = selection.ground
     if shipped.model == "base":
         return unit(np.asarray(ground.raw))
-    stored = selection.work.folder / "shipped.npy"
+    stored = selection.work.folder / f"{vectors_name(shipped)}.npy"
     return np.asarray(np.load(stored, mmap_mode="r", allow_pickle=False))
 
 

@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 TRAIN, SELECT, SEALED = 0, 1, 2
 SHARE = 0.2
 """Of the documents, for choosing, and as many for judging."""
+ENOUGH = 20
+"""Documents of either that few documents still give, a third of them at most."""
 MOST = 1000
 """Documents of either at most; more would say little more."""
 
@@ -25,7 +27,7 @@ def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
         for name in documents
     ]
     order = sorted(range(len(documents)), key=lambda at: marks[at])
-    size = min(MOST, int(SHARE * len(documents)))
+    size = min(MOST, max(int(SHARE * len(documents)), min(ENOUGH, len(documents) // 3)))
     parts = np.full(len(documents), TRAIN, dtype=np.int8)
     parts[order[:size]] = SELECT
     parts[order[size : 2 * size]] = SEALED

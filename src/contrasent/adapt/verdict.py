@@ -33,7 +33,7 @@ class General:
     @property
     def kept(self) -> bool:
         """Whether it fell by no more than the margin."""
-        return self.after >= self.before - MARGIN
+        return self.after >= self.before - MARGIN - 1e-9  # the rounding of a difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def decide(
             f"{name} changes nDCG@10 by {difference.value:+.3f} "
             f"[{difference.low:+.3f}, {difference.high:+.3f}] on the sealed part"
         )
-        if difference.low <= 0:
+        if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
         elif general is not None and not general.kept:
             reason = (

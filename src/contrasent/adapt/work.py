@@ -91,4 +91,8 @@ class Work:
 
     def discard(self) -> None:
         """Delete the folder: the run is complete."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        # Renamed first, so that a kill leaves all of it or nothing that looks like a run.
+        aside = self.folder.with_name(f".{self.folder.name}.old")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.folder.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
