@@ -163,8 +163,11 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     assert '"rows": 288' in (tmp_path / "m" / "run" / "last" / "README.md").read_text()
     # Too few documents, but sentences enough; and too few of both.
     (tmp_path / "few.txt").write_text("\n\n".join(documents[:90]) + "\n")
-    out, _ = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
+    out, err = run(*asked[:1], "few.txt", *asked[2:], "-o", "few", "--json")
     assert json.loads(out)["evaluate"] == "neighbours"
+    assert err.startswith(
+        "not --evaluate documents, the default: few.txt: too few documents of two sentences"
+    )
     (tmp_path / "tiny.txt").write_text("\n\n".join(documents[:20]) + "\n")
     out, err = run(*asked[:1], "tiny.txt", *asked[2:], "-o", "tiny", "--json")
     assert (json.loads(out)["evaluate"], json.loads(out)["improved"]) == ("none", None)
@@ -188,6 +191,63 @@ def test_an_improvement_that_cannot_be_seen_cannot_be_required(run, texts, bert,
     asked = ["train", texts, "-o", "m", "--base", bert, "--require-improvement", *more]
     _, err = run(*asked, code=2)
     assert words in err
+
+
+def test_what_cannot_be_is_refused_before_the_corpus_is_read(run, tmp_path):
+    (tmp_path / "mine.toml").write_text('evaluate = "neighbours"\nrequire_improvement = true\n')
+    (tmp_path / "keep.toml").write_text('keep = "lst"\n')
+    for more, words in (
+        (["--keep", "lst"], "--keep 'lst': no such choice"),
+        (["--recipe", "keep.toml"], "--keep 'lst': no such choice"),
+        (["--require-improvement", "--evaluate", "none"], "improvement cannot be seen"),
+        (["--recipe", "mine.toml"], "improvement cannot be seen"),
+    ):
+        assert words in run("train", "missing.txt", "-o", "m", *more, code=2)[1]
+
+
+@pytest.mark.parametrize("kind", ["texts", "pairs"])
+def test_a_run_of_an_older_version_goes_on_with_the_same_command(
+    run, request, bert, tmp_path, kind
+):
+    """Sentences were not evaluated then, and the best step was the model in any case."""
+    asked = ["train", request.getfixturevalue(kind), "-o", "m", "--base", bert, *FAST]
+    asked += ["--set", "steps=2", "--set", "heldout=10"]
+    older = {"texts": ["--evaluate", "none"], "pairs": ["--keep", "trained"]}[kind]
+    run(*asked, *older, "--set", "max_tokens=32", "--set", "epochs=1", "--set", "head=none")
+    place = tmp_path / "m" / "run"
+    stored = settings_of(tmp_path / "m")
+    del stored["defaults"]
+    (place / "settings.json").write_text(json.dumps(stored))
+    again = ["--set", "max_tokens=32", "--set", "epochs=1", "--set", "head=none", "--resume"]
+    again += ["--set", f"chunk={stored['settings']['chunk']}"]
+    result = json.loads((place / "result.json").read_text())
+    for name in ("improved", "kept", "base_score", "gain"):
+        del result[name]
+    result["history"] = [pair for pair in result["history"] if pair[0] or kind == "texts"]
+    (place / "result.json").write_text(json.dumps(result))
+    out, _ = run(*asked, *again)
+    if kind == "pairs":
+        assert out.splitlines()[1] == f"best model: step 2, heldout {result['score']:.4f}"
+        result["history"].insert(0, [0, 0.25])
+        (place / "result.json").write_text(json.dumps(result))
+        assert run(*asked, *again)[0].splitlines()[1].endswith(", before training 0.2500")
+    # Without a result it is trained on.
+    (place / "result.json").unlink()
+    assert json.loads(run(*asked, *again, "--json")[0])["kept"] == 2
+
+
+def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, monkeypatch):
+    from contrasent.cli import train as command
+    from contrasent.train.run import Run
+
+    done = Run(texts, 1, 1.0, 1.0, None, None)
+    monkeypatch.setattr(command, "_run", lambda *_: done)
+    labels = texts.parent / "labels.tsv"
+    labels.write_text("one\ttwo\tscore\n" + "A map\tThe map\t1\nA kite\tThe sea\t0\n" * 3)
+    asked = ["train", texts, "-o", "m", "--base", texts.parent, "--evaluate", labels]
+    for rank, code in (("0", 3), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        run(*asked, "--require-improvement", code=code)
 
 
 def test_what_does_not_fit_the_corpus_is_refused(run, texts, pairs, bert):

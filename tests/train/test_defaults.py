@@ -73,6 +73,17 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
             resolve_settings(encoder, "simcse", {"batch": batch}, corpus=iter(lambda: 1 / 0, None))
 
 
+def test_what_was_chosen_is_said_with_its_reason(bert, encoder):
+    def line(base, objective, **given):
+        return resolve_settings(base, objective, given).defaults.line(objective)
+
+    assert line(encoder, "simcse", batch=8) == (
+        "settings chosen (the base is a sentence encoder): lr 3e-06, epochs 1; "
+        "(published for simcse): max_tokens 32"
+    )
+    assert line(bert, "dimension_wise") == ""  # not published
+
+
 def test_a_large_corpus_does_not_make_a_long_run_of_an_encoder(bert, encoder):
     def steps(base, rows, objective="simcse", **given):
         found = resolve_settings(base, objective, given, corpus=["a text"] * rows)

@@ -25,6 +25,8 @@ RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "columns": (str, list),
     "documents": (bool,),
     "evaluate": (str,),
+    "keep": (str,),
+    "require_improvement": (bool,),
     "settings": (dict,),
 }
 TOML = {str: "a text", list: "a list", bool: "true or false", dict: "a table"}
@@ -58,12 +60,12 @@ def train(
         ),
     ] = None,
     keep: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="Model to leave: best (the best step if it improves on the base, else the base), "
-            "trained (the best step in any case), or last."
+            "trained (the best step in any case), or last. [default: best]"
         ),
-    ] = "best",
+    ] = None,
     require_improvement: Annotated[
         bool,
         typer.Option(
@@ -102,6 +104,11 @@ def train(
     from contrasent.train.run import Keep, RunFolder
     from contrasent.train.settings import assignments, choose
 
+    keep, evaluate = keep or told.get("keep"), evaluate or told.get("evaluate")
+    if keep is not None and keep not in get_args(Keep):
+        raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
+    require_improvement = require_improvement or bool(told.get("require_improvement", False))
+    _check_visible(require_improvement, evaluate)
     ordered = documents or bool(told.get("documents", False))
     wanted = column_list(columns or told.get("columns"))
     source = open_corpus(corpus, columns=wanted, documents=ordered)
@@ -114,13 +121,11 @@ def train(
     stored = RunFolder(output).defaults() if resume else None
     resolved = resolve_settings(resolve(start), name, given, corpus=source, stored=stored)
     settings, defaults = resolved.settings, resolved.defaults
-    if keep not in get_args(Keep):
-        raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
-    judge, scoring, rows, note = evaluation(evaluate or told.get("evaluate"), source, settings)
-    if require_improvement and judge in ("none", "neighbours"):
-        raise OptionError(
-            "--require-improvement", judge, f"an improvement cannot be seen; {BETTER}"
-        )
+    if stored == {}:  # begun by an older version: the defaults of its time
+        keep = keep or "trained"
+        evaluate = evaluate or ("heldout" if source.width > 1 else "none")
+    judge, scoring, rows, note = evaluation(evaluate, source, settings)
+    _check_visible(require_improvement, judge)
     line = defaults.line(name) if defaults is not None and not as_json else ""
     notes = "\n".join(filter(None, (note, line)))
     try:
@@ -134,7 +139,7 @@ def train(
             {
                 "evaluate": scoring,
                 "geometry": _geometry(settings),
-                "keep": keep,
+                "keep": keep or "best",
                 "rows": rows,
                 "resume": resume,
                 "overwrite": overwrite,
@@ -151,8 +156,8 @@ def train(
         _tell(run, as_json=as_json, quiet=quiet, judge=judge, defaults=defaults)
         if profile and not as_json:
             _tell_profile(run)
-    if require_improvement and not run.improved:
-        raise typer.Exit(3)
+        if require_improvement and not run.improved:
+            raise typer.Exit(3)
 
 
 def _run(
@@ -200,6 +205,13 @@ def _run(
         # No sentence encoder: training is to move its neighbourhoods, not to leave them.
         options["evaluate"] = replace(scoring, floor=0.0)
     return fit(learner, source, settings, folder=output, facts=Facts(base=_public(base)), **options)
+
+
+def _check_visible(required: bool, judge: str | None) -> None:
+    if required and judge in ("none", "neighbours"):
+        raise OptionError(
+            "--require-improvement", judge, f"an improvement cannot be seen; {BETTER}"
+        )
 
 
 def _public(base: str) -> str:

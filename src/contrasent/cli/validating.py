@@ -34,7 +34,9 @@ def evaluation(
     problem = ""
     for name in ("documents", "neighbours")[not source.documents :]:
         try:
-            return name, *_named(name, source, settings), _blind(name)
+            found = _named(name, source, settings)
+            why = f"not --evaluate documents, the default: {problem}\n" if problem else ""
+            return name, *found, why + _blind(name)
         except TrainingError as error:
             problem = str(error)
     return "none", None, None, f"nothing is evaluated: {problem}"
@@ -92,13 +94,18 @@ def _named(
 
 def outcome(run: "Run", judge: str) -> str:
     """The last line of a run that was evaluated: whether it improved, and which model is there."""
-    score, base = f"{run.score:.4f}", f"{run.base_score or 0:.4f}"
-    model = {0: "the base", run.steps: "the last step"}.get(run.kept or 0, f"step {run.kept}")
+    score = f"{run.score:.4f}"
+    # Results of an older version say neither.
+    kept = run.best_step if run.kept is None else run.kept
+    base = dict(run.history).get(0) if run.base_score is None else run.base_score
+    model = {0: "the base", run.steps: "the last step"}.get(kept or 0, f"step {kept}")
     if judge == "neighbours":
         less = "" if run.improved is None else ", too little"
         found = f"improvement not visible: {score} of the base's neighbours are left{less}"
         return f"{found}; the model is {model}"
-    found = f"step {run.best_step}, {judge} {score}, before training {base}"
+    found = f"step {run.best_step}, {judge} {score}"
+    if base is not None:
+        found += f", before training {base:.4f}"
     if run.gain is not None and run.gain.low is not None:
         gain = run.gain
         found += (
@@ -107,4 +114,4 @@ def outcome(run: "Run", judge: str) -> str:
         )
     if run.improved is False:
         return f"no improvement: {found}; the model is {model}"
-    return f"best model: {found}" + ("" if run.kept == run.best_step else f"; the model is {model}")
+    return f"best model: {found}" + ("" if kept == run.best_step else f"; the model is {model}")

@@ -43,14 +43,15 @@ class Defaults:
     values: dict[str, Any]
 
     def line(self, objective: str) -> str:
-        """What was chosen and why, for people."""
-        encoder = self.base == SENTENCE_ENCODER
-        why = "the base is a sentence encoder" if encoder else f"published for {objective}"
-        chosen = ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in self.values.items()
-        )
-        return f"settings chosen ({why}): {chosen or 'none, all are stated'}"
+        """What was chosen and why, for people; empty if nothing was."""
+        chosen: dict[str, list[str]] = {}
+        for name, value in self.values.items():
+            suits = self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps")
+            why = "the base is a sentence encoder" if suits else f"published for {objective}"
+            number = f"{value:g}" if isinstance(value, float) else value
+            chosen.setdefault(why, []).append(f"{name} {number}")
+        parts = [f"({why}): {', '.join(values)}" for why, values in chosen.items()]
+        return f"settings chosen {'; '.join(parts)}" if parts else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,7 @@ class Drift:
         total: steps of the run; the last one is measured too.
         guards: whether the base's neighbours are to stay: those of a sentence encoder, unless pairs
             say what is near. A language model's are there to be changed.
+        labelled: whether the run learns from pairs, so that a warning need not advise them.
         values: the last measurement: "mean_cosine" of random pairs, "effective_rank", the
             "neighbour_overlap" with the base, and "measured_at", its step.
         base: the first one, and the texts' neighbours there; None before it.
@@ -102,6 +103,7 @@ class Drift:
     every: int
     total: int
     guards: bool
+    labelled: bool = False
     values: dict[str, float] = field(default_factory=dict)
     base: dict[str, Any] | None = None
     warned: bool = False
@@ -119,7 +121,7 @@ class Drift:
         every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
         encoder = objective.encoder
         guards = base_kind(encoder.source) == SENTENCE_ENCODER and not objective.labelled
-        return cls(encoder, tokens, every, total, guards)
+        return cls(encoder, tokens, every, total, guards, objective.labelled)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
@@ -158,11 +160,13 @@ class Drift:
         if problem and not self.warned:
             self.warned = True
             log.warning(
-                "step %d: %s, so search may have become worse: lower lr (now %.1e), take fewer "
-                "steps, or train on pairs that belong together",
+                "step %d: %s, so search may have become worse: lower lr (now %.1e)%s",
                 step,
                 problem,
                 lr,
+                " or take fewer steps"
+                if self.labelled
+                else ", take fewer steps, or train on pairs that belong together",
             )
 
     def _problem(self, base: dict[str, Any]) -> str | None:

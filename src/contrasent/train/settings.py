@@ -51,7 +51,7 @@ class Settings:
             (SimCSE, Figure 2), kept in the run's log; 0 for none.
         checkpoint_every: steps between checkpoints.
         patience: stop after this many evaluations without a new best; 0 never stops.
-        heldout: pairs of the corpus held out for evaluation when there are no labels.
+        heldout: pairs, sentences or documents of the corpus held out for evaluation, at most.
         seed: of everything random.
     """
 
