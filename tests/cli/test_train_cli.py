@@ -211,7 +211,7 @@ def test_a_run_of_an_older_version_goes_on_with_the_same_command(
 ):
     """Sentences were not evaluated then, and the best step was the model in any case."""
     asked = ["train", request.getfixturevalue(kind), "-o", "m", "--base", bert, *FAST]
-    asked += ["--set", "steps=2", "--set", "heldout=10"]
+    asked += ["--set", "steps=2", "--set", "heldout=20"]
     older = {"texts": ["--evaluate", "none"], "pairs": ["--keep", "trained"]}[kind]
     run(*asked, *older, "--set", "max_tokens=32", "--set", "epochs=1", "--set", "head=none")
     place = tmp_path / "m" / "run"
