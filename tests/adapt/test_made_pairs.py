@@ -3,16 +3,19 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 
-from contrasent.adapt.pairs import without_copied
+from contrasent.adapt.pairs import Pair, without_copied
 from contrasent.adapt.pairs.crops import FEWEST_WORDS, LONGEST, crops, neighbours
 from contrasent.adapt.pairs.keywords import keyword_query
 from contrasent.adapt.pairs.questions import question_to_answer
 from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
 from contrasent.adapt.pairs.titles import title_to_passage
 from contrasent.adapt.passages import Passage
-from contrasent.search.lexical import words
+from contrasent.adapt.training import with_negatives
+from contrasent.search.exact import unit
+from contrasent.search.lexical import Lexical, words
 
 
 def split(text):
@@ -141,3 +144,28 @@ def test_copied_words_are_taken_out_in_the_share_that_is_named():
     assert half["beta"] == half["delta"] == 50
     # 100 shared words, each kept with probability one half: four standard deviations are 20.
     assert math.isclose(half["alpha"] + half["gamma"], 50, abs_tol=20)
+
+
+def test_negatives_are_of_training_documents_and_never_of_the_pairs_own():
+    texts = [f"note {n} about copper" for n in range(40)]
+    documents = [n // 2 for n in range(40)]
+    trainable = np.array([n % 4 < 2 for n in range(40)])
+    random = np.random.default_rng(0)
+    rows = unit(random.standard_normal((40, 6)).astype(np.float32))
+    pairs = [Pair(f"copper {n}", "text", n, "m") for n in range(40) if trainable[n]]
+    triples = with_negatives(
+        pairs,
+        texts,
+        documents,
+        trainable,
+        queries=rows[trainable],
+        rows=rows,
+        lexical=Lexical.build(texts, language="none"),
+        seed=0,
+    )
+    assert len(triples) == 20
+    for pair, (query, positive, negative) in zip(pairs, triples, strict=True):
+        assert (query, positive) == (pair.query, pair.text)
+        row = texts.index(negative)
+        assert trainable[row]
+        assert documents[row] != documents[pair.passage]

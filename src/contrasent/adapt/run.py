@@ -267,6 +267,7 @@ class _Run:
             base=self.base,
             texts=self.texts,
             documents=self.documents,
+            trainable=self.parts[self.documents] == TRAIN,
             raw=self.raw,
             lexical=self.lexical,
             kept=kept,

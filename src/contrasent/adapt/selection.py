@@ -23,7 +23,7 @@ from contrasent.adapt.candidates import (
     measure_candidate,
     selection_score,
 )
-from contrasent.adapt.evidence import Evidence, Floats
+from contrasent.adapt.evidence import Evidence
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
 from contrasent.adapt.work import Work
@@ -56,6 +56,7 @@ class Ground:
         base: the model, its vectors not scaled.
         texts: of the passages, as they are indexed.
         documents: number of each passage's document.
+        trainable: (passages,) whether a passage's document is one to train on.
         raw: (passages, d) the base's vectors of them.
         lexical: BM25 over the passages.
         kept: numbers of the passages that candidates are told apart on.
@@ -68,6 +69,7 @@ class Ground:
     base: Encoder
     texts: Sequence[str]
     documents: Sequence[int]
+    trainable: NDArray[np.bool_]
     raw: Vectors
     lexical: Lexical
     kept: NDArray[np.int64]
@@ -93,7 +95,6 @@ class Selection:
     def __init__(self, ground: Ground, work: Work, deadline: float, say: Say) -> None:
         self.ground, self.work, self.deadline, self.say = ground, work, deadline, say
         self.trials: list[Trial] = []
-        self._values: dict[str, Floats] = {}
         self._vectors: dict[tuple[str, float], Encoded] = {}
         self.before = np.empty(0)
 
@@ -266,6 +267,7 @@ class Selection:
                 chosen,
                 ground.texts,
                 ground.documents,
+                ground.trainable,
                 queries=queries[[place[pair.query] for pair in chosen]],
                 rows=unit(np.asarray(ground.raw)),
                 lexical=ground.lexical,

@@ -18,7 +18,6 @@ from contrasent.errors import OutputError
 from contrasent.files import check_writable, write_json
 from contrasent.model.card import Facts, card
 from contrasent.model.encoder import Encoder
-from contrasent.model.heads import add_layer
 from contrasent.postprocess import whitening
 from contrasent.search.exact import unit
 from contrasent.search.hybrid import SETTING, Hybrid
@@ -104,7 +103,7 @@ def encoder_of(selection: Selection, candidate: Candidate) -> Encoder:
     elif candidate.model == "whitened":
         fitted = whitening.fit(ground.raw)
         encoder = Encoder.load(ground.base_folder, normalise=False)
-        add_layer(encoder, fitted.matrix, fitted.bias)
+        encoder.add_layer(fitted.matrix, fitted.bias)
     else:
         encoder = selection.encoder(candidate.model, candidate.share)
         encoder.normalise = True

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent.adapt.pairs import Pair, random_of
-from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import PROPOSED, Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
@@ -67,6 +67,7 @@ def with_negatives(
     pairs: Sequence[Pair],
     texts: Sequence[str],
     documents: Sequence[int],
+    trainable: NDArray[np.bool_],
     *,
     queries: Vectors,
     rows: Vectors,
@@ -82,6 +83,8 @@ def with_negatives(
         pairs: n of them.
         texts: of the rows.
         documents: number of each row's document.
+        trainable: (rows,) which rows may be negatives: those of the training documents, so that
+            nothing that is chosen or judged by is ever trained on.
         queries: (n, d) unit vectors of the pairs' queries.
         rows: (rows, d) unit vectors of the rows.
         lexical: BM25 over the rows.
@@ -91,19 +94,19 @@ def with_negatives(
     triples = []
     numbers = np.asarray(documents)
     for pair, vector in zip(pairs, queries, strict=True):
-        cosines = rows @ vector
-        words = lexical.scores(pair.query)
+        cosines = np.where(trainable, rows @ vector, -1.0).astype(np.float32)
+        words = np.where(trainable, lexical.scores(pair.query), 0.0).astype(np.float32)
         shown = min(PROPOSED, len(rows))
         proposed = np.union1d(
             np.argpartition(-cosines, shown - 1)[:shown], np.argpartition(-words, shown - 1)[:shown]
         )
         fused = fusion(cosines[proposed], words[proposed], shown)
         order = proposed[np.argsort(-fused, kind="stable")]
-        other = numbers[order] != documents[pair.passage]
+        other = trainable[order] & (numbers[order] != documents[pair.passage])
         far = cosines[order] < TOO_NEAR * max(float(cosines[pair.passage]), 0.0)
         usable = order[other & far][:NEGATIVES_FROM]
         if not len(usable):
-            usable = np.flatnonzero(numbers != documents[pair.passage])
+            usable = np.flatnonzero(trainable & (numbers != documents[pair.passage]))
         random = random_of(seed, 9, pair.passage)
         triples.append((pair.query, pair.text, texts[int(random.choice(usable))]))
     return triples
@@ -111,15 +114,15 @@ def with_negatives(
 
 def train(
     base: Path, triples: Sequence[tuple[str, str, str]], *, lr: float, seed: int, folder: Path
-) -> Encoder:
-    """Train on every triple once and give the encoder; a run that was killed goes on.
+) -> None:
+    """Train on every triple once; a run that was killed goes on.
 
     Args:
         base: folder of the model to begin from.
         triples: a multiple of the batch.
         lr: peak learning rate.
         seed: of everything random.
-        folder: where the run is kept.
+        folder: where the run is kept, and the model at its top.
     """
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
@@ -137,4 +140,3 @@ def train(
     )
     learner = prepare(base, "simcse_supervised", {"symmetric": True}, settings)
     fit(learner, list(triples), settings, folder=folder, resume=folder.exists())
-    return Encoder.load(folder)

@@ -126,11 +126,10 @@ def _whiten(
     encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
 ) -> tuple[str, str]:
     """Add a whitening layer; what the card says of it, and what the command does."""
-    from contrasent.model.heads import add_layer
     from contrasent.postprocess.whitening import fit
 
     found = fit(encoder.encode(texts, batch=batch), **chosen)
-    add_layer(encoder, found.matrix, found.bias)
+    encoder.add_layer(found.matrix, found.bias)
     size = f"{found.matrix.shape[1]} dimensions"
     return f"whitened (Su et al., 2021) to {size} on", size
 
@@ -139,7 +138,6 @@ def _dimension_wise(
     encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
 ) -> tuple[str, str]:
     """Add a layer learnt by dimension-wise contrast; what the card and the command say of it."""
-    from contrasent.model.heads import add_layer
     from contrasent.model.noise import dropout_view
     from contrasent.postprocess.dimension_wise import Settings, fit
 
@@ -149,7 +147,7 @@ def _dimension_wise(
     )
     losses: list[float] = []
     layer = fit(first, second, settings, report=lambda step, loss: losses.append(loss))
-    add_layer(encoder, layer.matrix, layer.bias)
+    encoder.add_layer(layer.matrix, layer.bias)
     return (
         "with one more layer, learnt by dimension-wise contrast (Xu et al., 2023) on two dropout "
         "views of",

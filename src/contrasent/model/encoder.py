@@ -21,7 +21,7 @@ from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
 from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import write_golden
-from contrasent.model.heads import as_dense, check_head, make_head
+from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.pooled import Pooled, full
 from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
@@ -211,6 +211,16 @@ class Encoder(Pooled):
         if self.normalise:
             vectors = nn.functional.normalize(vectors, dim=-1)
         return np.asarray(vectors.cpu().numpy(), dtype=np.float32)
+
+    def add_layer(self, matrix: NDArray[np.float64], bias: NDArray[np.float64]) -> None:
+        """Put a linear layer x @ matrix + bias on top of the head, then scale to unit length.
+
+        Args:
+            matrix: (d, k), fitted on vectors that are not scaled.
+            bias: (k,).
+        """
+        self.head = with_layer(self.head, matrix, bias).to(self.device).eval()
+        self.normalise = True
 
     def save(self, folder: str | Path, *, card: str = "") -> None:
         """Write a model folder, atomically; an older model of that name is replaced.

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from contrasent.model.encoder import Encoder
-
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,
     "torch.nn.modules.activation.ReLU": nn.ReLU,
@@ -119,13 +117,13 @@ def _fold(linear: nn.Module, norm: nn.Module, activation: nn.Module) -> Dense:
     return folded
 
 
-def add_layer(
-    encoder: "Encoder", matrix: "NDArray[np.float64]", bias: "NDArray[np.float64]"
-) -> None:
-    """Put a linear layer x @ matrix + bias on top of an encoder's head, then unit length.
+def with_layer(
+    head: nn.Module | None, matrix: "NDArray[np.float64]", bias: "NDArray[np.float64]"
+) -> nn.Module:
+    """A head, and a linear layer x @ matrix + bias on top of it.
 
     Args:
-        encoder: is changed; it must not scale its vectors yet.
+        head: or None.
         matrix: (d, k).
         bias: (k,).
     """
@@ -133,7 +131,5 @@ def add_layer(
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(matrix.T.copy()))
         layer.linear.bias.copy_(torch.from_numpy(bias.copy()))
-    below = as_dense(encoder.head) if encoder.head is not None else []
-    encoder.head = nn.Sequential(*below, layer) if below else layer
-    encoder.head.to(encoder.device).eval()
-    encoder.normalise = True
+    below = as_dense(head) if head is not None else []
+    return nn.Sequential(*below, layer) if below else layer

@@ -22,10 +22,9 @@ def keyword_query(
 
     A word that stands in one passage alone is most likely a name or a slip, and is left out.
     """
-    counts = {number: Counter(words(passages[number].text)) for number in range(len(passages))}
-    holding = Counter(word for count in counts.values() for word in count)
+    holding = Counter(word for passage in passages for word in set(words(passage.text)))
     for number in numbers:
-        count = counts[number]
+        count = Counter(words(passages[number].text))
         length = count.total()
         weights = {
             word: math.log(1 + (len(passages) - holding[word] + 0.5) / (holding[word] + 0.5))
