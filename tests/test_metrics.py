@@ -97,15 +97,9 @@ def test_correlations_are_undefined_for_constants_and_nan():
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(1, 12))
-def test_mrr_and_recall_are_means_over_queries(ranks, k):
-    total = hits = 0.0
-    for r in ranks:
-        if r <= k:
-            total += 1 / r
-            hits += 1
-    assert metrics.mrr_at_k(ranks, k) == pytest.approx(total / len(ranks))
-    assert metrics.recall_at_k(ranks, k) == pytest.approx(hits / len(ranks))
-    assert metrics.mrr_at_k(ranks, k) <= metrics.recall_at_k(ranks, k) + 1e-12
+def test_reciprocal_ranks_are_cut_at_k(ranks, k):
+    expected = [1 / r if r <= k else 0.0 for r in ranks]
+    assert metrics.reciprocal_ranks(ranks, k).tolist() == pytest.approx(expected)
 
 
 @given(

@@ -93,21 +93,6 @@ def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
     return np.where(r <= k, 1.0 / r, 0.0)
 
 
-def mrr_at_k(ranks: ArrayLike, k: int) -> float:
-    """Mean reciprocal rank, cut at k (Craswell, 2009).
-
-    Args:
-        ranks: (q,) rank from 1 of each query's first relevant document.
-        k: ranks beyond it count as 0.
-    """
-    return float(reciprocal_ranks(ranks, k).mean())
-
-
-def recall_at_k(ranks: ArrayLike, k: int) -> float:
-    """Share of queries whose one relevant document is among the first k; ``ranks`` (q,) from 1."""
-    return float((np.asarray(ranks) <= k).mean())
-
-
 def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
     """Discounted cumulative gain of documents at given ranks: sum of gain / log2(rank + 1).
 

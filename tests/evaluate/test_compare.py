@@ -6,7 +6,7 @@ from benchmarks.null_comparisons import World, false_findings, reports
 
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
-from contrasent.evaluate.compare import SEED_SD, compare_reports, compare_sts
+from contrasent.evaluate.compare import SEED_SD, compare_reports
 from contrasent.evaluate.power import power
 from contrasent.evaluate.significance import Seeds, spread_error, t_quantile
 from contrasent.report import Items, Report, Row
@@ -45,6 +45,14 @@ def model(noise, seed):
         return np.array(vectors, dtype=np.float32)
 
     return encode
+
+
+def compare_sts(before, after, *, tasks=STS_TASKS, seed_sd=None):
+    arms = [
+        [module.sts(m, tasks=tasks, resamples=0).select(metric="spearman") for m in models]
+        for models in (before, after)
+    ]
+    return compare_reports(*arms, seed_sd=seed_sd)
 
 
 def test_one_run_an_arm_is_about_two_models_or_widened_for_the_methods():

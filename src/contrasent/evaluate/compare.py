@@ -16,7 +16,6 @@ Without items the claim is about the methods on these items only.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import power
 from contrasent.evaluate.common_items import item_error, item_moves
 from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
-from contrasent.evaluate.sts import sts
 from contrasent.report import HUNDREDTHS, Report, Row, shown
-from contrasent.text.official import STS_TASKS
-from contrasent.types import EncodeFn
 
 SEED_SD = 1.2
 """Points: the standard deviation over seeds that is assumed where each arm has one run.
@@ -127,45 +123,6 @@ class Comparison:
             low, high = shown(self.metric, self.item_low), shown(self.metric, self.item_high)
             text += f"  these models alone: [{low}, {high}] p {self.item_p:.4f}"
         return text
-
-
-def compare_sts(
-    before: Sequence[EncodeFn],
-    after: Sequence[EncodeFn],
-    *,
-    tasks: Sequence[str] = STS_TASKS,
-    form: str = "senteval",
-    split: str = "test",
-    folder: Path | None = None,
-    seed_sd: float | None = None,
-) -> list[Comparison]:
-    """Compare two methods on STS by Spearman's correlation, ``all`` aggregation.
-
-    Args:
-        before: method A, a model for each seed.
-        after: method B, a model for each seed.
-        tasks: names that :func:`contrasent.text.datasets.sts_pairs` knows.
-        form: "senteval" or "raw".
-        split: "test", "dev" or "train".
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-        seed_sd: see :func:`compare_reports`.
-
-    Returns:
-        One comparison a task; with all seven sets, one of their mean, "STS7", at the end.
-
-    Raises:
-        DataError: no model in an arm, data that are not official, or vectors that are not finite.
-    """
-    arms = [
-        [
-            sts(m, tasks=tasks, form=form, split=split, resamples=0, folder=folder).select(
-                metric="spearman"
-            )
-            for m in models
-        ]
-        for models in (before, after)
-    ]
-    return compare_reports(*arms, seed_sd=seed_sd)
 
 
 def compare_reports(

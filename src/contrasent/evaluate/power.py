@@ -45,7 +45,7 @@ def permutation_p(
         tries: random regroupings.
         seed: of the random ones.
     """
-    a, b = arm_scores(before, 1), arm_scores(after, 1)
+    a, b = arm_scores(before), arm_scores(after)
     values = np.concatenate([a, b])
     observed = abs(b.mean() - a.mean()) * (1 - 1e-9) - 1e-15
 
@@ -204,7 +204,7 @@ def plan(
 
 def pooled_deviation(before: Sequence[float], after: Sequence[float]) -> float | None:
     """Standard deviation over seeds, pooled over both arms; None without two runs in an arm."""
-    arms = [Seeds.of(arm_scores(scores, 1)) for scores in (before, after)]
+    arms = [Seeds.of(arm_scores(scores)) for scores in (before, after)]
     freedom = sum(arm.df for arm in arms)
     return math.sqrt(sum(a.variance * a.df for a in arms) / freedom) if freedom else None
 

@@ -47,52 +47,6 @@ PROTOCOLS: dict[str, Protocol] = {
 }
 
 
-def sts_by_protocol(
-    encode: EncodeFn,
-    name: str,
-    *,
-    form: str = "senteval",
-    resamples: int = RESAMPLES,
-    folder: Path | None = None,
-) -> Report:
-    """Score the seven STS sets as a paper did.
-
-    Args:
-        encode: the model.
-        name: a key of :data:`PROTOCOLS`.
-        form: "senteval" or "raw"; the table does not say which a paper read.
-        resamples: bootstrap resamples of the intervals; 0 for none.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        Rows of the protocol's metrics and aggregation only; with a regressor, STSB's and SICKR's
-        rows have the aggregate "regressor" and there is no mean over the seven.
-
-    Raises:
-        OptionError: an unknown name.
-        DataError: data that are missing or not official, or vectors that are not finite.
-    """
-    if name not in PROTOCOLS:
-        raise OptionError("protocol", name, "unknown", choices=PROTOCOLS)
-    protocol = PROTOCOLS[name]
-    tasks = STS_TASKS[:5] if protocol.regressor else STS_TASKS
-    found = sts(
-        encode,
-        tasks=tasks,
-        form=form,
-        aggregate=protocol.aggregate,
-        resamples=resamples,
-        folder=folder,
-    )
-    rows, items = [row for row in found if row.metric in protocol.metrics], found.items
-    if protocol.regressor:
-        trained = relatedness(encode, form=form, resamples=resamples, folder=folder)
-        rows += [r for r in trained if r.metric in protocol.metrics and r.split == "test"]
-        items = items | trained.items
-    notes = {**found.notes, "protocol": f"{name}: {protocol.paper}"}
-    return Report(tuple(rows), notes, items)
-
-
 def every_protocol(
     encode: EncodeFn,
     names: Sequence[str] = tuple(PROTOCOLS),

@@ -4,8 +4,6 @@ Over items: :mod:`contrasent.evaluate.paired`.
 """
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,28 +32,6 @@ class TDifference(NamedTuple):
     low: float
     high: float
     df: float
-    p: float
-
-
-class Equivalence(NamedTuple):
-    """Two one-sided tests of a difference against a margin.
-
-    Attributes:
-        difference: the difference, second minus first.
-        low: lower end of the interval whose both ends the tests look at (90 % at alpha 0.05).
-        high: upper end of it.
-        p_worse: p value of "the second is worse by the margin or more"; a small one says that
-            the second is not inferior.
-        p_better: p value of "the second is better by the margin or more".
-        p: of "they differ by the margin or more", the larger of the two; a small one says that
-            they are equivalent.
-    """
-
-    difference: float
-    low: float
-    high: float
-    p_worse: float
-    p_better: float
     p: float
 
 
@@ -94,47 +70,6 @@ def t_share(point: ArrayLike, df: ArrayLike) -> Floats:
     at, freedom = np.asarray(point, dtype=np.float64), np.asarray(df, dtype=np.float64)
     finite = np.isfinite(freedom)
     return np.where(finite, stdtr(np.where(finite, freedom, 1.0), at), ndtr(at))
-
-
-def welch(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
-    """Difference of two arms' means; variances may differ (Welch, 1947).
-
-    Degrees of freedom are Satterthwaite's. Very small arms of unequal size make it find false
-    differences too often (2 runs against 5: 6.4 %, against 20: 12 %): see :func:`seed_difference`.
-
-    Args:
-        before: (n,) scores of one arm's runs, at least 2.
-        after: (m,) scores of the other's, at least 2.
-        level: confidence level of the interval.
-
-    Raises:
-        DataError: an arm with fewer than two runs, or a score that is not finite.
-    """
-    return t_difference(*_gap(before, after, _welch), level)
-
-
-def student(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
-    """Difference of two arms' means by one variance for both, pooled (Student, 1908).
-
-    An arm may have a single run: its variance is then that of the other.
-
-    Raises:
-        DataError: no arm with two runs, or a score that is not finite.
-    """
-    return t_difference(*_gap(before, after, _pooled, 1), level)
-
-
-def seed_difference(before: ArrayLike, after: ArrayLike, level: float = 0.95) -> TDifference:
-    """Difference of two methods by their runs: the wider of Welch's and Student's intervals.
-
-    For equal arms this is Welch's. For unequal ones Welch's t is too sure when the small arm is
-    tight by chance, and Student's when the small arm varies more; the wider of both finds 2 to 4 %
-    false differences where the variances are equal. With a single run in an arm it is Student's.
-
-    Raises:
-        DataError: no arm with two runs, or a score that is not finite.
-    """
-    return t_difference(*_gap(before, after, partial(spread_error, level=level), 1), level)
 
 
 class Seeds(NamedTuple):
@@ -176,9 +111,6 @@ def spread_error(before: Seeds, after: Seeds, level: float = 0.95) -> tuple[Floa
     return np.where(wider, one, two), np.where(wider, one_df, two_df)
 
 
-Rule = Callable[[Seeds, Seeds], tuple[Floats, Floats]]
-
-
 def _welch(before: Seeds, after: Seeds) -> tuple[Floats, Floats]:
     """Standard error and its degrees of freedom, a variance for each arm."""
     return _satterthwaite(*((np.asarray(a.variance) / a.runs, a.df) for a in (before, after)))
@@ -192,22 +124,11 @@ def _pooled(before: Seeds, after: Seeds) -> tuple[Floats, Floats]:
     return error, np.full(error.shape, float(df))
 
 
-def _gap(
-    before: ArrayLike, after: ArrayLike, rule: Rule, fewest: int = 2
-) -> tuple[float, float, float]:
-    """The difference of two arms' means, its standard error and the error's freedom by a rule."""
-    a, b = arm_scores(before, fewest), arm_scores(after, fewest)
-    if len(a) == len(b) == 1:
-        raise DataError("one run in each arm says nothing about seeds; run more of one at least")
-    error, df = rule(Seeds.of(a), Seeds.of(b))
-    return float(b.mean() - a.mean()), float(error), float(df)
-
-
-def arm_scores(values: ArrayLike, fewest: int) -> Floats:
-    """(n,) scores of an arm's runs; DataError for too few, or one that is not finite."""
+def arm_scores(values: ArrayLike) -> Floats:
+    """(n,) scores of an arm's runs; DataError for none, or one that is not finite."""
     found = np.atleast_1d(np.asarray(values, dtype=np.float64))
-    if found.ndim != 1 or len(found) < fewest:
-        raise DataError(f"{len(found)} runs in an arm; at least {fewest} are needed")
+    if found.ndim != 1 or not len(found):
+        raise DataError("an arm has no runs; at least 1 is needed")
     if not np.isfinite(found).all():
         raise DataError("a run's score is NaN or infinite")
     return found
@@ -274,25 +195,3 @@ class TwoWay(NamedTuple):
         if beyond(SMALLEST) <= 0:
             return math.exp(SMALLEST)
         return math.exp(brentq(beyond, SMALLEST, -1e-12, xtol=1e-6))
-
-
-def tost(before: ArrayLike, after: ArrayLike, margin: float, alpha: float = 0.05) -> Equivalence:
-    """Equivalent, but for a margin? Two one-sided t tests (Schuirmann, 1987) by Welch's error.
-
-    Args:
-        before: (n,) scores of one arm's runs, at least 2.
-        after: (m,) scores of the other's, at least 2.
-        margin: the smallest difference that matters, above 0, in the scores' unit.
-        alpha: level of each test.
-
-    Raises:
-        DataError: an arm with fewer than two runs, a score that is not finite, or a margin that is
-            not above 0.
-    """
-    if not margin > 0:
-        raise DataError(f"an equivalence margin of {margin:g}; it must be above 0")
-    difference, error, df = _gap(before, after, _welch)
-    beyond = np.array([-(difference + margin), difference - margin])
-    worse, better = map(float, t_share(beyond / error, df) if error else beyond >= 0)
-    _, low, high, *_ = t_difference(difference, error, df, 1 - 2 * alpha)
-    return Equivalence(difference, low, high, worse, better, max(worse, better))
