@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import contrastive, info_nce, mean_cosines, similarities, two_source_info_nce
+from contrasent.losses import _blocks, info_nce, mean_cosines, similarities, two_source_info_nce
 
 few = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
@@ -20,7 +20,7 @@ def logits_at_once(request):
     """Every test here is run with one block of rows and with blocks of a few."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "in blocks":
-            patch.setattr(contrastive, "LOGITS", 24)
+            patch.setattr(_blocks, "LOGITS", 24)
         yield
 
 
@@ -58,7 +58,7 @@ def test_blocks_of_rows_change_neither_loss_nor_gradient(monkeypatch, symmetric,
     parts = [vectors(k, *shape) for k, shape in enumerate([(7, 4), (9, 4), (9, 2, 4), (3, 4)])]
     results = []
     for logits in (10**9, 100, 1):
-        monkeypatch.setattr(contrastive, "LOGITS", logits)
+        monkeypatch.setattr(_blocks, "LOGITS", logits)
         a, b, hard, extra = (part.clone().requires_grad_() for part in parts)
         shared = {"hard_negatives": hard, "extra_negatives": extra, "alpha": 0.5, "first": 1}
         if factor is None:

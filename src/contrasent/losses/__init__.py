@@ -4,14 +4,8 @@ All arithmetic is done in float32 (or float64, if that is what comes in) whateve
 around the call: late in training the contrastive loss is near 5e-4 and half precision loses it.
 """
 
-from contrasent.losses.contrastive import (
-    FactorForm,
-    Similarity,
-    info_nce,
-    mean_cosines,
-    similarities,
-    two_source_info_nce,
-)
+from contrasent.losses._negatives import Weights
+from contrasent.losses.contrastive import FactorForm, info_nce, two_source_info_nce
 from contrasent.losses.dimensions import (
     BarlowNorm,
     Norm,
@@ -20,6 +14,9 @@ from contrasent.losses.dimensions import (
     barlow_twins,
     dimension_wise_contrast,
 )
+from contrasent.losses.graded import complex_cosines, cosent, cosine_regression
+from contrasent.losses.guided import distil_ranking, gist
+from contrasent.losses.similarity import Similarity, mean_cosines, pair_cosines, similarities
 from contrasent.losses.tokens import Normalisation, corrective_lm, masked_lm, token_detection
 
 __all__ = [
@@ -30,12 +27,19 @@ __all__ = [
     "Reduction",
     "Similarity",
     "Variance",
+    "Weights",
     "barlow_twins",
+    "complex_cosines",
     "corrective_lm",
+    "cosent",
+    "cosine_regression",
     "dimension_wise_contrast",
+    "distil_ranking",
+    "gist",
     "info_nce",
     "masked_lm",
     "mean_cosines",
+    "pair_cosines",
     "similarities",
     "token_detection",
     "two_source_info_nce",

@@ -8,60 +8,20 @@ and ``first`` says where the own rows begin among the candidates. Nothing here c
 """
 
 import math
-from collections.abc import Callable
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from contrasent.errors import OptionError
-from contrasent.losses._precision import full, full_precision
+from contrasent.losses._blocks import mean_of_rows
+from contrasent.losses._negatives import Negatives, Weights
+from contrasent.losses._precision import full_precision
+from contrasent.losses.similarity import Similarity, normalised
 
-Similarity = Literal["cosine", "dot"]
-SIMILARITIES = ("cosine", "dot")
 FactorForm = Literal["positive_logit", "negative_sum"]
 FACTOR_FORMS = ("positive_logit", "negative_sum")
-EPSILON = 1e-8
-LOGITS = 1 << 21
-"""Comparisons that are held at once (8 MiB in float32); batches up to 1,448 are one block."""
-
-
-def similarities(a: Tensor, b: Tensor, kind: Similarity = "cosine") -> Tensor:
-    """Similarity of every row of ``a`` with every row of ``b``, by one matrix product.
-
-    Args:
-        a: (n, d).
-        b: (m, d).
-        kind: "cosine", in [-1, 1], or "dot".
-
-    Returns:
-        (n, m) float32, or float64 if the inputs are.
-
-    Raises:
-        OptionError: the kind is unknown.
-    """
-    with full_precision(a):
-        return _normalised(a, kind) @ _normalised(b, kind).T
-
-
-def mean_cosines(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cosine of row i of ``a`` with row i of ``b``, and of row i with the rows j != i.
-
-    Args:
-        a: (n, d).
-        b: (n, d).
-
-    Returns:
-        Two scalars, float32 or float64; of one row alone the second is 0.
-    """
-    with full_precision(a):
-        left, right = _normalised(a, "cosine"), _normalised(b, "cosine")
-        pairs = (left * right).sum(dim=1)
-        # All cosines together are the product of the sums: no matrix of them is needed.
-        others = left.sum(dim=0) @ right.sum(dim=0) - pairs.sum()
-    return pairs.mean(), others / max(len(pairs) * (len(pairs) - 1), 1)
 
 
 def info_nce(
@@ -76,6 +36,9 @@ def info_nce(
     alpha: float = 1.0,
     symmetric: bool = False,
     anchors_all: Tensor | None = None,
+    weights: Weights | None = None,
+    hardness: float = 0.0,
+    debias: float = 0.0,
 ) -> Tensor:
     r"""InfoNCE with in-batch negatives (SimCSE, equations 1, 4, 5 and 8; ESimCSE, equation 6).
 
@@ -91,6 +54,13 @@ def info_nce(
     positives are the anchors, against all anchors (and nothing else):
     -log exp(sim(h_i^+, h_i)/tau) / sum_j exp(sim(h_i^+, h_j)/tau).
 
+    ``weights`` multiply the summands of the negatives; one of weight 0 is masked. With s_ij the
+    logits, s_i^+ that of the positive and N_i the sum of the weights, ``hardness`` (beta; Robinson
+    et al. 2021, section 3) makes of the negatives' sum S_i N_i times their mean under weights
+    proportional to exp(beta s_ij), with gradient through them as in the released code; ``debias``
+    (tau^+, the share of negatives that are really positives; Chuang et al. 2020, section 4) then
+    takes max((S_i - N_i tau^+ exp(s_i^+)) / (1 - tau^+), N_i exp(-1/tau)) for S_i.
+
     Args:
         anchors: (n, d).
         positives: (m, d), m >= n; row ``first + i`` is the positive of anchor i.
@@ -103,47 +73,66 @@ def info_nce(
             0 leaves them out. (SimCSE's code takes ln alpha, under the name hard_negative_weight.)
         symmetric: average with the direction from positives to anchors.
         anchors_all: (m, d), the anchors of all processes; needed by ``symmetric`` when m > n.
+        weights: (n, m + m * h + q) numbers of 0 or more, or booleans, of which False masks;
+            constants in the order of the arguments (of ``hard_negatives`` row by row). A function
+            that gives them for a slice of the anchors keeps memory in O(n). That of the own
+            positive is not read. With ``symmetric``, the first m serve both directions.
+        hardness: beta; 0 counts all negatives alike.
+        debias: tau^+; 0 takes all negatives for true. Needs the cosine.
 
     Returns:
         The mean of l_i over the n anchors, a scalar.
 
     Raises:
-        OptionError: tau is not positive, alpha is negative, or the similarity is unknown.
+        OptionError: tau is not positive, alpha, beta or tau^+ out of range, or the similarity is
+            unknown.
         ValueError: the shapes do not fit together.
     """
-    _check(temperature, alpha)
     n, m = len(anchors), len(positives)
     if not 0 <= first <= m - n:
         raise ValueError(f"{n} anchors from candidate {first} do not fit into {m} candidates")
     with full_precision(anchors):
-        rows = _normalised(anchors, similarity)
-        candidates = _normalised(positives, similarity)
-        hard = _flat(hard_negatives, m, similarity)
-        extra = _normalised(extra_negatives, similarity) if extra_negatives is not None else None
-
-        def forward(part: slice) -> Tensor:
-            own = rows[part]
-            blocks = [own @ candidates.T / temperature]
-            if hard is not None:
-                blocks.append(_hard_logits(own, hard, m, temperature, first + part.start, alpha))
-            if extra is not None and len(extra):
-                blocks.append(own @ extra.T / temperature)
-            return F.cross_entropy(torch.cat(blocks, dim=1), labels[part])
-
-        labels = torch.arange(first, first + n, device=anchors.device)
-        loss = _mean(forward, n, sum(len(c) for c in (candidates, hard, extra) if c is not None))
+        against = Negatives.make(
+            positives,
+            hard_negatives,
+            extra_negatives,
+            similarity,
+            temperature=temperature,
+            first=first,
+            alpha=alpha,
+            weights=weights,
+            hardness=hardness,
+            debias=debias,
+        )
+        rows = normalised(anchors, similarity)
+        loss = _one_direction(rows, against)
         if symmetric:
             everyone = anchors if anchors_all is None else anchors_all
             if len(everyone) != m:
                 raise ValueError(f"symmetric needs the anchors of all {m} rows as anchors_all")
-            others = _normalised(everyone, similarity)
-
-            def backward(part: slice) -> Tensor:
-                logits = candidates[first : first + n][part] @ others.T / temperature
-                return F.cross_entropy(logits, labels[part])
-
-            loss = (loss + _mean(backward, n, m)) / 2
+            back = against.facing(normalised(everyone, similarity))
+            loss = (loss + _one_direction(against.candidates[first : first + n], back)) / 2
         return loss
+
+
+def _one_direction(rows: Tensor, against: Negatives) -> Tensor:
+    labels = torch.arange(against.first, against.first + len(rows), device=rows.device)
+
+    def block(part: slice) -> Tensor:
+        logits = against.logits(rows[part])
+        if against.reweighted:
+            positive = logits.diagonal(against.first + part.start)
+            return _cross_entropy(positive, against.log_sum(positive, logits, part)[:, None])
+        weights = against.log_weights(logits, part)
+        return F.cross_entropy(logits if weights is None else logits + weights, labels[part])
+
+    return mean_of_rows(block, len(rows), against.columns)
+
+
+def _cross_entropy(positive: Tensor, negative: Tensor) -> Tensor:
+    """Mean over rows of -log e^p / (e^p + sum over j of e^n_j); p (k,), n (k, c)."""
+    labels = torch.zeros(len(positive), dtype=torch.long, device=positive.device)
+    return F.cross_entropy(torch.cat([positive[:, None], negative], dim=1), labels)
 
 
 def two_source_info_nce(
@@ -160,6 +149,9 @@ def two_source_info_nce(
     alpha: float = 1.0,
     factor: float = 1.0,
     factor_form: FactorForm = "positive_logit",
+    weights: Weights | None = None,
+    hardness: float = 0.0,
+    debias: float = 0.0,
 ) -> Tensor:
     r"""InfoNCE whose positive pairs and negative pairs come from different encodings.
 
@@ -191,15 +183,18 @@ def two_source_info_nce(
         alpha: weight of a row's own hard negatives.
         factor: m, positive.
         factor_form: where m stands: "positive_logit" or "negative_sum".
+        weights: of the negatives, (n, m + m * h + q) or a function, as in ``info_nce``.
+        hardness: beta, as in ``info_nce``.
+        debias: tau^+, as in ``info_nce``; its s_i^+ is s_i, whatever the factor.
 
     Returns:
         The mean of l_i over the n anchors, a scalar.
 
     Raises:
-        OptionError: tau or m is not positive, alpha is negative, or a name is unknown.
+        OptionError: tau or m is not positive, alpha, beta or tau^+ out of range, or a name is
+            unknown.
         ValueError: the shapes do not fit together.
     """
-    _check(temperature, alpha)
     if not factor > 0:
         raise OptionError("factor", factor, "must be greater than 0; 1 is the plain form")
     if factor_form not in FACTOR_FORMS:
@@ -211,101 +206,33 @@ def two_source_info_nce(
             f"{len(negative_anchors)} negative anchors and {m} negatives do not fit together"
         )
     with full_precision(anchors):
-        pairs = _normalised(anchors, similarity) * _normalised(positives, similarity)
-        positive = pairs.sum(dim=1) / temperature
-        if factor_form == "positive_logit":
-            positive = positive * factor
-        rows = _normalised(negative_anchors, similarity)
-        candidates = _normalised(negatives, similarity)
-        hard = _flat(hard_negatives, m, similarity)
-        extra = _normalised(extra_negatives, similarity) if extra_negatives is not None else None
+        against = Negatives.make(
+            negatives,
+            hard_negatives,
+            extra_negatives,
+            similarity,
+            temperature=temperature,
+            first=first,
+            alpha=alpha,
+            weights=weights,
+            hardness=hardness,
+            debias=debias,
+        )
+        pairs = normalised(anchors, similarity) * normalised(positives, similarity)
+        plain = pairs.sum(dim=1) / temperature
+        positive = plain * factor if factor_form == "positive_logit" else plain
+        rows = normalised(negative_anchors, similarity)
 
-        def forward(part: slice) -> Tensor:
-            own = rows[part]
-            in_batch = own @ candidates.T / temperature
-            self_pairs = torch.zeros_like(in_batch, dtype=torch.bool)
-            self_pairs.diagonal(first + part.start).fill_(True)
-            blocks = [in_batch.masked_fill(self_pairs, -math.inf)]
-            if hard is not None:
-                blocks.append(_hard_logits(own, hard, m, temperature, first + part.start, alpha))
-            if extra is not None and len(extra):
-                blocks.append(own @ extra.T / temperature)
-            negative = torch.cat(blocks, dim=1)
+        def block(part: slice) -> Tensor:
+            logits = against.logits(rows[part])
+            if against.reweighted:
+                negative = against.log_sum(plain[part], logits, part)[:, None]
+            else:
+                negative = logits.masked_fill(against.own(logits, part), -math.inf)
+                log_weights = against.log_weights(logits, part)
+                negative = negative if log_weights is None else negative + log_weights
             if factor_form == "negative_sum":
                 negative = negative + math.log(factor)
-            logits = torch.cat([positive[part, None], negative], dim=1)
-            return F.cross_entropy(logits, labels[part])
+            return _cross_entropy(positive[part], negative)
 
-        labels = torch.zeros(n, dtype=torch.long, device=anchors.device)
-        return _mean(forward, n, sum(len(c) for c in (candidates, hard, extra) if c is not None))
-
-
-def _mean(block: Callable[[slice], Tensor], rows: int, columns: int) -> Tensor:
-    """Mean over rows of a loss that compares each row with ``columns`` others.
-
-    Above ``LOGITS`` comparisons it is made of blocks of rows, each of which is computed once more
-    in the backward pass, so that one block at a time is in memory.
-
-    Args:
-        block: mean of the loss over a slice of the rows.
-        rows: number of rows.
-        columns: number of comparisons of each.
-    """
-    height = max(1, LOGITS // max(columns, 1))
-    if rows <= height:
-        return block(slice(0, rows))
-    parts = [slice(start, min(start + height, rows)) for start in range(0, rows, height)]
-    sums = [_again(block, part) * (part.stop - part.start) for part in parts]
-    return torch.stack(sums).sum() / rows
-
-
-def _again(block: Callable[[slice], Tensor], part: slice) -> Tensor:
-    """A block of which only the result is kept for the backward pass."""
-    if not torch.is_grad_enabled():
-        return block(part)
-    # Nothing random happens here, so torch's generator need not be set back.
-    result: Tensor = checkpoint(block, part, use_reentrant=False, preserve_rng_state=False)
-    return result
-
-
-def _flat(hard_negatives: Tensor | None, candidates: int, kind: Similarity) -> Tensor | None:
-    """Hard negatives (m, h, d) as (m * h, d) rows ready for products."""
-    if hard_negatives is None:
-        return None
-    if hard_negatives.dim() != 3 or len(hard_negatives) != candidates:
-        raise ValueError(
-            f"hard negatives of shape {tuple(hard_negatives.shape)} for {candidates} candidates; "
-            "wanted (candidates, negatives of each, dimensions)"
-        )
-    return _normalised(hard_negatives.flatten(0, 1), kind)
-
-
-def _hard_logits(
-    rows: Tensor, hard: Tensor, candidates: int, temperature: float, first: int, alpha: float
-) -> Tensor:
-    """Logits (n, m * h) of all hard negatives, ln alpha added to those of the row itself."""
-    logits = rows @ hard.T / temperature
-    if alpha == 1.0:
-        return logits
-    shape = (len(rows), candidates, len(hard) // candidates)
-    own = torch.zeros(shape, dtype=torch.bool, device=rows.device)
-    own.diagonal(first).fill_(True)
-    own = own.flatten(1)
-    if alpha == 0.0:
-        return logits.masked_fill(own, -math.inf)
-    return torch.where(own, logits + math.log(alpha), logits)
-
-
-def _normalised(vectors: Tensor, kind: Similarity) -> Tensor:
-    """The vectors in full precision, divided by their length if the similarity is the cosine."""
-    if kind not in SIMILARITIES:
-        raise OptionError("similarity", kind, "unknown", choices=SIMILARITIES)
-    vectors = full(vectors)
-    return F.normalize(vectors, dim=-1, eps=EPSILON) if kind == "cosine" else vectors
-
-
-def _check(temperature: float, alpha: float) -> None:
-    if not 0 < temperature < math.inf:
-        raise OptionError("temperature", temperature, "must be greater than 0, such as 0.05")
-    if not 0 <= alpha < math.inf:
-        raise OptionError("alpha", alpha, "must be 0 or more; 1 weighs all negatives alike")
+        return mean_of_rows(block, n, against.columns)

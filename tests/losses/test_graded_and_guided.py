@@ -1,0 +1,249 @@
+"""Losses of graded labels and of a guide against plain loops over Python floats."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_negatives import cosine, vectors
+
+from contrasent.errors import OptionError
+from contrasent.losses import (
+    _blocks,
+    complex_cosines,
+    cosent,
+    cosine_regression,
+    distil_ranking,
+    gist,
+    info_nce,
+    pair_cosines,
+)
+
+few = settings(max_examples=15, deadline=None)
+seeds = st.integers(0, 2**31 - 1)
+
+
+@pytest.fixture(scope="module", params=["whole", "in blocks"], autouse=True)
+def logits_at_once(request):
+    """Every test here is run with one block of rows and with blocks of a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in blocks":
+            patch.setattr(_blocks, "LOGITS", 24)
+        yield
+
+
+@few
+@given(
+    pairs=st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 4)), min_size=1, max_size=9),
+    tau=st.sampled_from([0.05, 0.5]),
+)
+def test_cosent_is_the_sum_over_all_couples(pairs, tau):
+    total = 1.0
+    for s_i, y_i in pairs:
+        for s_j, y_j in pairs:
+            if y_i > y_j:
+                total += math.exp((s_j - s_i) / tau)
+    similarities = torch.tensor([s for s, _ in pairs], dtype=torch.float64)
+    scores = torch.tensor([y for _, y in pairs], dtype=torch.float64)
+    loss = cosent(similarities, scores, temperature=tau)
+    assert loss.item() == pytest.approx(math.log(total), rel=1e-9, abs=1e-12)
+
+
+def test_cosent_knows_the_order_of_the_scores_alone():
+    similarities, scores = vectors(0, 12).tanh(), vectors(1, 12)
+    loss = cosent(similarities, scores).item()
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
+    assert cosent(similarities[order], scores[order]).item() == pytest.approx(loss, rel=1e-12)
+    assert cosent(similarities + 3, scores.exp() * 7).item() == pytest.approx(loss, rel=1e-9)
+    assert cosent(similarities, -scores).item() != pytest.approx(loss, rel=1e-3)
+    assert cosent(scores, scores).item() < loss
+
+
+def test_scores_that_are_all_equal_teach_nothing():
+    similarities = vectors(0, 4).requires_grad_()
+    loss = cosent(similarities, torch.full((4,), 2.5))
+    loss.backward()
+    assert loss.item() == 0 and not similarities.grad.any()
+
+
+def test_cosent_of_many_pairs_needs_no_square_of_them():
+    """The largest tensor that is kept for the gradient is as long as the pairs."""
+    sizes = []
+    similarities = vectors(0, 5000).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda t: (sizes.append(t.numel()), t)[1], lambda t: t
+    ):
+        cosent(similarities, vectors(1, 5000).round(decimals=1))
+    assert sizes and max(sizes) <= 5000
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 5), half=st.integers(1, 4))
+def test_complex_cosines_are_those_of_complex_numbers(seed, n, half):
+    a, b = vectors(seed, n, 2 * half), vectors(seed + 1, n, 2 * half)
+    found = complex_cosines(a, b).tolist()
+    for x, y, value in zip(a.tolist(), b.tolist(), found, strict=True):
+        z = [complex(x[k], x[half + k]) for k in range(half)]
+        w = [complex(y[k], y[half + k]) for k in range(half)]
+        length_z = math.sqrt(sum(abs(u) ** 2 for u in z))
+        length_w = math.sqrt(sum(abs(u) ** 2 for u in w))
+        # z / w with |w|^2 of the whole vector, and the lengths divided out, as in the code.
+        parts = [
+            u * v.conjugate() / length_w**2 / (length_z / length_w)
+            for u, v in zip(z, w, strict=True)
+        ]
+        assert value == pytest.approx(abs(sum(p.real + p.imag for p in parts)), rel=1e-9, abs=1e-12)
+
+
+def test_complex_cosines_of_a_text_with_itself_and_of_odd_dimensions():
+    a = vectors(0, 3, 6)
+    assert complex_cosines(a, 2 * a).tolist() == pytest.approx([1.0] * 3)
+    with pytest.raises(ValueError, match="5 dimensions have no two halves"):
+        complex_cosines(a[:, :5], a[:, :5])
+
+
+@few
+@given(seed=seeds, n=st.integers(1, 6))
+def test_cosine_regression_is_the_mean_square(seed, n):
+    a, b, scores = vectors(seed, n, 3), vectors(seed + 1, n, 3), vectors(seed + 2, n).tanh()
+    expected = sum(
+        (cosine(x, y) - s) ** 2
+        for x, y, s in zip(a.tolist(), b.tolist(), scores.tolist(), strict=True)
+    )
+    loss = cosine_regression(pair_cosines(a, b), scores)
+    assert loss.item() == pytest.approx(expected / n, rel=1e-9)
+
+
+def test_gradients_of_graded_losses_are_finite_differences():
+    a, b = vectors(0, 5, 4).requires_grad_(), vectors(1, 5, 4).requires_grad_()
+    scores = torch.tensor([0.0, 3.0, 3.0, 1.5, 5.0], dtype=torch.float64)
+
+    def loss(a, b):
+        both = cosent(pair_cosines(a, b), scores) + cosent(
+            complex_cosines(a, b), scores, temperature=1
+        )
+        return both + cosine_regression(pair_cosines(a, b), scores / 5)
+
+    assert torch.autograd.gradcheck(loss, (a, b))
+
+
+def loop_gist(q, p, hard, guide, first, rows, tau, margin) -> float:
+    gq, gp, *ghard = guide
+    total = 0.0
+    for i in range(first, first + rows):
+        limit = cosine(gq[i], gp[i]) - margin
+        numerator = math.exp(cosine(q[i], p[i]) / tau)
+        rest = 0.0
+        for j in range(len(q)):
+            couples = [
+                (q[i], p[j], gq[i], gp[j]),
+                (q[i], q[j], gq[i], gq[j]),
+                (p[i], p[j], gp[i], gp[j]),
+            ]
+            couples = [] if j == i else couples
+            couples += [(q[i], n[j], gq[i], g[j]) for n, g in zip(hard, ghard, strict=True)]
+            for x, y, gx, gy in couples:
+                if cosine(gx, gy) <= limit:
+                    rest += math.exp(cosine(x, y) / tau)
+        total -= math.log(numerator / (numerator + rest))
+    return total / rows
+
+
+@few
+@given(
+    seed=seeds,
+    n=st.integers(1, 4),
+    before=st.integers(0, 2),
+    after=st.integers(0, 2),
+    h=st.integers(0, 2),
+    margin=st.sampled_from([0.0, 0.1, -0.2]),
+)
+def test_gist_is_the_equation(seed, n, before, after, h, margin):
+    m = before + n + after
+    columns = tuple(vectors(seed + k, m, 4) for k in range(2 + h))
+    guide = tuple(vectors(seed + 10 + k, m, 3) for k in range(2 + h))
+    loss = gist(columns, guide, first=before, rows=n, temperature=0.4, margin=margin)
+    q, p, *hard = (c.tolist() for c in columns)
+    expected = loop_gist(q, p, hard, [g.tolist() for g in guide], before, n, 0.4, margin)
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_the_margin_masks_all_or_nothing():
+    columns = vectors(0, 4, 3), vectors(1, 4, 3)
+    guide = vectors(2, 4, 5), vectors(3, 4, 5)
+    assert gist(columns, guide, margin=3.0).item() == 0  # all others are masked
+    loss = gist(columns, guide, margin=-3.0, temperature=0.5).item()
+    there = info_nce(*columns, temperature=0.5).item()
+    assert loss > there  # nothing is masked, and anchors and positives are negatives too
+
+
+@few
+@given(
+    seed=seeds,
+    n=st.integers(1, 4),
+    before=st.integers(0, 2),
+    after=st.integers(1, 2),
+    tau=st.sampled_from([0.1, 1.0]),
+    tau_g=st.sampled_from([0.05, 0.7]),
+)
+def test_distilled_rankings_are_the_equation(seed, n, before, after, tau, tau_g):
+    m = before + n + after
+    a, c, ga, gc = (vectors(seed + k, *s) for k, s in enumerate([(n, 4), (m, 4), (n, 3), (m, 3)]))
+    loss = distil_ranking(a, c, ga, gc, first=before, temperature=tau, guide_temperature=tau_g)
+    total = 0.0
+    for i in range(n):
+        others = [j for j in range(m) if j != before + i]
+        p = [math.exp(cosine(a[i].tolist(), c[j].tolist()) / tau) for j in others]
+        q = [math.exp(cosine(ga[i].tolist(), gc[j].tolist()) / tau_g) for j in others]
+        for x, y in zip(p, q, strict=True):
+            total += y / sum(q) * math.log(y / sum(q) / (x / sum(p)))
+    assert loss.item() == pytest.approx(total / n, rel=1e-8, abs=1e-12)
+
+
+def test_a_student_that_ranks_like_the_guide_has_nothing_to_learn():
+    a, c = vectors(0, 5, 4), vectors(1, 5, 4)
+    same = distil_ranking(a, c, 3 * a, c, temperature=0.2, guide_temperature=0.2)
+    assert same.item() == pytest.approx(0, abs=1e-12)
+    assert distil_ranking(a, c, a, c.flip(0), temperature=0.2, guide_temperature=0.2).item() > 0.1
+
+
+@pytest.mark.parametrize("name", ["gist", "distil_ranking"])
+def test_the_parts_of_a_split_batch_average_to_the_whole(name):
+    q, p, gq, gp = (vectors(k, 6, 4) for k in range(4))
+
+    def loss(first, rows):
+        if name == "gist":
+            return gist((q, p), (gq, gp), first=first, rows=rows)
+        part = slice(first, first + rows)
+        return distil_ranking(q[part], p, gq[part], gp, first=first)
+
+    parts = torch.stack([loss(first, 2) for first in (0, 2, 4)])
+    assert parts.mean().item() == pytest.approx(loss(0, 6).item(), rel=1e-12)
+
+
+def test_gradients_of_guided_losses_are_finite_differences():
+    inputs = [vectors(k, 4, 3).requires_grad_() for k in range(3)]
+    guide = tuple(vectors(10 + k, 4, 2) for k in range(3))
+
+    def loss(q, p, n):
+        one = gist((q, p, n), guide, temperature=0.5)
+        return one + distil_ranking(q, p, guide[0], guide[1], temperature=0.3)
+
+    assert torch.autograd.gradcheck(loss, inputs)
+
+
+def test_wrong_options_and_shapes_are_refused():
+    ones = torch.ones(3, 2)
+    with pytest.raises(OptionError, match="temperature 0"):
+        cosent(ones[:, 0], ones[:, 0], temperature=0)
+    with pytest.raises(OptionError, match="temperature -1"):
+        gist((ones, ones), (ones, ones), temperature=-1)
+    with pytest.raises(OptionError, match="guide_temperature 0"):
+        distil_ranking(ones, ones, ones, ones, guide_temperature=0)
+    with pytest.raises(OptionError, match="margin nan"):
+        gist((ones, ones), (ones, ones), margin=math.nan)
+    with pytest.raises(ValueError, match="guide"):
+        gist((ones, ones), (ones, ones[:2]))
+    with pytest.raises(ValueError, match="guide"):
+        distil_ranking(ones, ones, ones, ones[:2])
