@@ -85,12 +85,15 @@ class Batch:
         rows: (n,) int64, which rows of the corpus these are.
         step: the optimizer step that this batch belongs to, from 0.
         seed: of the run; what an objective draws for a row depends on (seed, step, row).
+        scores: (n,) float64, how similar the texts of each row are, in the corpus's own units; None
+            where the corpus has no scores.
     """
 
     columns: tuple[Tokens, ...]
     rows: NDArray[np.int64]
     step: int
     seed: int = 0
+    scores: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -8,6 +8,7 @@ import pytest
 
 from contrasent.errors import InputError, OutputError
 from contrasent.text import cache as module
+from contrasent.text.batches import Collator, Plan
 from contrasent.text.cache import discard, tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -38,6 +39,20 @@ def test_tokens_and_texts_come_back(tokenizer, tmp_path, monkeypatch):
     cut = sum(tokenizer([text])[1][0] for row in ROWS for text in row)
     assert cache.truncated == cut == 3
     assert cache.digest == open_corpus(ROWS).digest()
+
+
+def test_scores_are_kept_and_reopened(tokenizer, tmp_path, monkeypatch):
+    rated = [(*row, score) for row, score in zip(ROWS, (0.5, -2, 3), strict=True)]
+    tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
+    monkeypatch.setattr(module, "_build", None)
+    cache = tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
+    assert len(cache.columns) == 2
+    plan = Plan.make(np.arange(3), batch=2, seed=1, parts=1)
+    made = Collator(cache, plan, (), tokenizer).batch(4)
+    assert made.scores.tolist() == [[0.5, -2, 3][row] for row in made.rows]
+    monkeypatch.undo()
+    other = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
+    assert other.scores is None and Collator(other, plan, (), tokenizer).batch(0).scores is None
 
 
 def test_it_is_reopened_and_not_made_again(tokenizer, tmp_path, monkeypatch):

@@ -596,3 +596,55 @@ def test_real_files(tmp_path):
     assert len(read_labelled_pairs(german, columns=(0, 1, 2))) == 1500
     questions = open_corpus(data / "qqp" / "qqp_subset.tsv", columns=["question1", "question2"])
     assert sum(1 for _ in questions) == 9600
+
+
+RATED = [
+    ("A fox sleeps.", "A fox naps.", 4.5),
+    ("A fox sleeps.", "A ship sails.", 0),
+    ("It rains.", "Rain falls.", 5.0),
+]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet", "memory", "no header"])
+def test_scores_stand_beside_the_texts(put, parquet, kind):
+    options = {"score": "rating"}
+    lines = [("rating", "one", "two"), *((str(s), a, b) for a, b, s in RATED)]
+    if kind == "csv":
+        source = put("r.csv", quoted(lines))
+    elif kind == "tsv":
+        source = put("r.tsv", tabbed(lines))
+    elif kind == "jsonl":
+        source = put("r.jsonl", objects([(s, a, b) for a, b, s in RATED], lines[0]))
+    elif kind == "parquet":
+        a, b, s = zip(*RATED, strict=True)
+        source = parquet("r.parquet", rating=[float(x) for x in s], one=a, two=b)
+    elif kind == "memory":
+        source, options = RATED, {"score": 2}
+    else:
+        source, options = put("r.csv", quoted(lines[1:])), {"columns": (1, 2), "score": 0}
+    corpus = open_corpus(source, **options)
+    assert (corpus.width, corpus.scored) == (2, True)
+    assert list(corpus) == [row[:2] for row in RATED]
+    assert corpus.scores.tolist() == [4.5, 0.0, 5.0]
+    assert corpus.names == {"memory": ("0", "1"), "no header": ("1", "2")}.get(kind, ("one", "two"))
+
+
+def test_a_score_that_is_none_is_an_error_at_its_line(put):
+    path = put("r.csv", "one,two,rating\na,b,1\nc,d,high\n")
+    fails(reading(path, score="rating"), f"{path}:3: label 'high' is not a number", "'rating'")
+    path = put("n.jsonl", '{"a": "x", "b": "y", "s": 1}\n{"a": "x", "b": "y"}\n')
+    fails(reading(path, score="s"), f"{path}:2: the label is missing (column 's')")
+    path = put("i.csv", "one,two,rating\na,b,1\nc,d,inf\n")
+    fails(reading(path, score="rating"), f"{path}:3: label 'inf' is not a finite number")
+    fails(reading(path, score="ratng"), "score 'ratng'", "did you mean 'rating'", kind=OptionError)
+    fails(reading([("a", "b", None), ("c", "d", 1)], score=2), "rows in memory:1", "missing")
+
+
+def test_the_choice_of_scores_is_part_of_the_digest(put):
+    path = put("r.csv", "one,two,three\na,b,1\nc,d,2\n")
+    digests = {
+        open_corpus(path, columns=("one", "two", "three")).digest(),
+        open_corpus(path, columns=("one", "two"), score="three").digest(),
+        open_corpus(path, columns=("one", "two")).digest(),
+    }
+    assert len(digests) == 3

@@ -47,6 +47,14 @@ def test_no_text_on_both_sides(rows, count, seed):
     assert all(pair in given_pairs for pair in zip(split.queries, split.documents, strict=True))
 
 
+def test_held_out_pairs_have_their_scores():
+    rated = [(f"one {i}", f"two {i}", i / 7) for i in range(50)]
+    split = hold_out(open_corpus(rated, score=2), 10, seed=3)
+    assert len(split.scores) == len(split.queries) == 10
+    for query, document, score in zip(split.queries, split.documents, split.scores, strict=True):
+        assert (query, document, score) in rated
+
+
 def test_counts_and_seeds():
     corpus = open_corpus(pairs(100))
     one, two = hold_out(corpus, 10, seed=1), hold_out(corpus, 10, seed=1)

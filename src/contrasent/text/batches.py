@@ -143,7 +143,8 @@ class Collator:
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)
         )
-        return Batch(columns, rows, step, self.plan.seed)
+        scores = None if self.cache.scores is None else self.cache.scores[rows]
+        return Batch(columns, rows, step, self.plan.seed, scores)
 
     def _column(
         self, view: View, column: int, index: int, rows: NDArray[np.int64], epoch: int

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from contrasent.types import Tokens
 
 CHUNK = 8192
 FORMAT = 1
+NUMBERS: dict[str, type] = {"following": np.int64, "scores": np.float64}
+"""Files with a number a row, where the corpus has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,14 @@ class TokenCache:
         digest: hash of the corpus.
         following: (n,) how many sentences of the same document follow each row, or None where the
             corpus is not in document order.
+        scores: (n,) the score of each row, or None where the corpus has none.
     """
 
     columns: tuple[Column, ...]
     truncated: int
     digest: str
     following: NDArray[np.int64] | None = None
+    scores: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.columns[0].offsets) - 1
@@ -91,7 +95,8 @@ def tokenised(corpus: Corpus, tokenizer: Tokenizer, folder: Path, *, lower: bool
         _build(corpus, tokenizer, folder, key, lower)
     stated = json.loads(meta.read_text())
     columns = tuple(_open(folder, c) for c in range(stated["width"]))
-    return TokenCache(columns, stated["truncated"], digest, _following(folder))
+    numbers = [_numbers(folder / name, kind) for name, kind in NUMBERS.items()]
+    return TokenCache(columns, stated["truncated"], digest, *numbers)
 
 
 def discard(folder: Path) -> None:
@@ -145,13 +150,14 @@ def _build(corpus: Corpus, tokenizer: Tokenizer, folder: Path, key: str, lower: 
             (target / "following").write_bytes(
                 (np.repeat(ends, sizes) - 1 - np.arange(count)).tobytes()
             )
+        if corpus.scored:
+            (target / "scores").write_bytes(corpus.scores.tobytes())
         meta = {"key": key, "width": corpus.width, "truncated": truncated}
         (target / "meta.json").write_text(json.dumps(meta) + "\n")
 
 
-def _following(folder: Path) -> NDArray[np.int64] | None:
-    path = folder / "following"
-    return np.fromfile(path, np.int64) if path.is_file() else None
+def _numbers(path: Path, kind: type) -> NDArray[Any] | None:
+    return np.fromfile(path, kind) if path.is_file() else None
 
 
 def _open(folder: Path, column: int) -> Column:

@@ -1,7 +1,8 @@
 """A corpus: rows of text that can be read again and again, and need not fit in memory.
 
 One column is sentences, two are pairs of texts that mean the same, three and more are pairs with
-hard negatives. What is read, by suffix; all but parquet also packed, as ``.csv.gz``:
+hard negatives; a column of scores says how similar the texts of each pair are. What is read, by
+suffix; all but parquet also packed, as ``.csv.gz``:
 
 * ``.txt``: a sentence a line. Blank lines are passed over and counted.
 * ``.csv``: quoted as in RFC 4180. The first row names the columns; where all columns are chosen
@@ -14,9 +15,11 @@ Text is UTF-8, with or without a byte order mark.
 """
 
 import hashlib
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +50,26 @@ class Corpus:
         documents: whether the rows are in document order, a blank line (or a new file) between
             documents.
         starts: rows at which the documents begin, as of the last whole iteration; row 0 is one.
+        scored: whether every row has a score.
+        scores: (n,) float64, as of the last whole iteration; empty if not ``scored``.
     """
 
     def __init__(
-        self, source: str, tables: Sequence[Table], *, at_least: int, documents: bool = False
+        self,
+        source: str,
+        tables: Sequence[Table],
+        *,
+        at_least: int,
+        documents: bool = False,
+        scored: bool = False,
     ) -> None:
-        """Join tables of the same columns; see :func:`open_corpus`."""
+        """Join tables of the same columns, the last one the scores; see :func:`open_corpus`."""
         self.documents = documents
+        self.scored = scored
+        self.scores: NDArray[np.float64] = np.empty(0)
         self.starts: list[int] = []
         self.source = source
-        self.names = tables[0].names
+        self.names = tables[0].names[:-1] if scored else tables[0].names
         self.width = len(self.names)
         self.skipped = 0
         self._tables = tuple(tables)
@@ -66,14 +79,15 @@ class Corpus:
         """The rows in order, each of ``width`` texts without white space at their ends.
 
         Raises:
-            InputError: a row cannot be used (a cell is blank, bytes are not UTF-8, ...), or at the
-                end: there were fewer rows than ``at_least``.
+            InputError: a row cannot be used (a cell is blank, a score is missing or no number,
+                bytes are not UTF-8, ...), or at the end: there were fewer rows than ``at_least``.
         """
         count = skipped = 0
         starts: list[int] = []
+        scores = array("d")
         for table in self._tables:
             begins = self.documents
-            names = table.names if table.named or self.width > 1 else ("",)
+            names = table.names[: self.width] if table.named or self.width > 1 else ("",)
             for line, cells in table.rows():
                 if cells is None:
                     skipped += 1
@@ -83,6 +97,9 @@ class Corpus:
                     starts.append(count)
                     begins = False
                 count += 1
+                if self.scored:
+                    *cells, score = cells
+                    scores.append(number_cell(score, table.names[-1], table.source, line))
                 yield tuple(
                     [
                         text_cell(cell, name, table.source, line)
@@ -93,13 +110,13 @@ class Corpus:
             found = "one row only" if count == 1 else f"{count} rows only"
             problem = f"{found}, too few to contrast; {self._at_least} or more are needed"
             raise InputError(self.source, problem)
-        self.skipped, self.starts = skipped, starts
+        self.skipped, self.starts, self.scores = skipped, starts, np.array(scores)
 
     def digest(self) -> str:
         """Sha256, in hexadecimal, of the bytes of all files and the choice of columns."""
         total = hashlib.sha256()
         for table in self._tables:
-            one = hashlib.sha256(table.choice.encode())
+            one = hashlib.sha256(table.choice.encode() + b" scored" * self.scored)
             for block in table.content():
                 one.update(block)
             total.update(one.digest())
@@ -107,9 +124,10 @@ class Corpus:
 
 
 def open_corpus(
-    source: str | Path | Sequence[str] | Sequence[tuple[str, ...]],
+    source: str | Path | Sequence[str] | Sequence[tuple[Any, ...]],
     *,
     columns: Columns | None = None,
+    score: str | int | None = None,
     at_least: int = 2,
     documents: bool = False,
 ) -> Corpus:
@@ -123,6 +141,7 @@ def open_corpus(
         source: what to read.
         columns: which columns, in order. By default all; of jsonl objects and parquet those that
             hold text. See the module for what names and positions mean in a csv or tsv.
+        score: the column with a number for each row, by name or position; it is no text.
         at_least: the fewest rows; there is nothing to contrast a single sentence with.
         documents: the sentences are in document order, with a blank line or the end of a file
             after each document; for objectives that look at the next sentence.
@@ -135,17 +154,18 @@ def open_corpus(
     """
     columns = checked(columns)
     if not isinstance(source, str | Path):
-        return Corpus(MEMORY, [memory_table(source, columns)], at_least=at_least)
+        table = memory_table(source, columns, score)
+        return Corpus(MEMORY, [table], at_least=at_least, scored=score is not None)
     files = find(source)
-    tables = [
-        table for file in files if (table := open_table(file, columns, text_only=True)) is not None
-    ]
+    opened = [open_table(file, columns, text_only=True, score=score) for file in files]
+    tables = [table for table in opened if table is not None]
     shown = files[0].shown if len(files) == 1 else str(source)
     if not tables:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     for table in tables[1:]:
         check_same_columns(tables[0], table)
-    return Corpus(shown, tables, at_least=at_least, documents=documents)
+    scored = score is not None
+    return Corpus(shown, tables, at_least=at_least, documents=documents, scored=scored)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -27,11 +27,13 @@ class Split:
         train: (n,) rows that share no text with the held-out pairs.
         queries: first column of the held-out pairs.
         documents: their second column.
+        scores: how similar the two are, of a corpus with scores; else empty.
     """
 
     train: NDArray[np.int64]
     queries: list[str]
     documents: list[str]
+    scores: NDArray[np.float64]
 
 
 def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
@@ -69,9 +71,9 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
         )
     touched = np.isin(marks, np.fromiter(seen, np.uint64, len(seen))).any(axis=1)
     pairs = [row[:2] for i, row in enumerate(corpus) if i in chosen]
-    return Split(
-        np.flatnonzero(~touched).astype(np.int64), [p[0] for p in pairs], [p[1] for p in pairs]
-    )
+    rows = np.flatnonzero(~touched).astype(np.int64)
+    scores = corpus.scores[sorted(chosen)] if corpus.scored else corpus.scores
+    return Split(rows, [p[0] for p in pairs], [p[1] for p in pairs], scores)
 
 
 def hold_out_sentences(

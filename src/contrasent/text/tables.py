@@ -49,7 +49,13 @@ def checked(columns: Columns | None) -> Columns | None:
     return columns
 
 
-def open_table(file: Source, columns: Columns | None, *, text_only: bool) -> Table | None:
+def open_table(
+    file: Source,
+    columns: Columns | None,
+    *,
+    text_only: bool,
+    score: str | int | None = None,
+) -> Table | None:
     """Read the head of a file and choose its columns.
 
     Args:
@@ -57,6 +63,7 @@ def open_table(file: Source, columns: Columns | None, *, text_only: bool) -> Tab
         columns: the columns wanted, in order; by default all of a csv or tsv, and of other formats
             those that hold text.
         text_only: whether numbers cannot be meant: they are left out, in csv and tsv refused.
+        score: a column of numbers that follows the others, and is none of them by default.
 
     Returns:
         The table, or None if the file has no rows.
@@ -66,7 +73,7 @@ def open_table(file: Source, columns: Columns | None, *, text_only: bool) -> Tab
         OptionError: there is no such column.
         MissingExtraError: parquet without pyarrow.
     """
-    header = columns is None or any(isinstance(column, str) for column in columns)
+    header = columns is None or any(isinstance(column, str) for column in (*columns, score))
 
     def again() -> Reading:
         return read(file.path, file.form, header=header, source=file.shown)
@@ -78,11 +85,12 @@ def open_table(file: Source, columns: Columns | None, *, text_only: bool) -> Tab
             problem = "one row only, the header; choose columns by position if it has none"
             raise InputError(file.shown, problem)
         return None
+    last = _scores_column(head, first, score, file.shown)
     chosen = (
-        _every_column(head, first, file, text_only)
+        _every_column(head, first, file, text_only, last)
         if columns is None
         else _positions(head, first, columns, file.shown)
-    )
+    ) + last
     names = tuple(head.names[i] if head.names else str(i) for i in chosen)
 
     def rows() -> Iterator[Record]:
@@ -100,8 +108,10 @@ def open_table(file: Source, columns: Columns | None, *, text_only: bool) -> Tab
     )
 
 
-def memory_table(texts: Iterable[str | Sequence[str]], columns: Columns | None) -> Table:
-    """Rows that are in memory already, as a table without names.
+def memory_table(
+    texts: Iterable[str | Sequence[Any]], columns: Columns | None, score: str | int | None = None
+) -> Table:
+    """Rows that are in memory already, as a table without names; ``score`` as in ``open_table``.
 
     Raises:
         InputError: there are none.
@@ -114,9 +124,12 @@ def memory_table(texts: Iterable[str | Sequence[str]], columns: Columns | None) 
     if not held:
         raise InputError(MEMORY, "there are none")
     width = len(held[0])
-    chosen = tuple(range(width))
+    head = Reading(None, iter(()))
+    last = _scores_column(head, held[0], score, MEMORY)
+    chosen = tuple(position for position in range(width) if position not in last)
     if columns is not None:
-        chosen = _positions(Reading(None, iter(())), held[0], columns, MEMORY)
+        chosen = _positions(head, held[0], columns, MEMORY)
+    chosen += last
 
     def rows() -> Iterator[Record]:
         for number, row in enumerate(held, 1):
@@ -214,19 +227,27 @@ def _pick(rows: Iterator[Record], chosen: tuple[int, ...]) -> Iterator[Record]:
         yield number, None if cells is None else [cells[position] for position in chosen]
 
 
-def _every_column(
-    head: Reading, first: Sequence[Any], file: Source, text_only: bool
+def _scores_column(
+    head: Reading, first: Sequence[Any], score: str | int | None, source: str
 ) -> tuple[int, ...]:
+    """The position of the scores, or none."""
+    return () if score is None else (_position(head, len(first), score, source, "score"),)
+
+
+def _every_column(
+    head: Reading, first: Sequence[Any], file: Source, text_only: bool, last: tuple[int, ...]
+) -> tuple[int, ...]:
+    others = [i for i in range(len(first)) if i not in last]
     if file.form in (".csv", ".tsv"):
         names = head.names or ()
         _check_header(names, file.shown)
-        for name, cell in zip(names, first, strict=True):
-            if text_only and _as_number(cell) is not None:
-                problem = f"column {name!r} holds numbers ({cell!r}); choose columns of "
+        for i in others:
+            if text_only and _as_number(first[i]) is not None:
+                problem = f"column {names[i]!r} holds numbers ({first[i]!r}); choose columns of "
                 raise InputError(file.shown, problem + _listed(names))
-        return tuple(range(len(first)))
+        return tuple(others)
     text = head.text or tuple(isinstance(cell, str) for cell in first)
-    chosen = tuple(i for i in range(len(first)) if text[i] or not text_only)
+    chosen = tuple(i for i in others if text[i] or not text_only)
     if not chosen:
         names = head.names or tuple(str(i) for i in range(len(first)))
         raise InputError(file.shown, f"no column of {_listed(names)} holds text")
@@ -261,17 +282,19 @@ def _positions(
     return tuple(_position(head, len(first), column, source) for column in columns)
 
 
-def _position(head: Reading, width: int, column: str | int, source: str) -> int:
+def _position(
+    head: Reading, width: int, column: str | int, source: str, option: str = "columns"
+) -> int:
     if not isinstance(column, str):
         if not 0 <= column < width:
             problem = f"{source} has columns 0 to {width - 1}"
-            raise OptionError("columns", column, problem)
+            raise OptionError(option, column, problem)
         return column
     if head.names is None:
         problem = f"the columns of {source} have no names; choose by position, 0 to {width - 1}"
-        raise OptionError("columns", column, problem)
+        raise OptionError(option, column, problem)
     if column not in head.names:
-        raise OptionError("columns", column, f"no such column in {source}", choices=head.names)
+        raise OptionError(option, column, f"no such column in {source}", choices=head.names)
     return head.names.index(column)
 
 
