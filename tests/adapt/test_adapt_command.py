@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from contrasent.adapt import selection
+from contrasent.adapt import selection, training
 from contrasent.adapt.run import adapt
 from contrasent.cli.adapt import adapt as command
 from contrasent.cli.adapt import parse_budget
@@ -53,13 +53,13 @@ def run(*arguments):
 def adapted(tmp_path_factory, model, documents):
     folder = tmp_path_factory.mktemp("out") / "model"
     patch = pytest.MonkeyPatch()
-    patch.setattr(selection, "PLANS", selection.PLANS[:2])
     steps = {0: 2, 1: 1}
     patch.setattr(selection.Selection, "_steps", lambda self, n, plans, cost: steps.get(n, 0))
     patch.setattr(selection, "SHARES", (0.5, 1.0))
     patch.delenv("CONTRASENT_DATA", raising=False)
     said = []
-    done = adapt(documents, folder, base=str(model), budget=60.0, say=said.append)
+    options = {"base": str(model), "budget": 60.0, "plans": training.PLANS[:2]}
+    done = adapt(documents, folder, **options, say=said.append)
     patch.undo()
     return folder, done, said
 

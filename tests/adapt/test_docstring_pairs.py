@@ -1,9 +1,11 @@
 """From sources to summaries and explanations, by files and by installed packages."""
 
 from contrasent.adapt.documents import open_documents
-from contrasent.adapt.formats.python import installed_documentation
+from contrasent.adapt.formats.docstrings import read_documentation
 from contrasent.adapt.pairs.docstrings import summary_to_explanation
+from contrasent.adapt.pairs.sentences import first_sentence
 from contrasent.adapt.passages import passages
+from contrasent.adapt.sections import Document, Section
 
 SUMMARY = "Return the length of the river."
 EXPLANATION = "The length is measured along the bed and is given in metres. It is never negative."
@@ -27,10 +29,11 @@ def test_summaries_of_sources_and_of_packages_ask_for_explanations(tmp_path):
     ]
     assert read.passages[found[0].passage].id == "river.py#0"
 
-    documents = installed_documentation([tmp_path])
-    assert [(d.id, d.sections[0].paragraphs) for d in documents] == [
-        ("river.length", (SUMMARY, EXPLANATION))
+    documents = [
+        Document(one.name, one.name, (Section((), (one.summary, one.explanation)),), docstring=True)
+        for one in read_documentation([tmp_path]).documented
     ]
     named = passages(documents, count_tokens=words, max_tokens=100)
     (pair,) = summary_to_explanation(named.passages, [0], lambda text: [text], 0)
-    assert (pair.query, pair.text) == (SUMMARY, EXPLANATION)
+    assert (pair.query, pair.text) == (SUMMARY, f"river.length\n{EXPLANATION}")
+    assert not list(first_sentence(named.passages, [0], str.splitlines, 0))

@@ -90,6 +90,18 @@ def test_a_title_asks_for_a_passage_whose_neighbours_bear_it_too():
         assert set(query.hidden) == {n for n in range(24) if DOCUMENTS[n] == DOCUMENTS[unit]}
 
 
+def test_queries_that_people_wrote_stay_as_they_are():
+    pairs = [
+        Pair("salt and rope", "salt and rope", n, kind)
+        for kind in ("x", "docstring")
+        for n in range(24)
+    ]
+    evidence = made_evidence(TEXTS, range(24), pairs, limit=24, terms=str.split, copied=0.5, seed=0)
+    texts = {kind: {q.text for q in evidence.queries if q.kind == kind} for kind in evidence.kinds}
+    assert texts["docstring"] == {"salt and rope"}
+    assert len(texts["x"]) > 1
+
+
 def test_documents_have_their_turn_before_any_has_a_second():
     first = [q for q in made(limit=12).queries if q.kind == "first"]
     assert len({query.document for query in first}) == 12

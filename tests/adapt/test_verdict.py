@@ -55,8 +55,13 @@ def test_a_real_gain_goes_through_and_is_told_by_kind():
     verdict = decide(evidence, before, before + random.uniform(0, 0.2, 80), name="better")
     assert verdict.improved
     assert verdict.difference.low > 0
-    assert verdict.kinds["a"][0] == pytest.approx(before[:40].mean())
-    assert verdict.kinds["b"][2] == 40
+    assert verdict.kinds["a"].before == pytest.approx(before[:40].mean())
+    assert verdict.kinds["b"].queries == 40
+    gain = verdict.kinds["b"].difference
+    assert gain.value == pytest.approx(verdict.kinds["b"].after - before[40:].mean())
+    assert 0 < gain.low < gain.value < gain.high
+    few = decide(evidence_of(range(5)), np.zeros(10), np.ones(10), name="better")
+    assert few.kinds["a"].difference is None
     assert Verdict.from_dict(verdict.as_dict()) == verdict
 
 

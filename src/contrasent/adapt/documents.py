@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from contrasent import progress
 from contrasent.adapt.entries import Entry, entries, in_memory
@@ -130,8 +130,22 @@ class ReadReport:
         return shown
 
 
+class Documents(Protocol):
+    """Documents that can be read anew, in the same order; ``str`` of them says where they are.
+
+    Attributes:
+        report: of the last iteration that ended, or of the one that is under way.
+    """
+
+    report: ReadReport
+
+    def __iter__(self) -> Iterator[Document]:
+        """Read all documents."""
+        ...
+
+
 class DocumentSource:
-    """Documents, read anew by each iteration, always in the same order.
+    """The documents of a folder, an archive or a file, see :class:`Documents`.
 
     Attributes:
         report: of the last iteration that ended, or of the one that is under way.
@@ -144,6 +158,9 @@ class DocumentSource:
         self._characters = characters
         self._lacking: tuple[str, NoSuchColumn] | None = None
         self._missing: MissingExtraError | None = None
+
+    def __str__(self) -> str:
+        return str(self.source)
 
     def __iter__(self) -> Iterator[Document]:
         """Read all documents.
@@ -216,7 +233,7 @@ class DocumentSource:
             raise _Skip("unknown type")
         if not sections:
             raise _Skip("no text (a scan?)" if suffix == ".pdf" else "empty")
-        yield Document(entry.name, title, sections)
+        yield Document(entry.name, title, sections, docstring=suffix == ".py")
 
     def _text(self, entry: Entry) -> Parsed:
         content = in_memory(entry, LARGEST_TEXT)

@@ -11,6 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +110,7 @@ def without(document: Document, paragraphs: set[int]) -> Document:
         for section in document.sections
         if (kept := tuple(p for p in section.paragraphs if _key(p) not in paragraphs))
     )
-    return Document(document.id, document.title, sections) if sections else document
+    return replace(document, sections=sections) if sections else document
 
 
 def _key(paragraph: str) -> int:

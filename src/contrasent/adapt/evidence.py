@@ -28,6 +28,9 @@ FEWEST = 20
 TITLED = ("title", "question")
 """Kinds of queries that may be a title or a heading, which stands before every passage below it."""
 
+WRITTEN = ("docstring",)
+"""Kinds of queries that people wrote beside their answers, and that are therefore left whole."""
+
 COPIED = 0.5
 """Share of the words that a made query shares with its answer which are taken out of it. A word of
 a person's query is missing from 30 to 40 % of the texts that answer it (Zhao and Callan, 2010, Term
@@ -116,7 +119,8 @@ def made_evidence(
         of_document.setdefault(document, []).append(row)
     for kind, found in (enough or kinds).items():
         for pair in _spread(found, documents, limit, seed):
-            text = without_copied(pair.query, pair.text, terms, copied, seed + pair.passage)
+            share = 0.0 if kind in WRITTEN else copied
+            text = without_copied(pair.query, pair.text, terms, share, seed + pair.passage)
             if not text:
                 continue
             unit, row = pair.passage, len(rows)

@@ -88,15 +88,23 @@ def _kinds(kinds: dict[str, Any]) -> str:
     )
     rows = "".join(
         f"<tr><td>{escape(kind)}<td>{one['queries']}<td>{one['before']:.3f}<td>{one['after']:.3f}"
-        f"<td>{one['after'] - one['before']:+.3f}"
+        f"<td>{_change(one)}"
         for kind, one in kinds.items()
     )
     return (
         f"<h2>Before and after, on the sealed part</h2>\n<p class=faint>nDCG@10. {about}</p>\n"
         "<div class=wide>"
-        "<table><thead><tr><th>queries<th>count<th>base<th>chosen<th>change</thead>"
+        "<table><thead><tr><th>queries<th>count<th>base<th>chosen<th>change, 95 % interval</thead>"
         f"{rows}</table></div>"
     )
+
+
+def _change(one: dict[str, Any]) -> str:
+    """The difference, with its interval where there is one."""
+    found = one["difference"]
+    if found is None:
+        return f"{one['after'] - one['before']:+.3f}"
+    return f"{found['value']:+.3f} [{found['low']:+.3f}, {found['high']:+.3f}]"
 
 
 def _trials(facts: dict[str, Any]) -> str:

@@ -42,6 +42,7 @@ class Passage:
         order: its place in its document, from 0.
         text: its own text; headings within it are lines of it.
         prefix: of title and headings what fits before the text; "" if nothing does.
+        docstring: whether its document is a docstring, or a source that holds some.
     """
 
     id: str
@@ -51,6 +52,7 @@ class Passage:
     order: int
     text: str
     prefix: str
+    docstring: bool = False
 
     @property
     def indexed(self) -> str:
@@ -260,7 +262,8 @@ class _Cutter:
             if text:
                 order = places[number] = places.get(number, -1) + 1
                 name = f"{document.id}#{order}"
-                yield Passage(name, number, document.title, part.headings, order, text, prefix)
+                where = (name, number, document.title, part.headings, order)
+                yield Passage(*where, text, prefix, document.docstring)
 
     def _shown(self, document: Document, part: _Part) -> tuple[str, str]:
         return self._prefix(document.title, part.headings)[0], "".join(part.pieces).strip("\n ")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.adapt import sentences
-from contrasent.adapt.documents import open_documents
+from contrasent.adapt.documents import Documents
 from contrasent.adapt.passages import Passage, passages
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file
@@ -45,9 +45,8 @@ class Reading:
 
 
 def read_source(
-    source: Path,
+    source: Documents,
     *,
-    columns: Sequence[str] | None,
     count_tokens: Callable[[Sequence[str]], Sequence[int]],
     max_tokens: int,
 ) -> Reading:
@@ -56,17 +55,16 @@ def read_source(
     Raises:
         UserError: nothing can be read, see :func:`contrasent.adapt.documents.open_documents`.
     """
-    opened = open_documents(source, columns=columns)
-    found = passages(opened, count_tokens=count_tokens, max_tokens=max_tokens)
+    found = passages(source, count_tokens=count_tokens, max_tokens=max_tokens)
     facts = {
-        **opened.report.as_dict(),
+        **source.report.as_dict(),
         "passages": len(found.passages),
         "boilerplate": found.boilerplate,
         "copies": found.exact,
         "near_copies": found.near,
         "cut": found.cut,
     }
-    lines = (*opened.report.lines(), *found.lines())
+    lines = (*source.report.lines(), *found.lines())
     return Reading(found.passages, found.documents, found.holding, lines, facts)
 
 

@@ -1,6 +1,7 @@
 """Documents in, a better search out, or a plain no: one adaptation from beginning to end."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.adapt import general, shipping
 from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, measure_candidate
+from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
     Evidence,
     haystack,
@@ -19,6 +21,7 @@ from contrasent.adapt.evidence import (
 )
 from contrasent.adapt.pairs import Maker, Pair
 from contrasent.adapt.pairs.crops import crops, neighbours
+from contrasent.adapt.pairs.docstrings import summary_to_explanation
 from contrasent.adapt.pairs.keywords import keyword_query
 from contrasent.adapt.pairs.questions import question_to_answer
 from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
@@ -36,6 +39,7 @@ from contrasent.adapt.reading import (
 from contrasent.adapt.selection import Ground, Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
+from contrasent.adapt.training import PLANS, TrainingPlan
 from contrasent.adapt.verdict import Verdict, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
@@ -46,7 +50,9 @@ from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
 from contrasent.types import EncodeFn, Vectors
 
-ASKING: tuple[Maker, ...] = (title_to_passage, first_sentence, inverse_cloze, question_to_answer)
+ASKING: tuple[Maker, ...] = (
+    title_to_passage, first_sentence, inverse_cloze, question_to_answer, summary_to_explanation,
+)  # fmt: skip
 """Makers of the queries that candidates are measured by. Keywords are none of them: chosen by
 BM25's weights, they would be no evidence for or against BM25."""
 
@@ -67,7 +73,7 @@ SHOWN = 10
 
 
 def adapt(
-    source: str | Path,
+    source: str | Path | Documents,
     output: str | Path,
     *,
     base: str = "all-MiniLM-L6-v2",
@@ -75,6 +81,8 @@ def adapt(
     queries: str | Path | None = None,
     collection: str | Path | None = None,
     columns: Sequence[str] | None = None,
+    plans: Sequence[TrainingPlan] = PLANS,
+    steps: int | None = None,
     seed: int = 0,
     resume: bool = False,
     overwrite: bool = False,
@@ -88,7 +96,7 @@ def adapt(
     sealed part, by the 95 % interval of the paired difference, and general quality has not fallen.
 
     Args:
-        source: a folder, an archive or a file of documents.
+        source: a folder, an archive or a file of documents, or documents from elsewhere.
         output: folder for the model, its index and its report.
         base: model to begin from, by folder or name.
         budget: seconds of computing, about.
@@ -96,6 +104,8 @@ def adapt(
             that are made of the text.
         collection: the same as a folder in BEIR's layout.
         columns: of tables, those to read.
+        plans: what is trained, see :mod:`contrasent.adapt.training`.
+        steps: of training that a plan gets at most; None for what the budget allows.
         seed: of everything random.
         resume: go on with an adaptation that was killed.
         overwrite: begin anew where the output exists.
@@ -113,23 +123,27 @@ def adapt(
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
     if queries is not None and collection is not None:
         raise OptionError("queries", str(queries), "give queries or a collection, not both")
-    for given in (source, queries, collection):
+    for given in (queries, collection):
         if given is not None and not Path(given).exists():
             raise InputError(given, missing(Path(given)))
-    if Path(source).resolve().is_relative_to(target.resolve()):
-        raise OutputError(f"{target}: holds the documents themselves; choose another folder")
+    if isinstance(source, str | Path):
+        source = open_documents(Path(source).absolute(), columns=columns)
+        if source.source.resolve().is_relative_to(target.resolve()):
+            raise OutputError(f"{target}: holds the documents themselves; choose another folder")
     if resume and (done := shipping.finished(target)) is not None:
         return done
     shipping.check_target(target, resume=resume, overwrite=overwrite)
     work = Work(
         target / "work",
         {
-            "source": str(Path(source).resolve()),
+            "source": str(source),
             "base": base,
             "budget": budget,
             "queries": None if queries is None else str(queries),
             "collection": None if collection is None else str(collection),
             "columns": None if columns is None else list(columns),
+            "plans": [asdict(plan) for plan in plans],
+            "steps": steps,
             "seed": seed,
         },
         resume=resume,
@@ -138,7 +152,7 @@ def adapt(
     kept = work.folder / "passages.jsonl"
     try:
         if not kept.is_file():
-            write_reading(kept, _read(Path(source), columns, encoder))
+            write_reading(kept, _read(source, encoder))
         reading = load_reading(kept)
         asked = _asked(queries, collection, reading)
     except UserError:
@@ -146,27 +160,26 @@ def adapt(
         raise
     for line in reading.lines:
         say(line)
-    return _Run(work, reading, encoder, place, base, asked, budget, seed, say).finish(target)
+    run = _Run(work, reading, encoder, place, base, asked, budget, seed, say)
+    return run.finish(target, plans, steps)
 
 
-def _read(source: Path, columns: Sequence[str] | None, encoder: Encoder) -> Reading:
+def _read(source: Documents, encoder: Encoder) -> Reading:
     def count(texts: Sequence[str]) -> list[int]:
         found = encoder.tokenizer.backend.encode_batch_fast(list(texts))
         return [len(one.ids) for one in found]
 
-    reading = read_source(
-        source, columns=columns, count_tokens=count, max_tokens=encoder.max_tokens
-    )
+    reading = read_source(source, count_tokens=count, max_tokens=encoder.max_tokens)
     if len(reading.documents) < FEWEST_DOCUMENTS:
         raise InputError(
-            source,
+            str(source),
             f"holds {len(reading.documents)} documents; at least {FEWEST_DOCUMENTS} are needed, to "
             "learn from some and judge by others; give more, or search these with "
             "'contrasent index'",
         )
     if len(reading.passages) < FEWEST_PASSAGES:
         raise InputError(
-            source,
+            str(source),
             f"holds {len(reading.passages)} passages of text, and at least {FEWEST_PASSAGES} are "
             "needed to adapt anything; give more documents, or search these with "
             "'contrasent index'",
@@ -233,8 +246,8 @@ class _Run:
         spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
         return raw, float(spent)
 
-    def finish(self, target: Path) -> Adaptation:
-        selection = self._select()
+    def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
+        selection = self._select(plans, steps)
         chosen = selection.best()
         if chosen.score <= 0:
             chosen = selection.trials[0]
@@ -254,7 +267,7 @@ class _Run:
 
     # ------------------------------------------------------------------ choosing
 
-    def _select(self) -> Selection:
+    def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Selection:
         whole = self._evidence(SELECT)
         rows = unit(np.asarray(self.raw))
         vectors = unit(self.base.encode([query.text for query in whole.queries]))
@@ -280,7 +293,8 @@ class _Run:
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
         pairs = list(self._pairs(TEACHING, TRAIN))
-        selection.trained(pairs, self.encoding * len(evidence.texts) / len(self.texts))
+        measuring = self.encoding * len(evidence.texts) / len(self.texts)
+        selection.trained(pairs, measuring, plans=plans, steps=steps)
         return selection
 
     def _evidence(self, part: int) -> Evidence:

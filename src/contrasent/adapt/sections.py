@@ -30,11 +30,13 @@ class Document:
         id: its path relative to the source; a table's row adds "#" and its id or number. Unique.
         title: "" if it has none.
         sections: in order.
+        docstring: whether its text is a docstring, or a Python source with docstrings in it.
     """
 
     id: str
     title: str
     sections: tuple[Section, ...]
+    docstring: bool = False
 
 
 class SectionBuilder:

@@ -178,21 +178,34 @@ class Selection:
         ranks = Fusion(method="ranks")
         self.try_one(Candidate(f"{name} + BM25 by ranks", model, share, ranks))
 
-    def trained(self, pairs: Sequence[Pair], cost_of_measuring: float) -> None:
+    def trained(
+        self,
+        pairs: Sequence[Pair],
+        cost_of_measuring: float,
+        *,
+        plans: Sequence[TrainingPlan] = PLANS,
+        steps: int | None = None,
+    ) -> None:
         """Train by successive halving as long as there is time, then add words to the best.
 
         Args:
             pairs: made of the training documents.
             cost_of_measuring: seconds that encoding the selection rows takes.
+            plans: what is tried.
+            steps: that a plan gets at most.
         """
         if len(pairs) < FEWEST_PAIRS:
             self.say(f"{len(pairs):,} pairs are too few to train on")
             return
         makers = {pair.maker for pair in pairs}
-        usable = [plan for plan in PLANS if not plan.makers or makers & set(plan.makers)]
+        usable = [plan for plan in plans if not plan.makers or makers & set(plan.makers)]
         beginnings: dict[TrainingPlan, str] = dict.fromkeys(usable, "")
+        left = steps
         for number in range(3):
             steps = self._steps(number, len(beginnings), cost_of_measuring)
+            if left is not None:
+                steps = min(steps, left)
+                left -= steps
             if steps < 1:
                 break
             ends: dict[TrainingPlan, tuple[float, str]] = {}
@@ -200,7 +213,8 @@ class Selection:
                 if ends and self._late(f"{number}-{plan.name}"):
                     break
                 began = self.work.seconds()
-                model = self._train(number, plan, start, steps, pairs)
+                model = f"round{number + 1}-{plans.index(plan)}"
+                self._train(model, number, plan, start, steps, pairs)
                 cost = self.work.seconds() - began
                 scores = [
                     self.try_one(
@@ -251,10 +265,15 @@ class Selection:
         return sum(one["seconds"] for one in found) / max(1.0, sum(one["steps"] for one in found))
 
     def _train(
-        self, number: int, plan: TrainingPlan, start: str, steps: int, pairs: Sequence[Pair]
-    ) -> str:
-        """Train a plan for a round; the name of its model."""
-        model = f"round{number + 1}-{PLANS.index(plan)}"
+        self,
+        model: str,
+        number: int,
+        plan: TrainingPlan,
+        start: str,
+        steps: int,
+        pairs: Sequence[Pair],
+    ) -> None:
+        """Train a plan for a round; ``model`` is its folder's name."""
         ground = self.ground
 
         def run() -> dict[str, float]:
@@ -280,7 +299,6 @@ class Selection:
             return {"steps": steps, "seconds": self.work.seconds() - began}
 
         self.work.stage(f"trained-{model}", run)
-        return model
 
     def best(self, *, dense: bool = False) -> Trial:
         """The trial with the highest score, the first of equals; of vectors alone if asked."""

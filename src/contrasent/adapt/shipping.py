@@ -175,7 +175,8 @@ def advice(verdict: Verdict, asked: int | None) -> list[str]:
             "no person asked these queries; with real ones (--queries FILE) the choice and the "
             "proof are about your users"
         )
-    documents = sum(count for _, _, count in verdict.kinds.values()) // max(1, len(verdict.kinds))
+    queries = [change.queries for change in verdict.kinds.values()]
+    documents = sum(queries) // max(1, len(queries))
     if not verdict.improved and documents < FEWEST:
         lines.append(
             f"a gain cannot be proven on so little: {3 * FEWEST} documents are needed, or "

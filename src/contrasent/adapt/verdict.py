@@ -1,6 +1,6 @@
 """Is what was chosen better than the base? Decided once, on documents sealed until then."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from contrasent.evaluate.bootstrap import interval
 from contrasent.evaluate.paired import Difference, bootstrap_p
 
 RESAMPLES = 10_000
+RESAMPLES_OF_KIND = 2_000
 FEWEST = 20
 """Documents below which no verdict is given."""
 MARGIN = 0.02
@@ -37,6 +38,33 @@ class General:
 
 
 @dataclass(frozen=True, slots=True)
+class KindChange:
+    """What became of one kind of queries.
+
+    Attributes:
+        before: the base's mean nDCG@10.
+        after: the chosen candidate's.
+        queries: how many there are.
+        difference: with its 95 % interval, or None as in :class:`Verdict`.
+    """
+
+    before: float
+    after: float
+    queries: int
+    difference: Difference | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "difference": self.difference and self.difference._asdict()}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "KindChange":
+        """What :meth:`as_dict` gave."""
+        stated = data["difference"]
+        return cls(**{**data, "difference": stated and Difference(**stated)})
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What the sealed part says.
 
@@ -46,7 +74,7 @@ class Verdict:
             there were too few to tell, or the base itself was chosen.
         before: the base's nDCG@10, mean over kinds of queries.
         after: the chosen candidate's.
-        kinds: the same for each kind of query: (before, after, queries).
+        kinds: the same for each kind of query.
         general: quality elsewhere, or None where the model is the base's.
         reason: the verdict in a sentence.
     """
@@ -55,7 +83,7 @@ class Verdict:
     difference: Difference | None
     before: float
     after: float
-    kinds: dict[str, tuple[float, float, int]]
+    kinds: dict[str, KindChange]
     general: General | None
     reason: str
 
@@ -66,10 +94,7 @@ class Verdict:
             "difference": None if self.difference is None else self.difference._asdict(),
             "before": self.before,
             "after": self.after,
-            "kinds": {
-                kind: {"before": before, "after": after, "queries": count}
-                for kind, (before, after, count) in self.kinds.items()
-            },
+            "kinds": {kind: change.as_dict() for kind, change in self.kinds.items()},
             "general": None
             if self.general is None
             else {
@@ -90,7 +115,7 @@ class Verdict:
             stated and Difference(**stated),
             data["before"],
             data["after"],
-            {k: (v["before"], v["after"], v["queries"]) for k, v in data["kinds"].items()},
+            {kind: KindChange.from_dict(change) for kind, change in data["kinds"].items()},
             general and General(general["task"], general["before"], general["after"]),
             data["reason"],
         )
@@ -156,15 +181,7 @@ def decide(
         general: quality elsewhere, where the model changed.
         seed: of the bootstrap.
     """
-    kinds = {
-        kind: (
-            float(before[chosen].mean()),
-            float(after[chosen].mean()),
-            len(chosen),
-        )
-        for kind in evidence.kinds
-        for chosen in [evidence.of_kind(kind)]
-    }
+    kinds = {kind: _of_kind(evidence, kind, before, after, name, seed) for kind in evidence.kinds}
     old, new = mean_over_kinds(evidence, before), mean_over_kinds(evidence, after)
     documents = len({query.document for query in evidence.queries})
     difference = None
@@ -192,3 +209,16 @@ def decide(
         else:
             improved, reason = True, gain
     return Verdict(improved, difference, old, new, kinds, general, reason)
+
+
+def _of_kind(
+    evidence: Evidence, kind: str, before: Floats, after: Floats, name: str, seed: int
+) -> KindChange:
+    chosen = evidence.of_kind(kind)
+    part = replace(evidence, queries=tuple(evidence.queries[at] for at in chosen))
+    old, new = before[chosen], after[chosen]
+    enough = len({query.document for query in part.queries}) >= FEWEST
+    difference = None
+    if name != "base" and enough:
+        difference = clustered_difference(part, old, new, resamples=RESAMPLES_OF_KIND, seed=seed)
+    return KindChange(float(old.mean()), float(new.mean()), len(chosen), difference)

@@ -45,6 +45,7 @@ class Work:
                     "with it, --overwrite begins anew"
                 )
             before = json.loads(self._config.read_text("utf-8"))
+            config = json.loads(json.dumps(config))
             changed = sorted(
                 k for k in {*before, *config} if k != "seconds" and before.get(k) != config.get(k)
             )

@@ -1,8 +1,9 @@
 """``contrasent adapt SOURCE -o MODEL``."""
 
 import re
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +11,7 @@ from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten, remark
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
+    from contrasent.adapt.documents import Documents
     from contrasent.adapt.shipping import Adaptation
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
@@ -56,25 +58,19 @@ def adapt(
     """
     quieten(quiet)
     seconds = parse_budget(budget)
-    from contrasent.adapt.run import adapt as run
-
-    try:
-        done = run(
-            source,
-            output,
-            base=base,
-            budget=seconds,
-            queries=queries,
-            collection=collection,
-            columns=[part.strip() for part in columns.split(",")] if columns else None,
-            seed=seed,
-            resume=resume,
-            overwrite=overwrite,
-            say=lambda line: remark(line, quiet=quiet),
-        )
-    except KeyboardInterrupt:
-        remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
-        raise
+    done = carry_out(
+        source,
+        output,
+        quiet=quiet,
+        base=base,
+        budget=seconds,
+        queries=queries,
+        collection=collection,
+        columns=[part.strip() for part in columns.split(",")] if columns else None,
+        seed=seed,
+        resume=resume,
+        overwrite=overwrite,
+    )
     if report is not None:
         from contrasent.files import atomic_file
 
@@ -86,6 +82,24 @@ def adapt(
         show(done)
     if require_improvement and not done.improved:
         raise typer.Exit(NOT_IMPROVED)
+
+
+def carry_out(
+    source: "Path | Documents", output: Path, *, quiet: bool, **options: Any
+) -> "Adaptation":
+    """Adapt, with a line for each step and its time on standard error."""
+    from contrasent.adapt.run import adapt as run
+
+    began = time.monotonic()
+
+    def say(line: str) -> None:
+        remark(f"[{time.monotonic() - began:4.0f} s] {line}", quiet=quiet)
+
+    try:
+        return run(source, output, say=say, **options)
+    except KeyboardInterrupt:
+        remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
+        raise
 
 
 def parse_budget(text: str) -> float:
@@ -103,8 +117,11 @@ def parse_budget(text: str) -> float:
 def show(done: "Adaptation") -> None:
     """Print what came of it: numbers, what to type next, and the verdict in the last line."""
     verdict = done.verdict
-    for kind, (before, after, count) in verdict.kinds.items():
-        typer.echo(f"{kind:32s} {before:.3f} -> {after:.3f}  ({count} queries)")
+    for kind, one in verdict.kinds.items():
+        line = f"{kind:32s} {one.before:.3f} -> {one.after:.3f}"
+        if (gain := one.difference) is not None:
+            line += f"  {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+        typer.echo(f"{line}  ({one.queries} queries)")
     if verdict.general is not None:
         general = verdict.general
         typer.echo(f"{general.task:32s} {general.before:.3f} -> {general.after:.3f}")

@@ -115,10 +115,10 @@ def export(
 def calibration(source: str | None) -> list[str]:
     """Sentences to calibrate with."""
     if source is None:
+        from contrasent.adapt.formats.docstrings import read_documentation
         from contrasent.model.golden import PROBES
-        from contrasent.text.docstrings import read_documentation
 
-        found = [said.summary for said in read_documentation(limit_files=600)]
+        found = [said.summary for said in read_documentation(limit_files=600).documented]
         found = [*PROBES, *dict.fromkeys(found)]
     else:
         from contrasent.cli.encode import open_texts

@@ -4,12 +4,9 @@ import ast
 import inspect
 import re
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
 
-from contrasent.adapt.sections import Document, Section, SectionBuilder
-from contrasent.text.docstrings import read_documentation
-from contrasent.text.prose import without_markup
+from contrasent.adapt.formats.prose import without_markup
+from contrasent.adapt.sections import Section, SectionBuilder
 
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
@@ -64,19 +61,3 @@ def add_docstring(builder: SectionBuilder, docstring: str) -> None:
             builder.lines(block)
         else:
             builder.paragraph(without_markup(block))
-
-
-def installed_documentation(
-    folders: Sequence[Path] | None = None, *, limit_files: int | None = None
-) -> list[Document]:
-    """The documentation strings of the installed packages, a document a name.
-
-    Args:
-        folders: see :func:`contrasent.text.docstrings.survey`.
-        limit_files: likewise.
-    """
-    found = read_documentation(folders, limit_files=limit_files)
-    return [
-        Document(one.name, "", (Section((), tuple(filter(None, (one.summary, one.explanation)))),))
-        for one in found
-    ]

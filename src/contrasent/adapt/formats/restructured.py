@@ -7,8 +7,8 @@ directives give what they hold, apart from those that hold no prose.
 
 import re
 
+from contrasent.adapt.formats.prose import without_markup
 from contrasent.adapt.sections import Section, SectionBuilder
-from contrasent.text.prose import without_markup
 
 _RULE = re.compile(r"^([!-/:-@\[-`{-~])\1{2,}\s*$")
 _DIRECTIVE = re.compile(r"^\.\.\s+(?:\|[^|]+\|\s+)?([\w:.+-]+?)\s?::(?:\s+(.*))?$")

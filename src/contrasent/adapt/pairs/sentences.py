@@ -12,8 +12,13 @@ FEWEST_WORDS = 4
 def first_sentence(
     passages: Sequence[Passage], numbers: Sequence[int], split: Split, seed: int
 ) -> Iterator[Pair]:
-    """The first sentence of each passage asks for the rest of it."""
+    """The first sentence of each passage asks for the rest of it.
+
+    That of a docstring asks in :mod:`contrasent.adapt.pairs.docstrings`.
+    """
     for number in numbers:
+        if passages[number].docstring:
+            continue
         first, *rest = split(passages[number].text) or [""]
         if rest and len(pieces(first)) >= FEWEST_WORDS:
             text = as_indexed(passages[number], " ".join(rest))

@@ -1,11 +1,10 @@
 """The documentation of the installed packages, read as text: a corpus that every machine has.
 
-Sources are parsed, never imported; :mod:`contrasent.text.installed` says which.
+Sources are parsed, never imported; :mod:`contrasent.adapt.formats.installed` says which.
 """
 
 import ast
 import gc
-import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,18 +13,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contrasent import progress
-from contrasent.errors import InputError, OptionError
-from contrasent.text.installed import installed_sources, sources_below
-from contrasent.text.prose import split_sentences, summary_and_explanation
+from contrasent.adapt.documents import ReadReport, Skipped
+from contrasent.adapt.duplicates import hash_of
+from contrasent.adapt.formats.installed import installed_sources, sources_below
+from contrasent.adapt.formats.prose import summary_and_explanation
+from contrasent.adapt.sections import Document, Section
+from contrasent.errors import InputError
 
 LARGEST = 2_000_000
 """Bytes of a source file; what is larger was written by a program."""
 
 REPEATS = 10
-"""Pairs whose texts start alike: what was copied or generated would drown what was written."""
+"""Texts that start alike: what was copied or generated would drown what was written."""
 
-ALIKE = 60
-"""Characters that two explanations share at their start to count as copies."""
+OPENING = 6
+"""Words by which texts start alike."""
 
 
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -73,12 +75,7 @@ class _Module:
 
 def read_documentation(
     folders: Sequence[Path] | None = None, *, limit_files: int | None = None
-) -> list[Documented]:
-    """Read the docstrings of all installed packages; see :func:`survey`."""
-    return survey(folders, limit_files=limit_files).documented
-
-
-def survey(folders: Sequence[Path] | None = None, *, limit_files: int | None = None) -> Reading:
+) -> Reading:
     """Read docstrings and count the files.
 
     Args:
@@ -218,82 +215,55 @@ def _shortest(
     return f"{module}.{inner}" if inner else module
 
 
-# Pairs of a summary and the prose that explains it
+# As documents
 
 
-def pairs(documented: Iterable[Documented]) -> list[Documented]:
-    """Those that have an explanation, every text once, and no text inside its partner.
+class InstalledDocumentation:
+    """The documentation of the installed packages, a document a name, as a source of documents.
 
-    Of summaries or explanations that start with the same six words, ``REPEATS`` are kept.
-    """
-    texts, starts, kept = set[str](), Counter[str](), []
-    for one in documented:
-        summary, explanation = one.summary.casefold(), one.explanation.casefold()
-        if not explanation or summary.rstrip(".") in explanation or explanation in summary:
-            continue
-        opening = [" ".join(text.split()[:6]) for text in (summary, explanation)]
-        if texts.isdisjoint((summary, explanation)) and all(starts[o] < REPEATS for o in opening):
-            kept.append(one)
-            texts.update((summary, explanation))
-            starts.update(opening)
-    return kept
-
-
-def split(
-    pairs: Sequence[Documented], *, heldout: int, seed: int
-) -> tuple[list[Documented], list[Documented]]:
-    """Divide pairs into a part to train on and a part to measure on.
-
-    Which part a pair falls into depends on its own text and the seed alone. Pairs that share a
-    text, start their explanations alike, or quote one another's summary stay together, so that
-    nothing of the held-out part is seen in training.
+    Names that people look for: public and explained, those of the fewest parts first. No two
+    have a summary or an explanation in common, and ``REPEATS`` at most start with the same words.
 
     Args:
-        pairs: what :func:`pairs` gave.
-        heldout: how many to hold out.
-        seed: another seed holds out other pairs.
+        limit: names at most.
 
-    Returns:
-        The pairs to train on and the ``heldout`` others, both in the order given.
-
-    Raises:
-        OptionError: there are not more pairs than ``heldout``.
+    Attributes:
+        report: of the last iteration.
     """
-    groups: dict[str, list[int]] = {}
-    for i, root in enumerate(_groups(pairs)):
-        groups.setdefault(root, []).append(i)
-    order = sorted(groups, key=lambda root: hashlib.sha256(f"{seed} {root}".encode()).digest())
-    chosen: set[int] = set()
-    for root in order:
-        if len(chosen) + len(groups[root]) <= heldout:
-            chosen.update(groups[root])
-    if len(chosen) < heldout or len(chosen) == len(pairs):
-        problem = f"there are {len(pairs)} pairs, and some must be left to train on"
-        raise OptionError("heldout", heldout, problem)
-    kept = [pair for i, pair in enumerate(pairs) if i not in chosen]
-    return kept, [pairs[i] for i in sorted(chosen)]
+
+    def __init__(self, limit: int) -> None:
+        self.limit, self.report = limit, ReadReport()
+
+    def __str__(self) -> str:
+        return f"{self.limit} names of the installed packages"
+
+    def __iter__(self) -> Iterator[Document]:
+        """Read all sources, then give the documents."""
+        found = read_documentation()
+        report = self.report = ReadReport(files=found.files)
+        if found.skipped:
+            report.skipped["no Python that can be parsed"] = Skipped(found.skipped)
+        public = [one for one in found.documented if "._" not in f".{one.name}"]
+        public.sort(key=lambda one: (one.name.count("."), hash_of(one.name)))
+        for one in _distinct(public):
+            if report.documents == self.limit:
+                break
+            report.documents += 1
+            report.characters += len(one.summary) + len(one.explanation)
+            text = Section((), (one.summary, one.explanation))
+            yield Document(one.name, one.name, (text,), docstring=True)
 
 
-def _groups(pairs: Sequence[Documented]) -> list[str]:
-    """For each pair a text that names its group: the least of all texts joined with its own."""
-    parent: dict[str, str] = {}
-
-    def find(key: str) -> str:
-        while parent.setdefault(key, key) != key:
-            parent[key] = key = parent[parent[key]]
-        return key
-
-    summaries = {pair.summary.casefold() for pair in pairs}
-    for pair in pairs:
-        explanation = pair.explanation.casefold()
-        quoted = (sentence.casefold() for sentence in split_sentences(pair.explanation))
-        keys = [
-            pair.summary.casefold(),
-            explanation,
-            explanation[:ALIKE],
-            *(sentence for sentence in quoted if sentence in summaries),
-        ]
-        roots = [find(key) for key in keys]
-        for root in roots:
-            parent[root] = min(roots)
-    return [find(pair.summary.casefold()) for pair in pairs]
+def _distinct(documented: Iterable[Documented]) -> Iterator[Documented]:
+    texts, openings = set[str](), Counter[str]()
+    for one in documented:
+        both = (one.summary.casefold(), one.explanation.casefold())
+        starts = [" ".join(text.split()[:OPENING]) for text in both]
+        if (
+            one.explanation
+            and texts.isdisjoint(both)
+            and all(openings[start] < REPEATS for start in starts)
+        ):
+            texts.update(both)
+            openings.update(starts)
+            yield one

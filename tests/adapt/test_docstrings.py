@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.errors import InputError, OptionError
-from contrasent.text import installed
-from contrasent.text.docstrings import (
+from contrasent.adapt.formats import docstrings, installed
+from contrasent.adapt.formats.docstrings import (
     Documented,
-    pairs,
+    InstalledDocumentation,
+    Reading,
     read_documentation,
-    split,
-    survey,
 )
-from contrasent.text.prose import LONGEST, split_sentences, summary_and_explanation
+from contrasent.adapt.formats.prose import LONGEST, summary_and_explanation
+from contrasent.errors import InputError
 
 MORE = "The rest of the text says at some length what it is good for."
 
@@ -38,7 +37,7 @@ def source(tmp_path):
 
 
 def names(folder: Path) -> list[str]:
-    return [one.name for one in read_documentation([folder])]
+    return [one.name for one in read_documentation([folder]).documented]
 
 
 # From a docstring to prose
@@ -146,16 +145,6 @@ def test_an_explanation_must_explain():
     assert both("Sort the rows of a table.\n\nIt is fast.") == ("Sort the rows of a table.", "")
 
 
-def test_abbreviations_do_not_end_a_sentence():
-    text = "Uses e.g. Newton's method, cf. Knuth. It was found by D. E. Knuth. Is it? Yes."
-    assert split_sentences(text) == [
-        "Uses e.g. Newton's method, cf. Knuth.",
-        "It was found by D. E. Knuth.",
-        "Is it?",
-        "Yes.",
-    ]
-
-
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\n`*:.-= "), max_size=200))
 def test_any_text_can_be_a_docstring(text):
     summary, explanation = summary_and_explanation(text)
@@ -209,7 +198,7 @@ def test_modules_classes_and_functions_are_named(source, tmp_path):
     )
     source("shop/tests/test_it.py", '"""Tests of the shop are not read."""')
     source("shop/notes.txt", '"""Notes on the shop are not read."""')
-    found = {one.name: one.summary for one in read_documentation([tmp_path])}
+    found = {one.name: one.summary for one in read_documentation([tmp_path]).documented}
     assert found == {
         "shop": "The shop sells all kinds of things.",
         "shop._goods": "Goods that are sold in the shop.",
@@ -236,7 +225,7 @@ def test_files_that_cannot_be_parsed_are_counted(source, tmp_path):
     source("cookie.py", b'# coding: latin-1\n"""The text of a caf\xe9 there."""')
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = survey([tmp_path])
+        found = read_documentation([tmp_path])
     assert (found.files, found.skipped) == (2, 4)
     assert {one.summary for one in found.documented} == {
         "The first of the modules.",
@@ -257,9 +246,9 @@ def test_the_order_is_the_same_every_time_and_files_can_be_limited(source, tmp_p
     for i in range(20):
         source(f"m{i:02}.py", f'"""The text of module {i:02} is this."""')
     assert names(tmp_path) == [f"m{i:02}" for i in range(20)]
-    few = read_documentation([tmp_path], limit_files=5)
+    few = read_documentation([tmp_path], limit_files=5).documented
     assert [one.name for one in few] == ["m00", "m04", "m08", "m12", "m16"]
-    assert len(read_documentation([tmp_path], limit_files=50)) == 20
+    assert len(read_documentation([tmp_path], limit_files=50).documented) == 20
 
 
 def test_a_folder_that_is_not_there(tmp_path):
@@ -313,37 +302,55 @@ def test_this_environment():
         for file in distribution.files or ()
     }
     assert not own & {path for _, path in files}
-    found = survey(limit_files=len(files) // 40)
-    kept = pairs(found.documented)
+    found = read_documentation(limit_files=len(files) // 40)
+    kept = [one for one in found.documented if one.explanation]
     assert found.skipped < 5
     assert len(kept) > 0.05 * len(found.documented) > 20
     assert all(one.name.isprintable() and " " not in one.name for one in kept)
 
 
-# Pairs and their division
+# As documents
 
 
 def pair(summary: str, explanation: str = MORE, name: str = "x") -> Documented:
     return Documented(name, summary, explanation)
 
 
-def test_pairs_are_distinct_and_do_not_hold_one_another():
-    kept = [
-        pair("Sort the rows.", "One way to explain it is to show it."),
-        pair("Turn the rows.", "Another way to explain it is to draw it."),
+def documents(monkeypatch, found, limit=1000):
+    monkeypatch.setattr(docstrings, "read_documentation", lambda: Reading(found, 7, 2))
+    read = InstalledDocumentation(limit)
+    listed = list(read)
+    assert read.report.documents == len(listed)
+    assert read.report.files == 7
+    assert read.report.skipped["no Python that can be parsed"].count == 2
+    assert all(one.docstring and one.title == one.id for one in listed)
+    return [one.sections[0].paragraphs for one in listed]
+
+
+def test_public_names_of_few_parts_come_first(monkeypatch):
+    found = [
+        pair(f"Summary {at}.", f"This is what {at} is about.", name)
+        for at, name in enumerate(["a.b.c", "a._b", "_a.b", "a", "a.b.__c", "b.c"])
     ]
+    assert documents(monkeypatch, found) == [
+        (found[at].summary, found[at].explanation) for at in (3, 5, 0)
+    ]
+    assert len(documents(monkeypatch, found, limit=2)) == 2
+
+
+def test_no_two_documents_say_the_same(monkeypatch):
+    """A pair that is proven on must not have been trained on under another name."""
+    kept = pair("Sort the rows.", "One way to explain it is to show it.", "a")
     dropped = [
-        pair("sort the rows.", "A third way to explain it is to sing it."),
-        pair("Read the rows.", "one way to explain it is to show it."),
-        pair("Write the rows.", "To write the rows is what it is good for."),
-        pair("Mix the rows in any order you like.", "in any order you like"),
-        pair("Another way to explain it is to draw it.", "It repeats what the second one said."),
-        pair("Drop the rows.", ""),
+        pair("sort the rows.", "A third way to explain it is to sing it.", "a.b"),
+        pair("Read the rows.", "one way to explain it is to show it.", "a.c"),
+        pair("One way to explain it is to show it.", "It repeats what the other said.", "a.d"),
+        pair("Drop the rows.", "", "a.e"),
     ]
-    assert pairs([kept[0], *dropped[:3], kept[1], *dropped[3:]]) == kept
+    assert documents(monkeypatch, [*dropped, kept]) == [(kept.summary, kept.explanation)]
 
 
-def test_what_is_generated_is_kept_ten_times():
+def test_what_is_generated_is_kept_ten_times(monkeypatch):
     many = [
         pair(f"Show the state of lamp number {i}.", f"Lamp {i} stands in the hall.")
         for i in range(50)
@@ -351,75 +358,6 @@ def test_what_is_generated_is_kept_ten_times():
     alike = [
         pair(f"Lamp {i} is on.", f"The light of a lamp shows the way to {i}.") for i in range(50)
     ]
-    assert len(pairs(many)) == 10
-    assert len(pairs(alike)) == 10
-    assert len(pairs([*many, *alike])) == 20
-
-
-WORDS = st.sampled_from(["one", "two", "three", "four", "five", "six", "seven"])
-TEXTS = st.lists(WORDS, min_size=1, max_size=3).map(lambda words: f"{' '.join(words).title()}.")
-
-
-@given(
-    st.lists(st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=3)), min_size=2, max_size=40),
-    st.integers(0, 5),
-    st.integers(1, 8),
-)
-def test_nothing_held_out_is_seen_in_training(rows, seed, heldout):
-    given_pairs = [
-        pair(summary, " ".join(sentences), name=str(i))
-        for i, (summary, sentences) in enumerate(rows)
-    ]
-    try:
-        train, test = split(given_pairs, heldout=heldout, seed=seed)
-    except OptionError:
-        return
-    assert len(test) == heldout
-    assert sorted([*train, *test], key=lambda one: int(one.name)) == given_pairs
-    seen = {text.casefold() for one in train for text in (one.summary, one.explanation)}
-    starts = {one.explanation[:60].casefold() for one in train}
-    for one in test:
-        assert one.summary.casefold() not in seen
-        assert one.explanation.casefold() not in seen
-        assert one.explanation[:60].casefold() not in starts
-        assert not {part.casefold() for part in split_sentences(one.explanation)} & {
-            other.summary.casefold() for other in train
-        }
-
-
-def test_copies_that_start_alike_stay_together():
-    start = "The text of this explanation has more than sixty characters, "
-    copies = [pair(f"Summary of copy {i}.", f"{start}and then {i}.") for i in range(10)]
-    for seed in range(20):
-        train, test = split([*copies, *distinct(100)], heldout=30, seed=seed)
-        assert len(set(copies) & set(test)) in (0, 10)
-        assert len(set(copies) & set(train)) in (0, 10)
-
-
-def distinct(count: int) -> list[Documented]:
-    return [pair(f"Summary of item {i}.", f"{i} is what it is about.") for i in range(count)]
-
-
-def test_the_split_depends_on_texts_and_seed_alone():
-    given_pairs = distinct(1000)
-    train, test = split(given_pairs, heldout=100, seed=0)
-    assert (len(train), len(test)) == (900, 100)
-    assert split(given_pairs, heldout=100, seed=0) == (train, test)
-    reverse = split(given_pairs[::-1], heldout=100, seed=0)
-    assert set(reverse[1]) == set(test)
-    renamed = [pair(one.summary, one.explanation, name=f"y.{one.name}") for one in given_pairs]
-    assert [one.summary for one in split(renamed, heldout=100, seed=0)[1]] == [
-        one.summary for one in test
-    ]
-    other = set(split(given_pairs, heldout=100, seed=1)[1])
-    assert 0 < len(other & set(test)) < 40
-    positions = [given_pairs.index(one) for one in test]
-    assert positions == sorted(positions)
-    assert 350 < sum(positions) / 100 < 650
-
-
-@pytest.mark.parametrize("heldout", [10, 11, 1000])
-def test_something_must_be_left_to_train_on(heldout):
-    with pytest.raises(OptionError, match=f"heldout {heldout}: there are 10 pairs"):
-        split(distinct(10), heldout=heldout, seed=0)
-    assert len(split(distinct(10), heldout=9, seed=0)[0]) == 1
+    assert len(documents(monkeypatch, many)) == 10
+    assert len(documents(monkeypatch, alike)) == 10
+    assert len(documents(monkeypatch, [*many, *alike])) == 20

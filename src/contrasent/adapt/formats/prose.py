@@ -7,6 +7,8 @@ the sentences. What is no English sentence is left out rather than mended.
 import inspect
 import re
 
+from contrasent.adapt import sentences
+
 LONGEST = 80
 """Words of an explanation; it ends with the sentence that reaches them."""
 
@@ -52,10 +54,6 @@ _BOILERPLATE = re.compile(
       \.)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')]?\s+(?=[\"'(]?[A-Z])")
-_ABBREVIATED = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|cf|al|resp|fig|eq|sec|ref|no|approx|[A-Z]))\.$"
-)
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _COMMON = frozenset(
     re.findall(
@@ -81,12 +79,12 @@ def summary_and_explanation(docstring: str) -> tuple[str, str]:
     Returns:
         Two single lines; "" where there is nothing that reads as English.
     """
-    sentences = _sentences(docstring)
-    if not sentences or not _is_summary(sentences[0]):
+    found = _sentences(docstring)
+    if not found or not _is_summary(found[0]):
         return "", ""
-    summary, explanation = sentences[0], []
+    summary, explanation = found[0], list[str]()
     count = 0
-    for sentence in sentences[1:]:
+    for sentence in found[1:]:
         if count >= LONGEST:
             break
         if is_prose(sentence) and not _BOILERPLATE.match(sentence):
@@ -139,7 +137,7 @@ def _sentences(docstring: str) -> list[str]:
         lines, ended = _before_section(block)
         text = without_markup(" ".join(line.strip() for line in lines))
         if not _LISTED.match(block[0]) and (found or not _is_title(text)):
-            found.extend(split_sentences(text))
+            found.extend(part.strip() for part in sentences.split(text))
         if ended and (found or not _UNDERLINE.match(block[-1])):
             break
     return found
@@ -183,15 +181,3 @@ def _role(content: str) -> str:
     """What Sphinx shows of a role: the title before <target>, or the last name after a tilde."""
     title = content.rpartition("<")[0].strip() if content.endswith(">") else content
     return title.rsplit(".", 1)[-1] if title.startswith("~") else title.lstrip("!.")
-
-
-def split_sentences(text: str) -> list[str]:
-    """Sentences of a paragraph; abbreviations and initials do not end one."""
-    sentences: list[str] = []
-    start = 0
-    for match in _SENTENCE_END.finditer(text):
-        if not _ABBREVIATED.search(text[max(start, match.start() - 10) : match.start()]):
-            sentences.append(text[start : match.end()].strip())
-            start = match.end()
-    sentences.append(text[start:].strip())
-    return sentences
