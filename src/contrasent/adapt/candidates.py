@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds, measure
+from contrasent.adapt.evidence import Evidence, Floats, WordScores, mean_over_kinds, measure
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.exact import unit
 from contrasent.search.hybrid import Fusion
-from contrasent.search.lexical import Lexical
 from contrasent.types import EncodeFn, Vectors
 
 WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -129,7 +128,7 @@ def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
 
 
 def measure_candidate(
-    evidence: Evidence, encoded: Encoded | None, lexical: Lexical | None, fusion: Fusion | None
+    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None, fusion: Fusion | None
 ) -> Floats:
     """nDCG@10 of each query for vectors, words, or both."""
     return measure(

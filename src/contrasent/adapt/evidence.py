@@ -7,6 +7,7 @@ without that part, for this query alone.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,12 +153,37 @@ def _spread(pairs: Sequence[Pair], documents: Sequence[int], limit: int, seed: i
     return [pairs[at] for _, at in sorted(ranked, key=lambda entry: entry[0])[:limit]]
 
 
+class WordScores(Protocol):
+    """What gives each row's BM25 score for a query."""
+
+    def scores(self, query: str, /) -> NDArray[np.float32]:
+        """(rows,) scores."""
+
+
+class Remembered:
+    """BM25 scores that are computed once a query, for measuring many fusions on little text.
+
+    Args:
+        lexical: BM25 over the rows.
+    """
+
+    def __init__(self, lexical: Lexical) -> None:
+        self.lexical = lexical
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def scores(self, query: str, /) -> NDArray[np.float32]:
+        """(rows,) scores."""
+        if query not in self._known:
+            self._known[query] = self.lexical.scores(query)
+        return self._known[query]
+
+
 def measure(
     evidence: Evidence,
     *,
     queries: Vectors | None = None,
     rows: Vectors | None = None,
-    lexical: Lexical | None = None,
+    lexical: WordScores | None = None,
     fusion: Fusion | None = None,
 ) -> Floats:
     """nDCG@10 of each query, (q,).
@@ -183,7 +209,7 @@ def ranking(
     *,
     vector: Vectors | None,
     rows: Vectors | None,
-    lexical: Lexical | None,
+    lexical: WordScores | None,
     fusion: Fusion | None,
 ) -> NDArray[np.int64]:
     """Rows of the best results for one query, best first; see :func:`measure`."""

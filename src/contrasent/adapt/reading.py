@@ -10,6 +10,7 @@ from typing import Any
 
 from contrasent.adapt import sentences
 from contrasent.adapt.documents import Documents
+from contrasent.adapt.pairs import joined, pieces
 from contrasent.adapt.passages import Passage, passages
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file
@@ -101,10 +102,22 @@ def load_reading(path: Path) -> Reading:
     )
 
 
+SPAN = 12
+"""Words of a span where a text has no sentences."""
+
+
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a passage; a line end ends one."""
-    pieces = (piece for line in text.splitlines() for piece in sentences.split(line))
-    return [piece.strip() for piece in pieces if piece.strip()]
+    """The sentences of a passage; a line end ends one.
+
+    Text without any mark, such as abstracts whose punctuation was lost, is cut into spans of words,
+    so that its opening and its other parts can ask for the rest as sentences do.
+    """
+    cut = (piece for line in text.splitlines() for piece in sentences.split(line))
+    found = [piece.strip() for piece in cut if piece.strip()]
+    words = pieces(text) if len(found) == 1 else []
+    if len(words) < 2 * SPAN:
+        return found
+    return [joined(words[at : at + SPAN]) for at in range(0, len(words), SPAN)]
 
 
 # ---------------------------------------------------------------------- queries of people

@@ -13,6 +13,7 @@ from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, mea
 from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
     Evidence,
+    Remembered,
     haystack,
     judged_evidence,
     made_evidence,
@@ -60,9 +61,14 @@ TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
 """Makers of the pairs that are trained on."""
 
 A_KIND = 200
-"""Made queries of a kind on the selection part, and twice as many on the sealed one."""
+"""Made queries of a kind on the selection part at most, and twice as many on the sealed one."""
 HAYSTACK = 2000
-"""Passages that candidates are told apart on; the sealed part is searched among all."""
+"""Passages that candidates are compared on at most; the sealed part is searched among all."""
+LOOK = 0.02
+"""Share of the budget that measuring one candidate on the selection part may take."""
+FEWEST_ROWS = 400
+TRAINING = 3.0
+"""Times as long as encoding a passage is training on a pair, until it has been measured."""
 FEWEST_PASSAGES = 20
 FEWEST_DOCUMENTS = 10
 FEWEST_ASKED = 4
@@ -235,7 +241,7 @@ class _Run:
         self.texts = reading.texts
         self.documents = [passage.document for passage in reading.passages]
         self.parts = parts_of(reading.documents, seed=seed)
-        self.raw, self.encoding = self._base_vectors()
+        self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Lexical.build(self.texts)
         self.asked = asked
 
@@ -244,7 +250,7 @@ class _Run:
         began = self.work.seconds()
         raw = self.work.vectors("base", lambda: _encode(self.base.encode, self.texts, "encode"))
         spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
-        return raw, float(spent)
+        return raw, float(spent) / len(self.texts)
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
         selection = self._select(plans, steps)
@@ -272,7 +278,12 @@ class _Run:
         rows = unit(np.asarray(self.raw))
         vectors = unit(self.base.encode([query.text for query in whole.queries]))
         kept = haystack(
-            whole, queries=vectors, rows=rows, lexical=self.lexical, size=HAYSTACK, seed=self.seed
+            whole,
+            queries=vectors,
+            rows=rows,
+            lexical=self.lexical,
+            size=min(HAYSTACK, 2 * self.affordable // 3),
+            seed=self.seed,
         )
         evidence = narrowed(whole, kept)
         ground = Ground(
@@ -285,17 +296,31 @@ class _Run:
             lexical=self.lexical,
             kept=kept,
             select=evidence,
-            select_lexical=Lexical.build(evidence.texts, language=self.lexical.analyzer.language),
+            select_lexical=Remembered(
+                Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
+            ),
             seed=self.seed,
         )
-        closing = 1.5 * self.encoding + 0.05 * self.budget
+        # All passages by what is shipped; the sealed queries and their answers by it and the base.
+        last = len(self.texts) + 4 * len(whole.kinds) * 2 * self.a_kind
+        closing = last * self.encoding + 0.05 * self.budget
         selection = Selection(ground, self.work, self.budget - closing, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
         pairs = list(self._pairs(TEACHING, TRAIN))
-        measuring = self.encoding * len(evidence.texts) / len(self.texts)
-        selection.trained(pairs, measuring, plans=plans, steps=steps)
+        look = self.encoding * (len(evidence.texts) + len(whole.queries) / 4)
+        selection.trained(pairs, look, TRAINING * self.encoding, plans=plans, steps=steps)
         return selection
+
+    @property
+    def affordable(self) -> int:
+        """Rows of the selection part that the budget allows to encode for each candidate."""
+        return max(FEWEST_ROWS, int(LOOK * self.budget / max(self.encoding, 1e-6)))
+
+    @property
+    def a_kind(self) -> int:
+        """Made queries of a kind on the selection part."""
+        return min(A_KIND, self.affordable // 12)
 
     def _evidence(self, part: int) -> Evidence:
         if self.asked is not None:
@@ -312,7 +337,7 @@ class _Run:
             self.texts,
             self.documents,
             pairs,
-            limit=A_KIND if part == SELECT else 2 * A_KIND,
+            limit=self.a_kind if part == SELECT else 2 * self.a_kind,
             terms=self.lexical.analyzer,
             seed=self.seed,
         )

@@ -1,8 +1,8 @@
 """Choosing among candidates inside a budget: cheap ones first, the better half of the dear ones.
 
-Training plans each get a few steps; the better half goes on from where it was with what time is
-left, and then the best alone (successive halving; Jamieson and Talwalkar, 2016). After each part
-the weights are averaged with the base's along a path, since the best model is seldom at its end.
+Training plans each get a part of the time; the better half goes on from where it was, and then the
+best alone (successive halving; Jamieson and Talwalkar, 2016). Weights are averaged with the base's
+along a path, since the best model is seldom at its end.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from contrasent.adapt.candidates import (
     measure_candidate,
     selection_score,
 )
-from contrasent.adapt.evidence import Evidence
+from contrasent.adapt.evidence import Evidence, WordScores
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
 from contrasent.adapt.work import Work
@@ -34,15 +34,15 @@ from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
 
+ROUNDS = (0.4, 1.0)
+"""Of the time that is left, for each round of training: first all plans, then the better half."""
 SHARES = (0.5, 1.0)
 """Of the trained model in its averages with the base, after each round."""
 PATH = (0.25, 0.75)
 """The rest of the path, for the best of all alone."""
-FIRST_STEPS = 30
-"""Steps that every plan gets at first."""
 FEWEST_PAIRS = 4 * BATCH
-SHORTEST_TRAINING = 30.0
-"""Seconds below which a round of training is not worth its measuring."""
+FEWEST_STEPS = 4
+"""Steps below which a round of training is not worth its measuring."""
 
 Say = Callable[[str], None]
 
@@ -74,7 +74,7 @@ class Ground:
     lexical: Lexical
     kept: NDArray[np.int64]
     select: Evidence
-    select_lexical: Lexical
+    select_lexical: WordScores
     seed: int
 
 
@@ -120,9 +120,8 @@ class Selection:
             made = encode_evidence(ground.base.encode, ground.select, kept)
         elif model == "whitened":
             fitted = whitening.fit(ground.raw)
-            kept = unit(fitted(ground.raw[ground.kept]))
             encode = whitening.whitened(ground.base.encode, fitted)
-            made = encode_evidence(encode, ground.select, kept)
+            made = encode_evidence(encode, ground.select, unit(fitted(ground.raw[ground.kept])))
         else:
             made = encode_evidence(self.encoder(model, share).encode, ground.select, None)
         self._vectors[key] = made
@@ -181,7 +180,8 @@ class Selection:
     def trained(
         self,
         pairs: Sequence[Pair],
-        cost_of_measuring: float,
+        look: float,
+        pair: float,
         *,
         plans: Sequence[TrainingPlan] = PLANS,
         steps: int | None = None,
@@ -190,23 +190,23 @@ class Selection:
 
         Args:
             pairs: made of the training documents.
-            cost_of_measuring: seconds that encoding the selection rows takes.
+            look: seconds that measuring a model on the selection part takes.
+            pair: seconds that training on one pair takes, about; what was measured replaces it.
             plans: what is tried.
             steps: that a plan gets at most.
         """
         if len(pairs) < FEWEST_PAIRS:
             self.say(f"{len(pairs):,} pairs are too few to train on")
             return
-        makers = {pair.maker for pair in pairs}
+        makers = {made.maker for made in pairs}
         usable = [plan for plan in plans if not plan.makers or makers & set(plan.makers)]
         beginnings: dict[TrainingPlan, str] = dict.fromkeys(usable, "")
-        left = steps
-        for number in range(3):
-            steps = self._steps(number, len(beginnings), cost_of_measuring)
-            if left is not None:
-                steps = min(steps, left)
-                left -= steps
-            if steps < 1:
+        done = 0
+        for number in range(len(ROUNDS)):
+            count = self._steps(number, len(beginnings), look, pair)
+            count = count if steps is None else min(count, steps - done)
+            done += count
+            if count < 1:
                 break
             ends: dict[TrainingPlan, tuple[float, str]] = {}
             for plan, start in beginnings.items():
@@ -214,7 +214,7 @@ class Selection:
                     break
                 began = self.work.seconds()
                 model = f"round{number + 1}-{plans.index(plan)}"
-                self._train(model, number, plan, start, steps, pairs)
+                self._train(model, number, plan, start, count, pairs)
                 cost = self.work.seconds() - began
                 scores = [
                     self.try_one(
@@ -243,26 +243,28 @@ class Selection:
         )
         return found
 
-    def _steps(self, number: int, plans: int, cost_of_measuring: float) -> int:
+    def _steps(self, number: int, plans: int, look: float, pair: float) -> int:
         """Steps of a round for each of so many plans; 0 where the time is too short."""
 
         def planned() -> int:
-            looks = plans * len(SHARES) + (len(PATH) if number else 0)
-            left = self.deadline - self.work.seconds() - looks * cost_of_measuring
-            if number == 0:
-                return FIRST_STEPS if left > plans * SHORTEST_TRAINING else 0
-            rate = self._seconds_a_step()
-            part = left / (2 if number == 1 else 1) / plans
-            return int(part / rate) if part > SHORTEST_TRAINING else 0
+            # The looks of this round, and those along the path after the last.
+            looks = plans * len(SHARES) + len(PATH)
+            left = self.deadline - self.work.seconds() - looks * look
+            part = left * ROUNDS[number] / plans
+            rate = BATCH * (self._seconds_a_pair() or pair)
+            return int(part / rate) if part / rate >= FEWEST_STEPS else 0
 
         return int(self.work.stage(f"steps-{number + 1}", planned))
 
-    def _seconds_a_step(self) -> float:
+    def _seconds_a_pair(self) -> float:
+        """As measured in trainings that were not interrupted; 0 before any was complete."""
         found: list[dict[str, float]] = [
             self.work.stage(path.name.removesuffix(".stage.json"), dict)
             for path in self.work.folder.glob("trained-*.stage.json")
         ]
-        return sum(one["seconds"] for one in found) / max(1.0, sum(one["steps"] for one in found))
+        whole = [one for one in found if one["whole"]]
+        pairs = sum(one["pairs"] for one in whole)
+        return sum(one["seconds"] for one in whole) / pairs if pairs else 0.0
 
     def _train(
         self,
@@ -278,27 +280,36 @@ class Selection:
 
         def run() -> dict[str, float]:
             began = self.work.seconds()
-            chosen = mixture(pairs, plan, steps * BATCH, ground.seed + number)
-            texts = list(dict.fromkeys(pair.query for pair in chosen))
-            place = {text: at for at, text in enumerate(texts)}
-            queries = unit(ground.base.encode(texts))
-            triples = with_negatives(
-                chosen,
-                ground.texts,
-                ground.documents,
-                ground.trainable,
-                queries=queries[[place[pair.query] for pair in chosen]],
-                rows=unit(np.asarray(ground.raw)),
-                lexical=ground.lexical,
-                seed=ground.seed,
-            )
-            beginning = self.work.folder / start if start else ground.base_folder
             folder = self.work.folder / model
+            whole = not folder.exists()
+            chosen = mixture(pairs, plan, steps * BATCH, ground.seed + number)
+            rows = self._rows(plan, chosen)
+            beginning = self.work.folder / start if start else ground.base_folder
             self.say(f"training {plan.name}: {steps} steps of {BATCH}")
-            train(beginning, triples, lr=plan.lr, seed=ground.seed + number, folder=folder)
-            return {"steps": steps, "seconds": self.work.seconds() - began}
+            train(beginning, rows, lr=plan.lr, seed=ground.seed + number, folder=folder)
+            seconds = self.work.seconds() - began
+            return {"pairs": steps * BATCH, "seconds": seconds, "whole": whole}
 
         self.work.stage(f"trained-{model}", run)
+
+    def _rows(self, plan: TrainingPlan, chosen: Sequence[Pair]) -> list[tuple[str, ...]]:
+        """What a plan trains on: query and text, and a hard negative if it wants them."""
+        ground = self.ground
+        if not plan.hard_negatives:
+            return [(pair.query, pair.text) for pair in chosen]
+        texts = list(dict.fromkeys(pair.query for pair in chosen))
+        place = {text: at for at, text in enumerate(texts)}
+        queries = unit(ground.base.encode(texts))
+        return with_negatives(
+            chosen,
+            ground.texts,
+            ground.documents,
+            ground.trainable,
+            queries=queries[[place[pair.query] for pair in chosen]],
+            rows=unit(np.asarray(ground.raw)),
+            lexical=ground.lexical,
+            seed=ground.seed,
+        )
 
     def best(self, *, dense: bool = False) -> Trial:
         """The trial with the highest score, the first of equals; of vectors alone if asked."""

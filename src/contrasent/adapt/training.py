@@ -30,11 +30,14 @@ class TrainingPlan:
         name: of the candidate.
         makers: names of the makers whose pairs it learns from, in equal parts; empty for all.
         lr: peak learning rate of AdamW.
+        hard_negatives: whether each pair has a mined negative beside those of its batch. It makes
+            a step nearly twice as long.
     """
 
     name: str
     makers: tuple[str, ...]
     lr: float
+    hard_negatives: bool = False
 
 
 PLANS = (
@@ -47,7 +50,17 @@ PLANS = (
 
 
 def mixture(pairs: Sequence[Pair], plan: TrainingPlan, count: int, seed: int) -> list[Pair]:
-    """So many pairs, makers in turn, each maker's in random order and anew when they run out."""
+    """So many pairs, makers in turn, each maker's in random order and anew when they run out.
+
+    A maker that has run out pauses until twice a batch has passed, as long as others have pairs:
+    the same pair twice in a batch would be a wrong answer to itself.
+
+    Args:
+        pairs: of all makers.
+        plan: names those to take from.
+        count: how many to give; fewer only if there are none.
+        seed: of the order.
+    """
     by_maker: dict[str, list[Pair]] = {}
     for pair in pairs:
         if not plan.makers or pair.maker in plan.makers:
@@ -55,10 +68,14 @@ def mixture(pairs: Sequence[Pair], plan: TrainingPlan, count: int, seed: int) ->
     random = np.random.default_rng(seed)
     chosen: list[Pair] = []
     queues: dict[str, list[Pair]] = {maker: [] for maker in by_maker}
+    rested = dict.fromkeys(by_maker, 0)
     while by_maker and len(chosen) < count:
-        for maker, found in by_maker.items():
+        ready = [m for m in by_maker if queues[m] or len(chosen) >= rested[m]]
+        for maker in ready or by_maker:
             if not queues[maker]:
+                found = by_maker[maker]
                 queues[maker] = [found[i] for i in random.permutation(len(found))]
+                rested[maker] = len(chosen) + 2 * BATCH
             chosen.append(queues[maker].pop())
     return chosen[:count]
 
@@ -73,7 +90,7 @@ def with_negatives(
     rows: Vectors,
     lexical: Lexical,
     seed: int,
-) -> list[tuple[str, str, str]]:
+) -> list[tuple[str, ...]]:
     """Query, positive and a hard negative of each pair.
 
     The negative is drawn from the best rows of base and BM25 together, without those of the
@@ -91,7 +108,7 @@ def with_negatives(
         seed: of the choice.
     """
     fusion = Fusion(0.5)
-    triples = []
+    triples: list[tuple[str, ...]] = []
     numbers = np.asarray(documents)
     for pair, vector in zip(pairs, queries, strict=True):
         cosines = np.where(trainable, rows @ vector, -1.0).astype(np.float32)
@@ -113,13 +130,13 @@ def with_negatives(
 
 
 def train(
-    base: Path, triples: Sequence[tuple[str, str, str]], *, lr: float, seed: int, folder: Path
+    base: Path, rows: Sequence[tuple[str, ...]], *, lr: float, seed: int, folder: Path
 ) -> None:
-    """Train on every triple once; a run that was killed goes on.
+    """Train on every row once; a run that was killed goes on.
 
     Args:
         base: folder of the model to begin from.
-        triples: a multiple of the batch.
+        rows: query and positive, or query, positive and negative; a multiple of the batch.
         lr: peak learning rate.
         seed: of everything random.
         folder: where the run is kept, and the model at its top.
@@ -128,10 +145,9 @@ def train(
     from contrasent.train.prepare import prepare
     from contrasent.train.settings import Settings
 
-    steps = max(1, len(triples) // BATCH)
     settings = Settings(
-        batch=min(BATCH, len(triples)),
-        steps=steps,
+        batch=min(BATCH, len(rows)),
+        steps=max(1, len(rows) // BATCH),
         lr=lr,
         warmup=0.1,
         max_tokens=MAX_TOKENS,
@@ -139,4 +155,4 @@ def train(
         seed=seed,
     )
     learner = prepare(base, "simcse_supervised", {"symmetric": True}, settings)
-    fit(learner, list(triples), settings, folder=folder, resume=folder.exists())
+    fit(learner, list(rows), settings, folder=folder, resume=folder.exists())
