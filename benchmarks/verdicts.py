@@ -2,7 +2,7 @@
 
     python -m benchmarks.verdicts [--tables 2000] [--seed 0]
 
-The tables are those of the package's recipes, with their published values and statements; only what
+The tables are those of the package's items, with their published values and statements; only what
 our runs gave is drawn at random, so that the truth is known:
 
 - The share of tables in which any verdict is wrong, at most 5 % whatever the truth is: no row
@@ -21,8 +21,9 @@ from dataclasses import replace
 import numpy as np
 
 from contrasent.reproduce import deciding
-from contrasent.reproduce.reading import find_recipes
-from contrasent.reproduce.recipe import BETTER, EQUAL, MARGIN, NO_WORSE, Recipe
+from contrasent.reproduce.entries import Forms
+from contrasent.reproduce.items import BETTER, EQUAL, MARGIN, NO_WORSE, Item
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.spread import Arm, with_noise
 from contrasent.reproduce.verdict import (
     AGREES,
@@ -49,17 +50,17 @@ def in_turn(*values: float) -> Draw:
     return lambda place: values[place % len(values)]
 
 
-def forms(recipe: Recipe) -> dict[str, dict[str, str]]:
+def forms(item: Item) -> dict[str, Forms]:
     """How numbers are written, which does not matter here."""
-    return {column: {"paper": ".1f", "ours": ".2f"} for column in recipe.columns}
+    return {column: {"paper": ".1f", "ours": ".2f"} for column in item.columns}
 
 
 def simulated(
-    recipe: Recipe, random: np.random.Generator, means: Draw, deviations: Draw, seeds: Draw
+    item: Item, random: np.random.Generator, means: Draw, deviations: Draw, seeds: Draw
 ) -> dict[str, dict[str, Arm]]:
     """What rows that are trained gave, in columns that are half alike."""
-    arms: dict[str, dict[str, Arm]] = {column: {} for column in recipe.columns}
-    for place, row in enumerate(r for r in recipe.rows if r.kind == "train"):
+    arms: dict[str, dict[str, Arm]] = {column: {} for column in item.columns}
+    for place, row in enumerate(r for r in item.rows if r.kind == "train"):
         count = int(seeds(place))
         shared = random.normal(size=count)
         for own in arms.values():
@@ -85,14 +86,14 @@ def wrong(one: Comparison, word: str, truth: float) -> bool:
     return way <= HAIR if word == AGREES else way >= -HAIR
 
 
-def verdicts(recipe: Recipe, scale: str, arms: deciding.Arms) -> Iterator[tuple[Comparison, str]]:
+def verdicts(item: Item, scale: str, arms: deciding.Arms) -> Iterator[tuple[Comparison, str]]:
     """Every comparison of a table, with the word on it."""
-    decided = deciding.decide(recipe, scale, arms, forms(recipe), {})
-    for place, one in deciding._cells(recipe, scale, arms, forms(recipe)):
+    decided = deciding.decide(item, scale, arms, forms(item), {})
+    for place, one in deciding._cells(item, scale, arms, forms(item)):
         yield one, decided.cells[place].word
-    for claim in recipe.claims:
+    for claim in item.claims:
         pairs = zip(
-            deciding._parts(recipe, claim, arms, forms(recipe)),
+            deciding._parts(item, claim, arms, forms(item)),
             decided.claims[claim.name],
             strict=True,
         )
@@ -102,16 +103,16 @@ def verdicts(recipe: Recipe, scale: str, arms: deciding.Arms) -> Iterator[tuple[
 
 
 def family_wise(
-    recipe: Recipe, tables: int, seed: int, means: Draw, deviations: Draw, seeds: Draw
+    item: Item, tables: int, seed: int, means: Draw, deviations: Draw, seeds: Draw
 ) -> tuple[float, float]:
     """The share of tables with any wrong verdict, and of comparisons that are decided."""
-    places = {r.name: i for i, r in enumerate(r for r in recipe.rows if r.kind == "train")}
+    places = {r.name: i for i, r in enumerate(r for r in item.rows if r.kind == "train")}
     random, bad, said, asked = np.random.default_rng(seed), 0, 0, 0
     for _ in range(tables):
-        arms = simulated(recipe, random, means, deviations, seeds)
+        arms = simulated(item, random, means, deviations, seeds)
         found = [
             (one, word, means(places[one.after]) - means(places[one.before]))
-            for one, word in verdicts(recipe, "lab", arms)
+            for one, word in verdicts(item, "lab", arms)
             if one.gap is not None and one.before
         ]
         bad += any(wrong(*each) for each in found)
@@ -121,7 +122,7 @@ def family_wise(
 
 
 def replications(
-    recipe: Recipe, tables: int, seed: int, deviation: float, seeds: int
+    item: Item, tables: int, seed: int, deviation: float, seeds: int
 ) -> tuple[float, float]:
     """Exact replications: the share of values that agree, and of tables where one differs."""
     random, agree, asked, bad = np.random.default_rng(seed), 0, 0, 0
@@ -134,9 +135,9 @@ def replications(
                     for column, cell in row.expected.items()
                 },
             )
-            for row in recipe.rows
+            for row in item.rows
         )
-        again = replace(recipe, rows=rows, claims=())
+        again = replace(item, rows=rows, claims=())
         arms = simulated(again, random, alike(0.0), alike(deviation), alike(seeds))
         words = [word for _, word in verdicts(again, "paper", arms)]
         agree += words.count(AGREES)
@@ -145,27 +146,27 @@ def replications(
     return agree / asked, bad / tables
 
 
-def promised(recipe: Recipe, tables: int, seed: int, deviation: float) -> Iterator[str]:
+def promised(item: Item, tables: int, seed: int, deviation: float) -> Iterator[str]:
     """What a pilot of three seeds promises, and what comes of it."""
     random = np.random.default_rng(seed)
-    (column,) = recipe.columns
+    (column,) = item.columns
     away = (0.0, MARGIN / 4, MARGIN / 2, 3 * MARGIN / 4, MARGIN, 2 * MARGIN)
     decided = dict.fromkeys(away, 0)
     needed: list[int] = []
     for _ in range(tables):
-        pilot = simulated(recipe, random, alike(0.0), alike(deviation), alike(3))
-        shown = deciding.decide(recipe, "lab", pilot, forms(recipe), {}).columns[column]
+        pilot = simulated(item, random, alike(0.0), alike(deviation), alike(3))
+        shown = deciding.decide(item, "lab", pilot, forms(item), {}).columns[column]
         needed.append(shown.needed or 0)
         # The reference is the first row, the others lie around it.
         more = simulated(
-            recipe,
+            item,
             random,
             lambda i: away[(i - 1) % len(away)] if i else 0.0,
             alike(deviation),
             alike(needed[-1]),
         )
-        cells = deciding.decide(recipe, "lab", more, forms(recipe), {}).cells
-        trained = [r.name for r in recipe.rows if r.kind == "train"]
+        cells = deciding.decide(item, "lab", more, forms(item), {}).cells
+        trained = [r.name for r in item.rows if r.kind == "train"]
         for value in away:
             place = trained[1 + away.index(value)]
             decided[value] += cells[place, column].word != OPEN
@@ -183,11 +184,11 @@ def main() -> int:
     parser.add_argument("--tables", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    one, wide = find_recipes(["simcse:table1", "simcse_plus_plus:table1"])
-    (swept,) = find_recipes(["simcse:table3"])
+    one, wide = ItemFolder().find(["simcse:table1", "simcse_plus_plus:table1"])
+    (swept,) = ItemFolder().find(["simcse:table3"])
     none, both = alike(0.0), in_turn(0.0, MARGIN, -MARGIN, 0.0, MARGIN)
     usual, three = alike(0.3), alike(3)
-    truths: list[tuple[str, Recipe, Draw, Draw, Draw]] = [
+    truths: list[tuple[str, Item, Draw, Draw, Draw]] = [
         ("no row differs", one, none, usual, three),
         ("no row differs, no worse among the statements", swept, none, usual, three),
         ("all differ by the margin", swept, lambda i: MARGIN * (i > 0), alike(0.05), three),
@@ -202,10 +203,10 @@ def main() -> int:
     slack = 2 * float(np.sqrt(0.05 * 0.95 / options.tables))
     faults = 0
     print(f"{options.tables} tables each. Tables with any wrong verdict, at most 5 %:")
-    for title, recipe, means, deviations, seeds in truths:
-        share, said = family_wise(recipe, options.tables, options.seed, means, deviations, seeds)
+    for title, item, means, deviations, seeds in truths:
+        share, said = family_wise(item, options.tables, options.seed, means, deviations, seeds)
         faults += share > 0.05 + slack
-        print(f"{share:7.1%}  {title} ({recipe.name}; {said:.0%} decided)", flush=True)
+        print(f"{share:7.1%}  {title} ({item.name}; {said:.0%} decided)", flush=True)
     print("Exact replications, values that agree, about 95 %; tables where any differs:")
     for deviation in (0.3, 0.5, 1.0):
         for seeds in (3, 5):

@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import traceback
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +19,11 @@ import numpy as np
 import torch
 
 from contrasent.report import Report, Row
-from contrasent.reproduce import data, measure, plan, work
+from contrasent.reproduce import measures, work
+from contrasent.reproduce.book import book
 from contrasent.reproduce.jobs import Place
 from contrasent.reproduce.plan import Planner
-from contrasent.reproduce.reading import find_recipes, scales
-from contrasent.reproduce.report import book
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.run import run
 from contrasent.reproduce.store import Store
 from contrasent.train.prepare import prepare
@@ -34,7 +35,7 @@ RECIPE = """
 title = "Two crops and the base"
 source = "our own"
 kind = "scores"
-about = "A recipe for tests."
+about = "An item for tests."
 cost = "medium"
 reference = "plain"
 
@@ -83,7 +84,7 @@ OTHER = RECIPE.replace("percent = [20, 40]", "percent = [40]").replace("[40.0, 3
 OTHER = OTHER.replace('than = ["crop 20", "crop 40"]', 'than = ["crop 40"]')
 
 
-def measured(told, encode, options, folder):
+def measured(told, encode, folder, **options):
     """A number that depends on every weight; a line a call tells that it was asked."""
     vectors = encode(SENTENCES[:12]).astype(float)
     with told.open("a") as stream:
@@ -117,14 +118,16 @@ class Instants:
 
 def reproduce(base, home, results, items, seeds):
     """What ``contrasent reproduce`` does, with the made measure; writes its report."""
-    measure._RUN["sts"] = partial(measured, results / "told")
+    entry = measures.MEASURES["sts"]
+    measures.MEASURES["sts"] = replace(entry, run=partial(measured, results / "told"))
     results.mkdir(exist_ok=True)
-    recipes = find_recipes(items, home / "recipes")
+    own = ItemFolder(home / "recipes")
+    wanted = own.find(items)
     place = Place(results, home / "data", str(base))
-    found = Planner(place, scales()["lab"]).plan(recipes, seeds)
+    found = Planner(place, own.scales["lab"], own.corpora).plan(wanted, seeds)
     outcome = run(found, Store(results), place.data)
     (results / "made").write_text(str(outcome.made))
-    told = book(recipes, results, "lab")
+    told = book(wanted, results, "lab")
     (results / "book.json").write_text(json.dumps(told))
 
 
@@ -170,7 +173,7 @@ def main():
     base, home = map(Path, sys.argv[1:3])
     torch.set_num_threads(1)
     os.fsync = lambda handle: None
-    data.texts_digest = plan.data.texts_digest = lambda kind, options, folder: "made"
+    measures.texts_digest = lambda kind, options, folder: "made"
     (home / "recipes" / "simcse").mkdir(parents=True)
     (home / "recipes" / "simcse" / "table1.toml").write_text(RECIPE)
     (home / "recipes" / "simcse" / "table2.toml").write_text(OTHER)

@@ -11,7 +11,7 @@ from contrasent.reproduce.cells import (
     p_value,
     turned,
 )
-from contrasent.reproduce.item import times
+from contrasent.reproduce.results import times
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,25 @@ import gzip
 import os
 import re
 from dataclasses import replace
+from importlib import import_module
+from inspect import signature
 
 import numpy as np
 import pytest
 
 from contrasent.errors import DataError
 from contrasent.report import Report, Row
-from contrasent.reproduce import corpora, data, kinds, measure
+from contrasent.reproduce import corpora, measures, work
+from contrasent.reproduce.corpora import read_corpora
 from contrasent.reproduce.figures import draw, drawn_from
-from contrasent.reproduce.measure import traced
-from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.spread import Arm
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS
+
+CORPORA = read_corpora()
 
 
 @pytest.fixture
@@ -71,20 +76,20 @@ EXPECTED = {
 
 def test_every_corpus(folder, tmp_path):
     for name, (count, width) in EXPECTED.items():
-        built = corpora.build(name, None, folder, tmp_path / "built")
+        built = corpora.build(CORPORA[name], None, folder, tmp_path / "built")
         rows = list(open_corpus(built.path, documents=built.documents))
         assert (len(rows), len(rows[0])) == (count, width), name
         assert built.count == count
-    missing = set(corpora.CORPORA) - set(EXPECTED)
+    missing = set(CORPORA) - set(EXPECTED)
     assert missing == {"paranmt", "anli"}
     for name in missing:
         with pytest.raises(DataError, match=name):
-            corpora.build(name, None, folder, tmp_path / "built")
+            corpora.build(CORPORA[name], None, folder, tmp_path / "built")
 
 
 def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, sentences):
-    one = corpora.build("wiki", 20, folder, tmp_path / "one")
-    two = corpora.build("wiki", 20, folder, tmp_path / "two")
+    one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one")
+    two = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "two")
     assert one.digest == two.digest
     rows = [row[0] for row in open_corpus(one.path)]
     places = [sentences.index(text) for text in rows]
@@ -93,19 +98,19 @@ def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, se
     assert places != list(range(20))
     # Written once: a second call finds it.
     before = corpora.Path(one.path).stat().st_mtime_ns
-    assert corpora.build("wiki", 20, folder, tmp_path / "one") == one
+    assert corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "one") == one
     assert corpora.Path(one.path).stat().st_mtime_ns == before
 
 
 def test_data_copied_anew_give_a_corpus_of_the_same_name(folder, tmp_path):
-    one = corpora.build("wiki", 20, folder, tmp_path / "built")
-    os.utime(corpora.place_of("wiki", folder), (1, 1))
-    assert corpora.build("wiki", 20, folder, tmp_path / "built") == one
-    assert corpora.build("wiki", 21, folder, tmp_path / "built").path != one.path
+    one = corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "built")
+    os.utime(CORPORA["wiki"].path(folder), (1, 1))
+    assert corpora.build(CORPORA["wiki"], 20, folder, tmp_path / "built") == one
+    assert corpora.build(CORPORA["wiki"], 21, folder, tmp_path / "built").path != one.path
 
 
 def test_documents_are_sampled_whole(folder, tmp_path, sentences):
-    built = corpora.build("wiki_documents", 12, folder, tmp_path / "built")
+    built = corpora.build(CORPORA["wiki_documents"], 12, folder, tmp_path / "built")
     corpus = open_corpus(built.path, documents=True)
     rows = [row[0] for row in corpus]
     # Of documents of five sentences, three make twelve.
@@ -122,7 +127,9 @@ def test_a_trace_says_where_it_began_and_ended():
         rows = [("alignment", alignment), ("uniformity", uniformity)]
         return Report(tuple(Row("STSB", "all", m, "", v, 9) for m, v in rows))
 
-    found = traced([(0, at(0.2, -1.0)), (10, at(0.3, -1.5)), (20, at(0.25, -2.0))])
+    points = [(0, at(0.2, -1.0)), (10, at(0.3, -1.5)), (20, at(0.25, -2.0))]
+    record = {"trace": [(step, report.to_json()) for step, report in points]}
+    found = MEASURES["trace"].run(record)
     assert found.one(metric="alignment_change").value == pytest.approx(0.05)
     assert found.one(metric="uniformity_change").value == pytest.approx(-1.0)
     assert found.one(metric="alignment_first").value == 0.2
@@ -137,7 +144,7 @@ def test_the_similarity_of_a_query():
         return np.array([known[t] for t in texts], dtype=np.float32)
 
     options = {"query": "a", "texts": ("b", "c")}
-    found = measure.measure(encode, "pair_similarity", options, None)
+    found = measures.measure(encode, "pair_similarity", options, None)
     assert [r.task for r in found] == ["1", "2"]
     assert [r.value for r in found] == pytest.approx([0.0, 0.5**0.5])
 
@@ -152,7 +159,7 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
         bounds = np.percentile(drawn, [2.5, 97.5])
         for metric in ("spearman", "pearson"):
             rows.append(Row(task, "test", metric, "all", float(drawn.mean()), 9, *bounds))
-    spearman, pearson = measure.seven(rows, options)
+    spearman, pearson = work.sts7_mean(rows, **options)
     assert (spearman.task, spearman.metric, pearson.metric) == ("STS7", "spearman", "pearson")
     assert spearman.value == pytest.approx(np.mean([d.mean() for d in draws]))
     assert spearman.count == 63
@@ -162,8 +169,8 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
     assert spearman.high == pytest.approx(high, abs=0.05 * (high - low))
     # One set without an interval, and there is none of the mean; six sets have no mean of seven.
     bare = [replace(rows[0], low=None, high=None), *rows[1:]]
-    assert [r.low for r in measure.seven(bare, options)] == [None, pearson.low]
-    assert measure.seven(rows, {**options, "tasks": STS_TASKS[:6]}) == []
+    assert [r.low for r in work.sts7_mean(bare, **options)] == [None, pearson.low]
+    assert work.sts7_mean(rows, **{**options, "tasks": STS_TASKS[:6]}) == []
 
 
 def test_mean_cosine_by_rating():
@@ -174,7 +181,7 @@ def test_mean_cosine_by_rating():
 
     one = ScoredPairs("STSB", ("a", "b", "a"), ("b", "c", "c"), np.array([5.0, 4.0, 3.9]), "ours")
     two = ScoredPairs("STSB", ("a", "b"), ("d", "e"), np.array([0.0, 1.0]), "ours")
-    found = {r.aggregate: r for r in measure.by_rating(encode, [one, two], "all")}
+    found = {r.aggregate: r for r in measures.by_rating(encode, [one, two], "all")}
     assert list(found) == ["0-1", "1-2", "3-4", "4-5"]
     assert found["0-1"].value == pytest.approx(np.cos(2.0))
     assert found["1-2"].value == pytest.approx(np.cos(2.7))
@@ -184,19 +191,25 @@ def test_mean_cosine_by_rating():
 
 
 def test_every_kind_is_measured_and_has_defaults():
-    assert len(kinds.MEASURES) == 11
-    assert set(kinds.MEASURES) == set(kinds.DEFAULTS)
-    assert set(measure._RUN) | set(kinds.OF_TRAINING) == set(kinds.MEASURES)
-    for kind, options in kinds.DEFAULTS.items():
-        assert set(options) <= set(kinds.MEASURES[kind])
+    assert len(MEASURES) == 11
+    assert [kind for kind, found in MEASURES.items() if found.of_training] == ["trace", "speed"]
+    for found in MEASURES.values():
+        run, skip = found.run, 1 if found.of_training else 2
+        if isinstance(run, str):
+            module, _, name = run.partition(":")
+            run = getattr(import_module(module), name)
+        parameters = signature(run).parameters.values()
+        options = {p.name: p for p in list(parameters)[skip - isinstance(found.run, str) :]}
+        if not any(p.kind == p.VAR_KEYWORD for p in options.values()):
+            assert set(found.options) <= set(options)
 
 
 def test_what_is_measured_on_decides_the_digest(folder):
-    one = data.texts_digest("pair_similarity", {"query": "a", "texts": ("b",)}, folder)
-    two = data.texts_digest("pair_similarity", {"query": "a", "texts": ("c",)}, folder)
+    one = measures.texts_digest("pair_similarity", {"query": "a", "texts": ("b",)}, folder)
+    two = measures.texts_digest("pair_similarity", {"query": "a", "texts": ("c",)}, folder)
     assert one != two
-    wiki = data.texts_digest("repetition_bias", {"text": "wiki"}, folder)
-    assert wiki == data.texts_digest("repetition_bias", {"text": "wiki"}, folder)
+    wiki = measures.texts_digest("repetition_bias", {"text": "wiki"}, folder)
+    assert wiki == measures.texts_digest("repetition_bias", {"text": "wiki"}, folder)
     assert wiki not in (one, two)
 
 
@@ -229,7 +242,7 @@ def test_figures():
 
 
 def test_a_sweep_shows_the_rows_of_its_own_scale():
-    (recipe,) = find_recipes(["simcse:a1"])
+    (recipe,) = ItemFolder().find(["simcse:a1"])
     column = next(iter(recipe.columns))
     for scale, count in (("lab", 3), ("paper", 3)):
         arms = {column: {r.name: Arm((70.0, 71.0), seeded=True) for r in recipe.rows}}
@@ -250,7 +263,7 @@ def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
     model = Model("m", "encoder", {}, str(bert), pooler="mean")
     pair = {"query": "a map", "texts": ("a torn map",)}
     units = [
-        Unit("captions", "caption_retrieval", kinds.DEFAULTS["caption_retrieval"]),
+        Unit("captions", "caption_retrieval", MEASURES["caption_retrieval"].complete({})),
         Unit("pair", "pair_similarity", pair),
     ]
     job = Job(model, {unit.key: unit for unit in units}, "made", (0,))

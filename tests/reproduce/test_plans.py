@@ -10,15 +10,19 @@ import pytest
 
 from contrasent.errors import OptionError
 from contrasent.objectives._find import names, parameters
-from contrasent.reproduce import data, kinds, scale
+from contrasent.reproduce import measures, scale
+from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.digests import FIRST, departing, folder_digest
 from contrasent.reproduce.jobs import Place
+from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner, train_version
-from contrasent.reproduce.reading import find_recipes, scales
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.run import _Clock, duration, seconds_of
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
+
+OWN = ItemFolder()
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def folder(tmp_path, sentences, monkeypatch):
     rows = [f'"{sentences[i]}","{sentences[i + 1]}","{sentences[i + 2]}"' for i in range(30)]
     triples = "sent0,sent1,hard_neg\n" + "\n".join(rows) + "\n"
     (home / "nli" / "nli_triples.csv").write_text(triples)
-    monkeypatch.setattr(data, "texts_digest", lambda *asked: "made")
+    monkeypatch.setattr(measures, "texts_digest", lambda *options: "made")
     return home
 
 
@@ -41,7 +45,9 @@ def plan(folder, tmp_path, bert):
 
     def plan(*items, seeds=1, base=bert, scale=None, results=tmp_path / "results"):
         place = Place(results, folder, str(base))
-        return Planner(place, scale or scales()["lab"]).plan(find_recipes(list(items)), seeds)
+        return Planner(place, scale or OWN.scales["lab"], OWN.corpora).plan(
+            OWN.find(list(items)), seeds
+        )
 
     return plan
 
@@ -77,11 +83,11 @@ def test_first_seeds_first_and_judged_rows_before_others(plan):
 def test_what_makes_another_run(plan, tiny, folder, tmp_path):
     def keys(**options):
         found = plan("simcse:table3", **options)
-        return [models(found, "simcse:table3", "p = 0.1")["0"], found.jobs[0].model.told]
+        return [models(found, "simcse:table3", "p = 0.1")["0"], found.jobs[0].model.fingerprint]
 
     key, told = keys()
     assert told["version"] == NUMBERS["train"]
-    lab = scales()["lab"]
+    lab = OWN.scales["lab"]
     same = replace(lab, settings={**lab.settings, "checkpoint_every": 7})
     assert keys(scale=same)[0] == key
     other = replace(lab, settings={**lab.settings, "steps": 81})
@@ -113,8 +119,8 @@ def test_every_option_has_its_first_default():
     for name in names():
         own = {key: p.default for key, p in parameters(name).items()}
         resolved.append((own, "objectives", name))
-    resolved += [(options, "measures", kind) for kind, options in kinds.DEFAULTS.items()]
-    assert len(resolved) == 1 + len(names()) + len(kinds.MEASURES) >= 22
+    resolved += [(measure.complete({}), "measures", kind) for kind, measure in MEASURES.items()]
+    assert len(resolved) == 1 + len(names()) + len(MEASURES) >= 22
     missing = {
         f"{kind} {name}": sorted(unknown)
         for options, kind, name in resolved
@@ -131,7 +137,7 @@ def written(kind, name):
 CHANGES = {
     "settings": lambda m: m.setattr(scale, "Settings", partial(Settings, weight_decay=0.01)),
     "objectives": lambda m: m.setattr(scale, "parameters", partial(other_default, "temperature")),
-    "measures": lambda m: m.setitem(kinds.DEFAULTS["sts"], "form", "raw"),
+    "measures": lambda m: m.setitem(MEASURES["sts"].options, "form", (str, "raw")),
 }
 
 
@@ -215,14 +221,14 @@ def plan_again(monkeypatch, tmp_path):
 
     def again(data_home=None):
         monkeypatch.setattr(scale, "precision", lambda: "bf16")
-        monkeypatch.setattr(Planner, "_digest", lambda planner, folder: base)
+        monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
         monkeypatch.setattr(Planner, "_corpus", corpus)
         if data_home is None:
-            monkeypatch.setattr(data, "texts_digest", lambda *asked: min(judged))
+            monkeypatch.setattr(measures, "texts_digest", lambda *options: min(judged))
         stored = [json.loads(p.read_text("utf-8")) for p in (STORED / "items").iterdir()]
         place = Place(tmp_path / "results", data_home, str(folder))
-        recipes = find_recipes([manifest["item"] for manifest in stored])
-        found = Planner(place, scales()["lab"]).plan(recipes, 3).manifests
+        wanted = OWN.find([manifest["item"] for manifest in stored])
+        found = Planner(place, OWN.scales["lab"], OWN.corpora).plan(wanted, 3).manifests
         for manifest in stored:
             now = {row["name"]: row for row in found[manifest["item"]]["rows"]}
             for row in manifest["rows"]:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,7 +13,9 @@ from killed_reproductions import OTHER, RECIPE
 
 from contrasent import cli, progress
 from contrasent.report import Report, Row
-from contrasent.reproduce import data, measure, reading
+from contrasent.reproduce import measures
+from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.toml import HERE
 
 SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
 CLAIMS = """
@@ -117,13 +120,13 @@ def home(tmp_path, monkeypatch, sentences):
     wiki.parent.mkdir(parents=True)
     wiki.write_text("\n".join(sentences[:90]) + "\n")
     monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(data, "texts_digest", lambda kind, options, folder: "made")
+    monkeypatch.setattr(measures, "texts_digest", lambda kind, options, folder: "made")
 
-    def made(encode, options, folder):
+    def made(encode, folder, **options):
         value = float(np.sin(50 * encode(sentences[:12]).astype(float).sum()))
         return Report((Row("STSB", "test", "spearman", "all", value, 12),))
 
-    monkeypatch.setitem(measure._RUN, "sts", made)
+    monkeypatch.setitem(MEASURES, "sts", replace(MEASURES["sts"], run=made))
     return tmp_path
 
 
@@ -243,7 +246,7 @@ def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, 
 
 def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
     (home / "recipes" / "scales.toml").write_text(
-        (reading.HERE / "scales.toml")
+        (HERE / "scales.toml")
         .read_text()
         .replace("a small encoder, 80", "our own, 80")
         # The recipe says steps and batch itself, but not this.
@@ -305,15 +308,15 @@ def test_the_list(call):
 
 
 def test_recipes(call, home):
-    code, out, _ = call("recipes", "--check", "--folder", "recipes")
+    code, out, _ = call("recipes", "--check", "recipes")
     assert code == 0
-    assert out == "checked 4 recipes, 14 rows, 13 published values, 3 claims\n"
+    assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"
     code, out, _ = call("recipes", "--check", "--json")
     assert code == 0
-    assert json.loads(out)["recipes"] >= 5
+    assert json.loads(out)["items"] == 61
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
-    code, _, err = call("recipes", "--check", "--folder", "recipes")
+    code, _, err = call("recipes", "--check", "recipes")
     assert code == 2
     assert re.search(r"table2\.toml:\d+: .*corpus", err)
 

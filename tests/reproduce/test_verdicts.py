@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from contrasent.reproduce import deciding, verdict
-from contrasent.reproduce.reading import find_recipes
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.spread import (
     Arm,
     Gap,
@@ -305,7 +305,7 @@ FORMS = {"stsb": {"paper": ".1f", "ours": ".2f"}}
 
 def decided(name, means, seeds=3, deviation=0.05, scale="lab"):
     """Verdicts of an item whose trained rows have such means, and seeds that scatter evenly."""
-    (recipe,) = find_recipes([name])
+    (recipe,) = ItemFolder().find([name])
     scatter = deviation * stats.zscore(np.arange(seeds), ddof=1)
     arms = {
         row.name: Arm(tuple(float(means(row.name) + s) for s in scatter), seeded=True)
@@ -361,7 +361,7 @@ def test_what_seeds_can_show():
 
 
 def test_statements_that_rest_on_others():
-    (recipe,) = find_recipes(["study:claims"])
+    (recipe,) = ItemFolder().find(["study:claims"])
     places = dict.fromkeys(place for claim in recipe.claims for place in claim.rests_on)
     count = len(places)
     assert count >= 15
@@ -387,7 +387,7 @@ def test_statements_that_rest_on_others():
 
 def test_tables_in_which_nothing_differs():
     """A small part of ``benchmarks/verdicts.py``."""
-    (recipe,) = find_recipes(["simcse:table1"])
+    (recipe,) = ItemFolder().find(["simcse:table1"])
     random, bad = np.random.default_rng(3), 0
     for _ in range(150):
         arms = {

@@ -10,8 +10,8 @@ from contrasent import cli
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.objectives._find import find, names, published
-from contrasent.reproduce import reading
 from contrasent.reproduce import scale as scales
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.train.defaults import (
     ENCODER_SETTINGS,
     ENCODER_SETTINGS_PAIRS,
@@ -127,14 +127,14 @@ PAPERS = {
 }
 
 
-def test_published_settings_are_those_of_the_papers_recipes():
-    """What the recipes train at the scale of the papers, read by another part of the package."""
-    paper = reading.scales()["paper"]
+def test_published_settings_are_those_of_the_papers_items():
+    """What the items train at the scale of the papers, read by another part of the package."""
+    folder = ItemFolder()
     found = set()
     for (name, item, title), objective in PAPERS.items():
-        (recipe,) = reading.find_recipes([f"{name}:{item}"])
-        row = next(r for r in recipe.rows if (r.name, r.objective) == (title, objective))
-        trained = scales.chosen(recipe, row, paper).settings
+        (own,) = folder.find([f"{name}:{item}"])
+        row = next(r for r in own.rows if (r.name, r.objective) == (title, objective))
+        trained = scales.resolve_row(own, row, folder.scales["paper"]).settings
         stated = {k: v for k, v in published(objective).items() if k != "chunk"}
         assert {"lr", "batch", "epochs", "max_tokens"} <= stated.keys()
         assert {k: trained[k] for k in stated} == stated

@@ -1,4 +1,4 @@
-"""``contrasent recipes [--check]``."""
+"""``contrasent recipes [FOLDER] [--check]``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,36 +9,40 @@ from contrasent.cli.options import Json, emit
 
 
 def recipes(
-    check: Annotated[
-        bool, typer.Option("--check", help="Read and check every recipe, and say how many.")
-    ] = False,
     folder: Annotated[
-        Path | None, typer.Option(help="A folder of recipes, instead of the package's own.")
+        Path | None,
+        typer.Argument(help="A folder of items. [default: the package's own]"),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read and check every item, and say how many.")
+    ] = False,
+    old_folder: Annotated[Path | None, typer.Option("--folder", hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
-    """List the recipes of tables and figures; with --check, check all of them."""
+    """List the files of tables and figures that reproduce makes; --check reads all of them."""
     from contrasent.errors import OptionError
-    from contrasent.reproduce.reading import HERE, all_recipes, recipe_files
+    from contrasent.reproduce.reading import ItemFolder
+    from contrasent.reproduce.toml import HERE
 
-    if folder is not None and not folder.is_dir():
-        raise OptionError("--folder", str(folder), "no such folder")
-    home = folder or HERE
+    home = folder or old_folder or HERE
+    if not home.is_dir():
+        raise OptionError("FOLDER", str(home), "no such folder")
+    own = ItemFolder(home)
     if not check:
-        files = recipe_files(home)
+        files = own.files()
         if as_json:
             emit({name: str(path) for name, path in files.items()})
         else:
             typer.echo("\n".join(f"{name}  {path}" for name, path in files.items()))
         return
-    found = all_recipes(home)
-    told = {
-        "recipes": len(found),
-        "rows": sum(len(r.rows) for r in found),
-        "published values": sum(len(row.expected) for r in found for row in r.rows),
-        "claims": sum(len(r.claims) for r in found),
+    found = own.all()
+    counts = {
+        "items": len(found),
+        "rows": sum(len(item.rows) for item in found),
+        "published values": sum(len(row.expected) for item in found for row in item.rows),
+        "claims": sum(len(item.claims) for item in found),
     }
     if as_json:
-        emit(told)
+        emit(counts)
     else:
-        typer.echo("checked " + ", ".join(f"{count:,} {name}" for name, count in told.items()))
+        typer.echo("checked " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))

@@ -1,6 +1,7 @@
 """``contrasent reproduce ITEM...``."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,8 +11,9 @@ from contrasent.cli.options import Quiet, quieten, remark
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
+    from contrasent.reproduce.items import Item, ScaleName
     from contrasent.reproduce.jobs import Place
-    from contrasent.reproduce.recipe import Recipe
+    from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.scale import Scale
 
 RESULTS = Path("reproduction")
@@ -37,7 +39,7 @@ def reproduce(
         int | None, typer.Option(min=0, help="Rows drawn from a corpus; 0 for all.")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each row. [default: each recipe's own]")
+        int | None, typer.Option(min=1, help="Runs of each row. [default: each item's own]")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     budget: Annotated[
@@ -48,7 +50,7 @@ def reproduce(
     ] = None,
     checkpoint: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FOLDER of a checkpoint that a recipe names; can be repeated."),
+        typer.Option(help="NAME=FOLDER of a checkpoint that an item names; can be repeated."),
     ] = None,
     results: Annotated[
         Path, typer.Option(help="Folder of results, made and gone on with.")
@@ -68,7 +70,7 @@ def reproduce(
     ] = None,
     own: Annotated[
         Path | None,
-        typer.Option("--recipes", help="Folder of recipes, instead of the package's own."),
+        typer.Option("--recipes", help="Folder of items, instead of the package's own."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the trained models.")] = False,
     quiet: Quiet = False,
@@ -80,20 +82,21 @@ def reproduce(
     """
     quieten(quiet)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
-    from contrasent.reproduce.reading import HERE, all_recipes, find_recipes
+    from contrasent.reproduce.reading import ItemFolder
+    from contrasent.reproduce.toml import HERE
 
     if own is not None and not own.is_dir():
         raise OptionError("--recipes", str(own), "no such folder")
-    home = own or HERE
+    folder = ItemFolder(own or HERE)
     if listing:
-        typer.echo(_listed(all_recipes(home)))
+        typer.echo(_listed(folder))
         return
     if not items:
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
-    recipes = find_recipes(items, home)
+    wanted = folder.find(items)
     from contrasent.files import check_writable
+    from contrasent.reproduce.items import SCALES
     from contrasent.reproduce.jobs import Place
-    from contrasent.reproduce.recipe import SCALES
     from contrasent.reproduce.run import seconds_of
 
     if scale is not None and scale not in SCALES:
@@ -111,33 +114,33 @@ def reproduce(
     place = stored or results
     chosen = scale
     if stored is None:
-        chosen = scale or _default_scale()
-        from contrasent.reproduce.reading import scales
+        chosen = chosen or _default_scale()
         from contrasent.text.datafiles import data_folder
         from contrasent.train.settings import assignments
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
-        size = scales(home)[chosen].changed(assignments(assign or []), sentences)
-        _compute(recipes, where, size, seeds, jobs, most, keep, quiet)
-    _tell(recipes, place, chosen, (report, figures, json_file), quiet)
+        size = folder.scales[chosen].changed(assignments(assign or []), sentences)
+        _compute(wanted, folder, where, size, seeds, jobs, most, keep, quiet)
+    _report(wanted, place, chosen, (report, figures, json_file), quiet)
 
 
-def _listed(recipes: "list[Recipe]") -> str:
-    from contrasent.reproduce.recipe import COSTS, PAPERS
+def _listed(folder: "ItemFolder") -> str:
+    from contrasent.reproduce.items import COSTS
 
     lines = []
     paper = ""
-    for recipe in recipes:
-        if recipe.paper != paper:
-            paper = recipe.paper
-            lines += ["", PAPERS[paper]]
-        runs = sum(row.kind == "train" for row in recipe.rows)
+    items = folder.all()
+    for item in items:
+        if item.paper != paper:
+            paper = item.paper
+            lines += ["", paper]
+        runs = sum(row.kind == "train" for row in item.rows)
         lines.append(
-            f"  {recipe.name:<26} {recipe.cost:<7} {len(recipe.rows):>3} rows {runs:>3} trained  "
-            f"{recipe.title}"
+            f"  {item.name:<26} {item.cost:<7} {len(item.rows):>3} rows {runs:>3} trained  "
+            f"{item.title}"
         )
-    costs = "; ".join(f"{name}: {said}" for name, said in COSTS.items())
-    return "\n".join([*lines[1:], "", f"{len(recipes)} items. Cost {costs}."])
+    costs = "; ".join(f"{name}: {text}" for name, text in COSTS.items())
+    return "\n".join([*lines[1:], "", f"{len(items)} items. Cost {costs}."])
 
 
 def _checkpoints(given: list[str]) -> dict[str, str]:
@@ -150,14 +153,15 @@ def _checkpoints(given: list[str]) -> dict[str, str]:
     return found
 
 
-def _default_scale() -> str:
+def _default_scale() -> "ScaleName":
     import torch
 
     return "paper" if torch.cuda.is_available() else "lab"
 
 
 def _compute(
-    recipes: "list[Recipe]",
+    items: "list[Item]",
+    folder: "ItemFolder",
     place: "Place",
     scale: "Scale",
     seeds: int | None,
@@ -173,7 +177,7 @@ def _compute(
 
     check_writable(place.results)
     store = Store(place.results)
-    plan = Planner(place, scale).plan(recipes, seeds)
+    plan = Planner(place, scale, folder.corpora).plan(items, seeds)
     todo = missing(plan.jobs, store)
     remark(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
     try:
@@ -184,7 +188,7 @@ def _compute(
             jobs=jobs,
             budget=budget,
             keep=keep,
-            say=lambda line: remark(line, quiet=quiet),
+            say=partial(remark, quiet=quiet),
         )
     except KeyboardInterrupt:
         remark("contrasent: stopped; the same command goes on", quiet=quiet)
@@ -194,18 +198,18 @@ def _compute(
     remark(made, quiet=quiet)
 
 
-def _tell(
-    recipes: "list[Recipe]",
+def _report(
+    items: "list[Item]",
     home: Path,
-    scale: str | None,
+    scale: "ScaleName | None",
     targets: tuple[Path | None, Path | None, Path | None],
     quiet: bool,
 ) -> None:
     report, figures, json_file = targets
-    from contrasent.reproduce.report import book
+    from contrasent.reproduce.book import book
     from contrasent.reproduce.text import text
 
-    found = book(recipes, home, scale)
+    found = book(items, home, scale)
     typer.echo(text(found))
     if json_file is not None:
         from contrasent.files import write_json

@@ -1,1 +1,1 @@
-"""Every table and figure of five documents, as recipes that are run, compared and reported."""
+"""Every table and figure of five documents, and of others from outside: run, compared, reported."""

@@ -1,9 +1,10 @@
 """The numbers of a cell as people read them, for the terminal and for the page."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+
+from contrasent.reproduce.entries import Cell, ColumnEntry, Forms
 
 AS_IT_IS = "g"
 """The form of a column whose values are tiny, such as learning rates."""
@@ -12,7 +13,7 @@ _MOST = 4
 """Decimals that a document prints at most."""
 
 
-def forms(published: Iterable[float], ours: Iterable[float], *, points: bool) -> dict[str, str]:
+def forms(published: Iterable[float], ours: Iterable[float], *, points: bool) -> Forms:
     """How the numbers of a column are written, as format specifications.
 
     Args:
@@ -103,17 +104,19 @@ class CellTexts:
         return f"{self.word} ({self.more})" if self.more else self.word
 
 
-def cell_texts(cell: Mapping[str, Any] | None, column: Mapping[str, Any]) -> CellTexts:
+def cell_texts(cell: Cell | None, column: ColumnEntry) -> CellTexts:
     """A cell of ``report.book`` as texts."""
     if not cell:
         return CellTexts()
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
     gap = cell.get("difference", {})
-    made = "ours" in cell
-    said = cell.get("verdict", {})
+    verdict, p = "", None
+    if "verdict" in cell:
+        verdict, p = cell["verdict"]["word"], cell["verdict"]["p"]
     more = [f"tolerance {gap['tolerance']:g}"] if "tolerance" in gap else []
-    if said.get("p") is not None:
-        more.append(p_value(said["p"]))
+    if p is not None:
+        more.append(p_value(p))
+    made = "ours" in cell
     return CellTexts(
         paper=number(cell["paper"], paper) if "paper" in cell else "",
         also=number(cell["also"], paper) if "also" in cell else "",
@@ -124,6 +127,6 @@ def cell_texts(cell: Mapping[str, Any] | None, column: Mapping[str, Any]) -> Cel
         published=number(gap["paper"], paper, signed=True) if "paper" in gap else "",
         difference=number(gap["ours"], ours, signed=True) if gap else "",
         bounds=between(gap["low"], gap["high"], ours, signed=True) if "low" in gap else "",
-        word=said.get("word", ""),
+        word=verdict,
         more=", ".join(more),
     )

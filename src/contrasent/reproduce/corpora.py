@@ -1,7 +1,7 @@
-"""The corpora that recipes train on and fit to, built from the data folder's files.
+"""The corpora that items train on and fit to, built from the data folder's files.
 
-A corpus is sampled (with a fixed seed, whatever the run's), written once below the results, and
-known by the digest of its rows.
+Which there are says a folder's ``corpora.toml``. A corpus is sampled (with a fixed seed, whatever
+the run's), written once below the results, and known by the digest of its rows.
 """
 
 import csv
@@ -13,32 +13,79 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from contrasent.errors import DataError
 from contrasent.files import atomic_file, write_json
+from contrasent.reproduce.toml import HERE, shared
 
-Row = tuple[str, ...]
+Texts = tuple[str, ...]
+"""A row: a sentence, or texts that belong together."""
 
-DRAW = 20210418
-"""Seed of every sample: rows of two runs differ in order alone, never in what they are drawn from.
-"""
+Form = Literal[
+    "sentences",
+    "documents",
+    "columns",
+    "hypotheses",
+    "labelled_pairs",
+    "labelled_sentences",
+    "duplicates",
+    "captions",
+    "unknown",
+]
+
+SAMPLE_SEED = 20210418
+"""Of every sample: rows of two runs differ in order alone, never in what they are drawn from."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class Corpus:
     """A named corpus.
 
     Attributes:
-        said: what it is, for readers.
-        places: files below the data folder, any one of which will do.
-        rows: reads them.
-        documents: whether its rows are in document order, an empty row between documents.
+        name: in its ``corpora.toml``.
+        title: what it is, for readers.
+        files: below the data folder, any one of which will do.
+        form: of the file. "sentences": one a line. "documents": the same, the first line of each
+            document listed in a .docs.tsv.gz beside it. "columns": CSV with a header. Of NLI
+            (source, split, label, premise, hypothesis): "labelled_pairs" of ``labels``,
+            "hypotheses": a premise with one hypothesis of each label, "labelled_sentences".
+            "duplicates": pairs that end in 1. "captions": picture#number, caption.
+        columns: texts a row, of the form "columns".
+        keep: the first columns that are used; 0 for all.
+        labels: of labelled pairs.
     """
 
-    said: str
-    places: tuple[str, ...]
-    rows: Callable[[Path], Iterable[Row]]
-    documents: bool = False
+    name: str
+    title: str
+    files: tuple[str, ...]
+    form: Form = "unknown"
+    columns: int = 1
+    keep: int = 0
+    labels: tuple[str, ...] = ()
+
+    def path(self, folder: Path | None) -> Path:
+        """Its file in the data folder.
+
+        Raises:
+            DataError: it is not there, or there is no folder.
+        """
+        for place in self.files if folder is not None else ():
+            if folder is not None and (folder / place).is_file():
+                return folder / place
+        where = folder or "the folder that CONTRASENT_DATA names"
+        raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")
+
+    def rows(self, folder: Path | None) -> list[Texts]:
+        """All of its rows; of documents with () before each.
+
+        Raises:
+            DataError: its file is missing, or nobody knows its form.
+        """
+        path = self.path(folder)
+        if self.form == "unknown":
+            raise DataError(f"{path}: its form is not known here")
+        return list(_READERS[self.form](path, self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +115,11 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.decode("utf-8").rstrip("\r\n")
 
 
-def _sentences(path: Path) -> Iterator[Row]:
+def _sentences(path: Path, corpus: Corpus) -> Iterator[Texts]:
     return ((line.strip(),) for line in _lines(path) if line.strip())
 
 
-def _documents(path: Path) -> Iterator[Row]:
+def _documents(path: Path, corpus: Corpus) -> Iterator[Texts]:
     """Sentences in order with () before each document; the list of documents lies beside them."""
     listed = path.with_name(path.name.replace(".txt.gz", ".docs.tsv.gz"))
     if not listed.is_file():
@@ -85,18 +132,14 @@ def _documents(path: Path) -> Iterator[Row]:
             yield (line.strip(),)
 
 
-def _triples(path: Path) -> Iterator[Row]:
+def _columns(path: Path, corpus: Corpus) -> Iterator[Texts]:
     with path.open(encoding="utf-8", newline="") as stream:
         rows = csv.reader(stream)
         next(rows)
         for row in rows:
-            cells = tuple(" ".join(cell.split()) for cell in row[:3])
-            if len(cells) == 3 and all(cells):
-                yield cells
-
-
-def _triples_as_pairs(path: Path) -> Iterator[Row]:
-    return (row[:2] for row in _triples(path))
+            cells = tuple(" ".join(cell.split()) for cell in row[: corpus.columns])
+            if len(cells) == corpus.columns and all(cells):
+                yield cells[: corpus.keep or None]
 
 
 def _labelled(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -107,33 +150,25 @@ def _labelled(path: Path) -> Iterator[tuple[str, str, str]]:
             yield cells[2], cells[3].strip(), cells[4].strip()
 
 
-def _pairs_of(*labels: str) -> Callable[[Path], Iterator[Row]]:
-    def rows(path: Path) -> Iterator[Row]:
-        return ((one, two) for label, one, two in _labelled(path) if label in labels)
-
-    return rows
+def _labelled_pairs(path: Path, corpus: Corpus) -> Iterator[Texts]:
+    return ((one, two) for label, one, two in _labelled(path) if label in corpus.labels)
 
 
-def _with_neutral(path: Path) -> Iterator[Row]:
-    """Premise, entailed, contradicting, neutral: a premise with all three hypotheses."""
+def _hypotheses(path: Path, corpus: Corpus) -> Iterator[Texts]:
     found: dict[str, dict[str, str]] = {}
     for label, one, two in _labelled(path):
         found.setdefault(one, {}).setdefault(label, two)
     for premise, by in found.items():
-        if len(by) == 3:
-            yield premise, by["entailment"], by["contradiction"], by["neutral"]
+        if len(by) == len(corpus.labels):
+            yield premise, *(by[label] for label in corpus.labels)
 
 
-def _nli_sentences(path: Path) -> Iterator[Row]:
-    seen: set[str] = set()
-    for _, *pair in _labelled(path):
-        for text in pair:
-            if text not in seen:
-                seen.add(text)
-                yield (text,)
+def _labelled_sentences(path: Path, corpus: Corpus) -> Iterator[Texts]:
+    texts = dict.fromkeys(text for _, *pair in _labelled(path) for text in pair)
+    return ((text,) for text in texts)
 
 
-def _duplicates(path: Path) -> Iterator[Row]:
+def _duplicates(path: Path, corpus: Corpus) -> Iterator[Texts]:
     """Questions that were marked as duplicates: split, question 1, question 2, 0 or 1."""
     with path.open(encoding="utf-8", newline="") as stream:
         for i, row in enumerate(csv.reader(stream, delimiter="\t")):
@@ -141,7 +176,7 @@ def _duplicates(path: Path) -> Iterator[Row]:
                 yield row[-3].strip(), row[-2].strip()
 
 
-def _captions(path: Path) -> Iterator[Row]:
+def _captions(path: Path, corpus: Corpus) -> Iterator[Texts]:
     """Pairs of captions of one picture, each caption with the next."""
     last = ("", "")
     for line in _lines(path):
@@ -152,65 +187,33 @@ def _captions(path: Path) -> Iterator[Row]:
         last = here
 
 
-def _never(path: Path) -> Iterator[Row]:
-    raise DataError(f"{path}: its form is not known here")
-
-
-WIKI = ("wiki/wiki1m_for_simcse.txt", "wiki/enwiki_sentences_1m.txt.gz")
-NLI = ("nli/nli_pairs.tsv.gz",)
-
-CORPORA: dict[str, Kind] = {
-    "wiki": Kind("sentences of English Wikipedia", WIKI, _sentences),
-    "wiki_documents": Kind("the same in document order", WIKI[1:], _documents, documents=True),
-    "nli_triples": Kind(
-        "NLI: premise, entailed, contradicting",
-        ("nli/nli_for_simcse.csv", "nli/nli_triples.csv"),
-        _triples,
-    ),
-    "nli_triples_as_pairs": Kind(
-        "the same without the hard negative",
-        ("nli/nli_for_simcse.csv", "nli/nli_triples.csv"),
-        _triples_as_pairs,
-    ),
-    "nli_with_neutral": Kind("NLI: all three hypotheses of a premise", NLI, _with_neutral),
-    "nli_entailment": Kind("NLI: entailment pairs", NLI, _pairs_of("entailment")),
-    "nli_neutral": Kind("NLI: neutral pairs", NLI, _pairs_of("neutral")),
-    "nli_contradiction": Kind("NLI: contradiction pairs", NLI, _pairs_of("contradiction")),
-    "nli_all": Kind("NLI: all pairs", NLI, _pairs_of("entailment", "neutral", "contradiction")),
-    "nli_sentences": Kind("NLI: every distinct sentence", NLI, _nli_sentences),
-    "qqp": Kind("Quora question pairs, duplicates", ("qqp/qqp_subset.tsv",), _duplicates),
-    "flickr30k": Kind(
-        "Flickr30k: two captions of a picture",
-        ("flickr30k/flickr30k_captions.token.gz", "flickr30k/results_20130124.token"),
-        _captions,
-    ),
-    "paranmt": Kind("ParaNMT paraphrases", ("paranmt/para-nmt-5m-processed.txt",), _never),
-    "anli": Kind("Adversarial NLI entailment and contradiction", ("anli/anli.tsv",), _never),
+_READERS: dict[str, Callable[[Path, Corpus], Iterable[Texts]]] = {
+    "sentences": _sentences,
+    "documents": _documents,
+    "columns": _columns,
+    "hypotheses": _hypotheses,
+    "labelled_pairs": _labelled_pairs,
+    "labelled_sentences": _labelled_sentences,
+    "duplicates": _duplicates,
+    "captions": _captions,
 }
-"""Corpora by name. ``paranmt`` and ``anli`` were not published with the papers: they are named so
-that a recipe can say what it needs."""
 
 
-def place_of(name: str, folder: Path | None) -> Path:
-    """The file of a corpus.
+def read_corpora(folder: Path = HERE) -> dict[str, Corpus]:
+    """The corpora of a folder of items, by name; the package's if it brings none.
 
     Raises:
-        DataError: it is not in the data folder, or there is none.
+        InputError: the file cannot be read.
     """
-    places = CORPORA[name].places
-    if folder is not None:
-        for place in places:
-            if (folder / place).is_file():
-                return folder / place
-    where = folder or "the folder that CONTRASENT_DATA names"
-    raise DataError(f"the corpus {name!r} ({CORPORA[name].said}): no {places[0]} in {where}")
+    top = shared(folder, "corpora.toml")
+    return {name: table.fill(Corpus, name=name) for name, table in top.every_table().items()}
 
 
-def build(name: str, sentences: int | None, data: Path | None, home: Path) -> Built:
+def build(corpus: Corpus, sentences: int | None, data: Path | None, home: Path) -> Built:
     """Sample and write a corpus, or find it written.
 
     Args:
-        name: of ``CORPORA``.
+        corpus: which.
         sentences: rows to sample, kept in their order; all if None. Of documents, whole ones are
             sampled until there are so many sentences.
         data: the data folder.
@@ -219,22 +222,23 @@ def build(name: str, sentences: int | None, data: Path | None, home: Path) -> Bu
     Raises:
         DataError: its file is missing, or holds fewer rows than two.
     """
-    kind = CORPORA[name]
-    source = place_of(name, data)
+    source = corpus.path(data)
     stamp = source.stat()
-    told = f"{source.name} {stamp.st_size} {stamp.st_mtime_ns} {sentences} {DRAW}"
-    mark = hashlib.sha256(told.encode()).hexdigest()[:12]
-    meta = home / f"{name}-{sentences or 'all'}-{mark}.json"
+    text = f"{source.name} {stamp.st_size} {stamp.st_mtime_ns} {sentences} {SAMPLE_SEED}"
+    mark = hashlib.sha256(text.encode()).hexdigest()[:12]
+    stem = f"{corpus.name}-{sentences or 'all'}"
+    meta = home / f"{stem}-{mark}.json"
     if meta.is_file():
         found = Built(**json.loads(meta.read_text("utf-8")))
         if Path(found.path).is_file():
             return found
-    if kind.documents:
-        groups = _sampled_documents(list(_grouped(kind.rows(source))), sentences)
+    documents = corpus.form == "documents"
+    if documents:
+        groups = _sampled_documents(list(_grouped(corpus.rows(data))), sentences)
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
         count, suffix = sum(map(len, groups)), ".txt"
     else:
-        rows = _sampled(list(kind.rows(source)), sentences)
+        rows = _sampled(corpus.rows(data), sentences)
         width = len(rows[0]) if rows else 0
         text, suffix = _written(rows, width), ".txt" if width == 1 else ".csv"
         count = len(rows)
@@ -242,25 +246,24 @@ def build(name: str, sentences: int | None, data: Path | None, home: Path) -> Bu
         raise DataError(f"{source}: {count} usable rows; is it the right file?")
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Named by what it holds: a run that was begun goes on if its source was merely copied anew.
-    target = home / f"{name}-{sentences or 'all'}-{digest[:12]}{suffix}"
+    target = home / f"{stem}-{digest[:12]}{suffix}"
     with atomic_file(target) as stream:
         stream.write(text)
-    built = Built(name, str(target.resolve()), kind.documents, count, digest, source.name)
+    built = Built(corpus.name, str(target.resolve()), documents, count, digest, source.name)
     write_json(meta, asdict(built))
     return built
 
 
-def sample(name: str, count: int, data: Path | None) -> tuple[str, ...]:
+def sample(corpus: Corpus, count: int, data: Path | None) -> Texts:
     """The first texts of sampled rows of a corpus.
 
     Raises:
         DataError: its file is missing.
     """
-    rows = CORPORA[name].rows(place_of(name, data))
-    return tuple(row[0] for row in _sampled(list(rows), count))
+    return tuple(row[0] for row in _sampled(corpus.rows(data), count))
 
 
-def _written(rows: list[Row], width: int) -> str:
+def _written(rows: list[Texts], width: int) -> str:
     if width == 1:
         return "".join(f"{row[0]}\n" for row in rows)
     stream = io.StringIO()
@@ -270,28 +273,26 @@ def _written(rows: list[Row], width: int) -> str:
     return stream.getvalue()
 
 
-def _sampled(rows: list[Row], count: int | None) -> list[Row]:
+def _sampled(rows: list[Texts], count: int | None) -> list[Texts]:
     if not count or count >= len(rows):
         return rows
-    return [rows[i] for i in sorted(random.Random(DRAW).sample(range(len(rows)), count))]
+    return [rows[i] for i in sorted(random.Random(SAMPLE_SEED).sample(range(len(rows)), count))]
 
 
-def _grouped(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    group: list[Row] = []
-    for row in rows:
+def _grouped(rows: Iterable[Texts]) -> Iterator[list[Texts]]:
+    group: list[Texts] = []
+    for row in [*rows, ()]:
         if row:
             group.append(row)
         elif group:
             yield group
             group = []
-    if group:
-        yield group
 
 
-def _sampled_documents(groups: list[list[Row]], count: int | None) -> list[list[Row]]:
+def _sampled_documents(groups: list[list[Texts]], count: int | None) -> list[list[Texts]]:
     if not count:
         return groups
-    order = random.Random(DRAW).sample(range(len(groups)), len(groups))
+    order = random.Random(SAMPLE_SEED).sample(range(len(groups)), len(groups))
     chosen, total = [], 0
     for i in order:
         if total >= count:

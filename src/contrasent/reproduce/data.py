@@ -1,20 +1,16 @@
-"""What measures read, found in the data folder, and a digest of it; no torch."""
+"""What measures read, found in the data folder; no torch."""
 
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from contrasent.errors import DataError
-from contrasent.reproduce import corpora
-from contrasent.text.captions import Captions, flickr30k
-from contrasent.text.datafiles import data_folder
-from contrasent.text.datasets import ScoredPairs, sts_pairs
-from contrasent.text.official import STS_YEARS
-from contrasent.text.transfer import transfer_set
+
+if TYPE_CHECKING:
+    from contrasent.text.captions import Captions
+    from contrasent.text.datasets import ScoredPairs
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
-SENTENCES = 20_000
 WHOLE = ("train", "dev", "test")
 
 
@@ -24,6 +20,8 @@ def glove(folder: Path | None) -> Path:
     Raises:
         DataError: it is not in the data folder.
     """
+    from contrasent.text.datafiles import data_folder
+
     root = folder or data_folder()
     found = next((root / p for p in GLOVE if (root / p).is_file()), None) if root else None
     if found is None:
@@ -33,75 +31,58 @@ def glove(folder: Path | None) -> Path:
     return found
 
 
-def scored_pairs(options: dict[str, Any], folder: Path | None) -> list[ScoredPairs]:
-    """All pairs of the tasks and split that a measure names.
+def scored_pairs(
+    folder: Path | None,
+    *,
+    tasks: Iterable[str] = ("STSB",),
+    split: str = "test",
+    form: str = "senteval",
+) -> list["ScoredPairs"]:
+    """All pairs of tasks; of split "all" those of every split.
 
     Raises:
         DataError: data that are missing or not official.
     """
-    form = options.get("form", "senteval")
-    split = options.get("split", "test")
+    from contrasent.text.datasets import sts_pairs
+    from contrasent.text.official import STS_YEARS
+
     found: list[ScoredPairs] = []
-    for task in options.get("tasks", ("STSB",)):
+    for task in tasks:
         every = ("test",) if task in STS_YEARS else WHOLE
-        splits = every if split == "all" else (split,)
-        for name in splits:
+        for name in every if split == "all" else (split,):
             found += sts_pairs(task, split=name, form=form, folder=folder)
     return found
 
 
-def captions(options: dict[str, Any], folder: Path | None) -> Captions:
-    """The captions that a measure searches.
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
-    return flickr30k(folder=folder).last(options.get("captions", 0))
-
-
-def sentences(name: str, folder: Path | None) -> tuple[str, ...]:
-    """All captions of Flickr30k, or a sample of Wikipedia's sentences.
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
-    if name == "flickr30k":
-        return captions({}, folder).texts
-    return corpora.sample(name, SENTENCES, folder or data_folder())
-
-
-def texts_digest(kind: str, options: dict[str, Any], folder: Path | None) -> str:
-    """24 hexadecimal digits of all that a measure reads.
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
-    total = hashlib.sha256()
-    for text in _texts(kind, options, folder):
-        total.update(text.encode() + b"\n")
-    return total.hexdigest()[:24]
-
-
-def _texts(kind: str, options: dict[str, Any], folder: Path | None) -> Iterator[str]:
-    if kind == "speed":
-        return
-    if kind == "transfer":
-        for task in options["tasks"]:
-            for found in transfer_set(task, folder=folder).values():
-                yield from found.first
-                yield from found.second or ()
-                yield found.labels.tobytes().hex()
-        return
-    if kind == "caption_retrieval" or options.get("documents") == "flickr30k":
-        yield from captions(options, folder).texts
-        return
-    if kind == "repetition_bias":
-        yield from sentences(options["text"], folder)
-        return
-    if kind == "pair_similarity":
-        yield from (options["query"], *options["texts"])
-        return
-    for part in scored_pairs(options, folder):
+def pair_texts(pairs: Iterable["ScoredPairs"]) -> Iterator[str]:
+    """All that scored pairs consist of, the scores as text."""
+    for part in pairs:
         yield from part.first
         yield from part.second
         yield part.scores.tobytes().hex()
+
+
+def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
+    """All that transfer tasks consist of, the labels as text.
+
+    Raises:
+        DataError: data that are missing or not official.
+    """
+    from contrasent.text.transfer import transfer_set
+
+    for task in tasks:
+        for found in transfer_set(task, folder=folder).values():
+            yield from found.first
+            yield from found.second or ()
+            yield found.labels.tobytes().hex()
+
+
+def captions(folder: Path | None, count: int = 0) -> "Captions":
+    """The last captions of Flickr30k; all for 0.
+
+    Raises:
+        DataError: data that are missing or not official.
+    """
+    from contrasent.text.captions import flickr30k
+
+    return flickr30k(folder=folder).last(count)

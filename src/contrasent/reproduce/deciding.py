@@ -3,19 +3,19 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from contrasent.evaluate.significance import t_quantile
 from contrasent.reproduce.cells import number
-from contrasent.reproduce.recipe import (
+from contrasent.reproduce.entries import Forms, ResolutionEntry
+from contrasent.reproduce.items import (
     BETTER,
     EQUAL,
     NO_BETTER,
     NO_WORSE,
     Claim,
-    Recipe,
-    Row,
+    Item,
+    TableRow,
 )
 from contrasent.reproduce.spread import Arm, difference, from_published, pooled
 from contrasent.reproduce.verdict import (
@@ -32,9 +32,6 @@ from contrasent.reproduce.verdict import (
 
 Arms = Mapping[str, Mapping[str, Arm]]
 """Of each column and row."""
-
-Forms = Mapping[str, Mapping[str, str]]
-"""How the numbers of each column are written, see ``cells.forms``."""
 
 POWER = 0.8
 MOST_SEEDS = 100_000
@@ -61,11 +58,15 @@ class Resolution:
     least: float
     needed: int | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ResolutionEntry:
         """A dictionary that ``json.dump`` writes."""
-        return asdict(self) | {
+        return {
             "deviation": round(self.deviation, 4),
+            "freedom": self.freedom,
+            "apart": list(self.apart),
+            "seeds": self.seeds,
             "least": round(self.least, 4),
+            "needed": self.needed,
         }
 
 
@@ -87,24 +88,24 @@ class Decided:
 
 
 def decide(
-    recipe: Recipe,
+    item: Item,
     scale: str,
     arms: Arms,
-    forms: Forms,
+    forms: Mapping[str, Forms],
     rested: Mapping[str, tuple[str, Verdict]],
 ) -> Decided:
     """Compare all that a table compares, and decide it together.
 
     Args:
-        recipe: the item.
+        item: which.
         scale: at "paper" values are compared with the document's, at "lab" rows with the reference.
         arms: what was measured.
         forms: of each column's numbers.
         rested: statements of other items that statements of this one rest on, with their text; they
             were decided with their own table, and count here as one test each.
     """
-    cells = dict(_cells(recipe, scale, arms, forms))
-    parts = {claim.name: list(_parts(recipe, claim, arms, forms)) for claim in recipe.claims}
+    cells = dict(_cells(item, scale, arms, forms))
+    parts = {claim.name: list(_parts(item, claim, arms, forms)) for claim in item.claims}
     tests: dict[Unit, dict[Hashable, float]] = {}
     for one in (*cells.values(), *(part for own in parts.values() for _, part in own)):
         for test, (_, p) in one.tests().items():
@@ -116,20 +117,20 @@ def decide(
     decided = Decided(tests=sum(map(capacity, tests.values())))
     for place, one in cells.items():
         verdict = one.verdict(adjusted)
-        apart = published_difference(recipe, recipe.row(place[0]), place[1])
+        apart = published_difference(item, item.row(place[0]), place[1])
         if scale == "lab" and one.gap is not None and apart is not None:
             published = number(apart, forms[place[1]]["paper"], signed=True)
             verdict = replace(verdict, why=f"{verdict.why}; published {published}")
         decided.cells[place] = verdict
-    for claim in recipe.claims:
+    for claim in item.claims:
         own = [(text, part.verdict(adjusted)) for text, part in parts[claim.name]]
         for name in claim.rests_on:
             text, verdict = rested[name]
-            p = adjusted.get((_resting(name), ""), verdict.p)
-            word = OPEN if p is not None and p > ALPHA else verdict.word
-            own.append((text, replace(verdict, word=word, p=p)))
+            own_p = adjusted.get((_resting(name), ""), verdict.p)
+            word = OPEN if own_p is not None and own_p > ALPHA else verdict.word
+            own.append((text, replace(verdict, word=word, p=own_p)))
         decided.claims[claim.name] = own
-    for name, column in recipe.columns.items():
+    for name, column in item.columns.items():
         shown = _resolution(arms.get(name, {}), column.margin, max(1, decided.tests))
         if shown is not None:
             decided.columns[name] = shown
@@ -142,19 +143,19 @@ def _resting(name: str) -> Unit:
 
 
 def _cells(
-    recipe: Recipe, scale: str, arms: Arms, forms: Forms
+    item: Item, scale: str, arms: Arms, forms: Mapping[str, Forms]
 ) -> Iterator[tuple[tuple[str, str], Comparison]]:
     compare = _value if scale == "paper" else _direction
-    for row in recipe.rows:
-        for column in recipe.columns if row.kind in ("train", "encoder", "blocked") else ():
+    for row in item.rows:
+        for column in item.columns if row.kind in ("train", "encoder", "blocked") else ():
             form = forms[column]["ours"]
-            found = compare(recipe, row, column, arms.get(column, {}), form)
+            found = compare(item, row, column, arms.get(column, {}), form)
             if found is not None:
                 yield (row.name, column), found
 
 
 def _value(
-    recipe: Recipe, row: Row, column: str, arms: Mapping[str, Arm], form: str
+    item: Item, row: TableRow, column: str, arms: Mapping[str, Arm], form: str
 ) -> Comparison | None:
     """A row and its published value."""
     expected, arm = row.expected.get(column), arms.get(row.name)
@@ -162,25 +163,25 @@ def _value(
         return None
     found = None
     if arm is not None:
-        found = from_published(arm, expected.value, expected.deviation, expected.seeds)
+        found = from_published(arm, expected.value, expected.sd, expected.seeds)
     return Comparison(
         column, row.name, "published", found, VALUE, margin=expected.tolerance, form=form
     )
 
 
 def _direction(
-    recipe: Recipe, row: Row, column: str, arms: Mapping[str, Arm], form: str
+    item: Item, row: TableRow, column: str, arms: Mapping[str, Arm], form: str
 ) -> Comparison | None:
     """A row and the reference: a difference that the document prints, or none to speak of."""
     if row.expected.get(column) is None:
         return None
-    before, after = recipe.reference, row.name
+    before, after = item.reference, row.name
     if after not in arms:
         return Comparison(column, after, before, None)
-    apart = published_difference(recipe, row, column)
+    apart = published_difference(item, row, column)
     if before not in arms or apart is None:
         return None
-    found, margin = difference(arms[before], arms[after]), recipe.columns[column].margin
+    found, margin = difference(arms[before], arms[after]), item.columns[column].margin
     if margin and abs(apart) <= margin:
         return Comparison(column, after, before, found, EQUAL, margin=margin, form=form)
     if not apart:
@@ -190,18 +191,20 @@ def _direction(
     return Comparison(column, after, before, found, sign=sign, margin=margin, form=form)
 
 
-def published_difference(recipe: Recipe, row: Row, column: str) -> float | None:
+def published_difference(item: Item, row: TableRow, column: str) -> float | None:
     """The published difference of a row from the reference row."""
-    if not recipe.reference or row.name == recipe.reference:
+    if not item.reference or row.name == item.reference:
         return None
-    here, there = (r.expected.get(column) for r in (row, recipe.row(recipe.reference)))
+    here, there = (r.expected.get(column) for r in (row, item.row(item.reference)))
     return round(here.value - there.value, 9) if here is not None and there is not None else None
 
 
-def _parts(recipe: Recipe, claim: Claim, arms: Arms, forms: Mapping[str, Mapping[str, str]]) -> Any:
+def _parts(
+    item: Item, claim: Claim, arms: Arms, forms: Mapping[str, Forms]
+) -> Iterator[tuple[str, Comparison]]:
     """What a statement consists of: a text and a comparison each."""
     for name in claim.columns:
-        column, own = recipe.columns[name], arms.get(name, {})
+        column, own = item.columns[name], arms.get(name, {})
         where = f", {column.title}" if len(claim.columns) > 1 else ""
         form = forms[name]["ours"]
         margin = column.margin if claim.margin is None else claim.margin

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def folder_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def departing(values: dict[str, Any], kind: str, name: str = "") -> dict[str, Any]:
+def departing(values: Mapping[str, Any], kind: str, name: str = "") -> dict[str, Any]:
     """The values that are not those of ``first_defaults.json``, which never change.
 
     A key of them stands for all of the resolved values: when the code's own default of an option
@@ -54,7 +55,7 @@ def _first_defaults() -> dict[str, Any]:
     return found
 
 
-def digest_of(told: Any) -> str:
+def digest_of(value: Any) -> str:
     """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
-    text = json.dumps(told, sort_keys=True, ensure_ascii=False, default=list)
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:24]

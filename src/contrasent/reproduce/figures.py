@@ -8,19 +8,20 @@ from typing import Any
 from contrasent.evaluate import pictures
 from contrasent.files import atomic_file
 from contrasent.report import Report
-from contrasent.reproduce.recipe import Recipe, Row
+from contrasent.reproduce.entries import Book, FigureEntry, Panel, Point
+from contrasent.reproduce.items import Item, TableRow
 from contrasent.reproduce.spread import Arm
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
 
 def drawn_from(
-    recipe: Recipe, scale: str, reports: Reports, arms: Mapping[str, Mapping[str, Arm]]
-) -> dict[str, Any]:
-    """What a recipe's figure shows, as plain data; empty without a figure or results.
+    item: Item, scale: str, reports: Reports, arms: Mapping[str, Mapping[str, Arm]]
+) -> FigureEntry:
+    """What an item's figure shows, as plain data; empty without a figure or results.
 
     Args:
-        recipe: the item.
+        item: which.
         scale: "lab" or "paper"; rows that belong to the other one are not shown.
         reports: of each row and evaluation, by seed.
         arms: of each column and row.
@@ -30,24 +31,24 @@ def drawn_from(
         and published value along the axis. Of other figures: one report of each row, the first
         seed's.
     """
-    if not recipe.figure:
+    if not item.figure:
         return {}
-    if recipe.figure == "sweep":
-        return _sweep(recipe, scale, arms)
+    if item.figure == "sweep":
+        return _sweep(item, scale, arms)
     found: dict[str, Any] = {}
-    for row in recipe.rows:
-        for name in recipe.evaluations:
+    for row in item.rows:
+        for name in item.evaluations:
             some = reports.get((row.name, name), {})
             if not some:
                 continue
-            if recipe.figure == "trace":
+            if item.figure == "trace":
                 paths = [r.notes["path"] for r in some.values() if "path" in r.notes]
                 if paths:
                     found[row.name] = _mean_path(paths)
             else:
                 first = next(iter(some.values()))
                 found.setdefault(row.name, first.to_json())
-    return {"kind": recipe.figure, "rows": found} if found else {}
+    return {"kind": item.figure, "rows": found} if found else {}
 
 
 def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
@@ -62,14 +63,14 @@ def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
     ]
 
 
-def _sweep(recipe: Recipe, scale: str, arms: Mapping[str, Mapping[str, Arm]]) -> dict[str, Any]:
+def _sweep(item: Item, scale: str, arms: Mapping[str, Mapping[str, Arm]]) -> FigureEntry:
     """A panel for each axis and column."""
-    panels = []
-    for axis in recipe.sweep.split(","):
-        for name, column in recipe.columns.items():
+    panels: list[Panel] = []
+    for axis in item.sweep.split(","):
+        for name, column in item.columns.items():
             points = [
-                _point(recipe, row, axis, name, arms.get(name, {}).get(row.name))
-                for row in recipe.rows
+                _point(item, row, axis, name, arms.get(name, {}).get(row.name))
+                for row in item.rows
                 if axis in row.point and scale in row.scales
             ]
             if any("ours" in point or "paper" in point for point in points):
@@ -77,9 +78,9 @@ def _sweep(recipe: Recipe, scale: str, arms: Mapping[str, Mapping[str, Arm]]) ->
     return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}
 
 
-def _point(recipe: Recipe, row: Row, axis: str, column: str, arm: Arm | None) -> dict[str, Any]:
+def _point(item: Item, row: TableRow, axis: str, column: str, arm: Arm | None) -> Point:
     line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
-    point: dict[str, Any] = {"x": row.point[axis], "line": line}
+    point: Point = {"x": row.point[axis], "line": line}
     if arm is not None:
         low, high = arm.interval() or (None, None)
         point |= {"ours": arm.mean, "low": low, "high": high}
@@ -88,7 +89,7 @@ def _point(recipe: Recipe, row: Row, axis: str, column: str, arm: Arm | None) ->
     return point
 
 
-def draw(figure: Mapping[str, Any], name: str = "figure") -> str | None:
+def draw(figure: FigureEntry, name: str = "figure") -> str | None:
     """A figure as SVG, or None if there is nothing to draw.
 
     Args:
@@ -103,7 +104,7 @@ def draw(figure: Mapping[str, Any], name: str = "figure") -> str | None:
     return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
 
 
-def _drawn(figure: Mapping[str, Any]) -> str | None:
+def _drawn(figure: FigureEntry) -> str | None:
     if figure["kind"] == "trace":
         names = ("step", "uniformity", "alignment")
         return pictures.trajectories(
@@ -122,7 +123,7 @@ def _drawn(figure: Mapping[str, Any]) -> str | None:
     }[figure["kind"]](reports)
 
 
-def write_figures(folder: Path, found: Mapping[str, Any]) -> list[Path]:
+def write_figures(folder: Path, found: Book) -> list[Path]:
     """Write the figures of a book into a folder, one SVG file an item.
 
     Returns:
@@ -143,7 +144,7 @@ def write_figures(folder: Path, found: Mapping[str, Any]) -> list[Path]:
     return written
 
 
-def sweep(figure: Mapping[str, Any]) -> str:
+def sweep(figure: FigureEntry) -> str:
     """Values along an axis: ours with intervals, the published ones hollow; a panel each.
 
     Where the values are not comparable, the published ones have an axis of their own, at the right.
@@ -162,7 +163,7 @@ def sweep(figure: Mapping[str, Any]) -> str:
         return pictures.as_svg(drawing, "sweep")
 
 
-def _panel(axes: Any, points: Sequence[Mapping[str, Any]], *, apart: bool) -> Any | None:
+def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
     """Draw a panel; the axes of the published values if they have their own."""
     both = any("ours" in p for p in points) and any("paper" in p for p in points)
     other = axes.twinx() if apart and both else None

@@ -1,11 +1,30 @@
 """The pieces of a plan: models, what is measured on them, and where things are."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from contrasent.reproduce.corpora import Built
+from contrasent.reproduce.items import Fit
+from contrasent.reproduce.measures import Options
 from contrasent.reproduce.scale import Resolved, models_of
+from contrasent.reproduce.store import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a model is trained.
+
+    Attributes:
+        corpus: what it is trained on.
+        resolved: objective, parameters and settings.
+        trace: options of the measure that follows the training, if one does.
+    """
+
+    corpus: Built
+    resolved: Resolved
+    trace: Options | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,24 +32,35 @@ class Model:
     """Something that encodes sentences.
 
     Attributes:
-        key: digest of ``told``.
+        key: digest of ``fingerprint``.
         kind: "train", "encoder" or "glove".
-        told: everything that decides its numbers.
+        fingerprint: everything that decides its numbers.
         base: folder or file that it begins from.
-        corpus: what it is trained on.
-        resolved: objective, parameters and settings.
-        trace: options of the measurement that follows the training, if one does.
+        training: of kind "train".
         pooler: of an encoder.
     """
 
     key: str
     kind: str
-    told: dict[str, Any]
+    fingerprint: Mapping[str, Any]
     base: str
-    corpus: Built | None = None
-    resolved: Resolved | None = None
-    trace: dict[str, Any] | None = None
+    training: Training | None = None
     pooler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FitTo:
+    """A transform, the file of the text that it is fitted to, and the seed of a flow.
+
+    Attributes:
+        fit: the transform.
+        path: of the text; "" of each task's own sentences.
+        seed: of a flow.
+    """
+
+    fit: Fit
+    path: str = ""
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +69,15 @@ class Unit:
 
     Attributes:
         key: digest of everything that decides its numbers.
-        kind: of ``kinds.MEASURES``.
+        kind: of ``measures.MEASURES``.
         options: all of them.
-        fit: transform of the vectors: kind, options, and the corpus that it is fitted to.
+        fit: transform of the vectors.
     """
 
     key: str
     kind: str
-    options: dict[str, Any]
-    fit: dict[str, Any] | None = None
+    options: Options
+    fit: FitTo | None = None
 
 
 @dataclass(slots=True)
@@ -66,10 +96,28 @@ class Job:
     label: str
     rank: tuple[int, ...]
 
+    def describe(self) -> dict[str, Any]:
+        """What is stored with its results."""
+        model = self.model
+        about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
+        if model.training is not None:
+            found = model.training.resolved
+            # A path on this machine is nobody else's business.
+            names = {k: Path(v).name for k, v in models_of(found.given).items()}
+            corpus = asdict(model.training.corpus)
+            del corpus["path"]
+            about |= {
+                "objective": found.objective,
+                "parameters": {**found.defaults, **found.given, **names},
+                "settings": found.settings,
+                "corpus": corpus,
+            }
+        return about
+
 
 @dataclass(slots=True)
 class Plan:
-    """The work for some recipes.
+    """The work for some items.
 
     Attributes:
         jobs: in the order to do them in.
@@ -77,7 +125,7 @@ class Plan:
     """
 
     jobs: list[Job]
-    manifests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    manifests: dict[str, Manifest] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +143,3 @@ class Place:
     data: Path | None
     base: str = ""
     checkpoints: dict[str, str] = field(default_factory=dict)
-
-
-def describe(job: Job) -> dict[str, Any]:
-    """A job in plain data, to be stored with its results."""
-    model = job.model
-    told: dict[str, Any] = {"label": job.label, "told": model.told, "base": Path(model.base).name}
-    if model.resolved is not None:
-        found = model.resolved
-        # A path on this machine is nobody else's business.
-        names = {k: Path(v).name for k, v in models_of(found.given).items()}
-        told |= {
-            "objective": found.objective,
-            "parameters": {**found.defaults, **found.given, **names},
-            "settings": found.settings,
-        }
-    if model.corpus is not None:
-        told["corpus"] = {k: v for k, v in asdict(model.corpus).items() if k != "path"}
-    return told

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from contrasent.evaluate.page import STYLE
 from contrasent.files import atomic_file
 from contrasent.reproduce import tables
+from contrasent.reproduce.entries import Book, ItemEntry
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.run import duration
 from contrasent.reproduce.text import LAB_NOTE, about, resolved
@@ -40,7 +40,7 @@ tr.group td { color: var(--faint); font-weight: 600; border-bottom: none; paddin
 """
 
 
-def write_page(target: Path, found: dict[str, Any]) -> None:
+def write_page(target: Path, found: Book) -> None:
     """Write a book, atomically.
 
     Args:
@@ -56,7 +56,7 @@ def write_page(target: Path, found: dict[str, Any]) -> None:
         stream.write(text)
 
 
-def page(found: dict[str, Any]) -> str:
+def page(found: Book) -> str:
     """The page's text; see :func:`write_page`."""
     items = found["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
@@ -71,7 +71,7 @@ def page(found: dict[str, Any]) -> str:
     )
 
 
-def _front(found: dict[str, Any]) -> Iterator[str]:
+def _front(found: Book) -> Iterator[str]:
     run, items = found["run"], found["items"]
     if any(item["scale"] == "lab" for item in items):
         yield f"<p>{escape(LAB_NOTE)}</p>"
@@ -107,7 +107,7 @@ def _front(found: dict[str, Any]) -> Iterator[str]:
         yield _contents(items)
 
 
-def _contents(items: list[dict[str, Any]]) -> str:
+def _contents(items: list[ItemEntry]) -> str:
     """Every item with the verdicts on its statements and how much of it was run."""
     head = "".join(f"<th>{word}<small>statements</small></th>" for word in WORDS)
     lines, paper = "", ""
@@ -131,7 +131,7 @@ def _contents(items: list[dict[str, Any]]) -> str:
     )
 
 
-def _item(item: dict[str, Any]) -> str:
+def _item(item: ItemEntry) -> str:
     how = "".join(f"<p class=faint>{escape(line)}</p>" for line in about(item))
     drawn = draw(item["figure"], item["name"])
     parts = [

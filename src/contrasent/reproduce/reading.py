@@ -1,42 +1,147 @@
-"""From TOML files to recipes, strictly: what is misspelt or impossible is refused with its line."""
+"""From TOML files to items, strictly: what is misspelt or impossible is refused with its line."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from contrasent.errors import OptionError, suggestion
+from contrasent.errors import OptionError, UserError, suggestion
 from contrasent.report import HUNDREDTHS
-from contrasent.reproduce import kinds
-from contrasent.reproduce.checking import check_settings, check_whole
-from contrasent.reproduce.recipe import (
+from contrasent.reproduce import rows
+from contrasent.reproduce.corpora import Corpus, read_corpora
+from contrasent.reproduce.items import (
     BETTER,
-    COSTS,
-    FIGURES,
-    KINDS,
     MARGIN,
-    PAPERS,
     RELATIONS,
     SCALES,
+    TARGET,
     Claim,
     Column,
     Evaluation,
-    Recipe,
-    Row,
+    Item,
     ScaleChanges,
+    ScaleName,
+    TableRow,
 )
-from contrasent.reproduce.rows import Template, Told, rows_of
-from contrasent.reproduce.scale import SELECTIONS, Scale
-from contrasent.reproduce.source import Table, read
-
-HERE = Path(__file__).parent / "recipes"
+from contrasent.reproduce.measures import FIELDS, LOWER, MEASURES
+from contrasent.reproduce.scale import Scale, read_scales, resolve_row
+from contrasent.reproduce.toml import HERE, Table, read
 
 
-def recipe_files(folder: Path = HERE) -> dict[str, Path]:
-    """Files of recipes by name ("simcse:table1"), in the order of the book."""
-    found = {}
-    for paper in PAPERS:
-        for path in sorted((folder / paper).glob("*.toml"), key=_order):
-            found[f"{paper}:{path.stem}"] = path
-    return found
+class ItemFolder:
+    """A folder of items, PAPER/ITEM.toml, and what they share.
+
+    Its ``papers.toml`` names the papers in order (without it they are sub-folders in order);
+    ``scales.toml`` and ``corpora.toml`` stand instead of the package's.
+
+    Args:
+        home: the folder; by default the package's own items.
+    """
+
+    def __init__(self, home: Path = HERE) -> None:
+        self.home = home
+
+    @cached_property
+    def papers(self) -> dict[str, str]:
+        """Sub-folders and the documents that they stand for, in order."""
+        listed = self.home / "papers.toml"
+        names = sorted(path.parent.name for path in self.home.glob("*/*.toml"))
+        titles: dict[str, str] = {}
+        if listed.is_file():
+            top = read(listed)
+            titles = {name: top.take(name, str) for name in list(top.data)}
+        return titles | {name: name for name in names if name not in titles}
+
+    @cached_property
+    def scales(self) -> dict[ScaleName, Scale]:
+        """The scales by name."""
+        return read_scales(self.home)
+
+    @cached_property
+    def corpora(self) -> dict[str, Corpus]:
+        """The corpora by name."""
+        return read_corpora(self.home)
+
+    def files(self) -> dict[str, Path]:
+        """Files of items by name ("simcse:table1"), in order."""
+        return {
+            f"{paper}:{path.stem}": path
+            for paper in self.papers
+            for path in sorted((self.home / paper).glob("*.toml"), key=_order)
+        }
+
+    def all(self) -> list[Item]:
+        """Every item, checked; also that claims rest on claims that exist.
+
+        Raises:
+            InputError: one cannot be read.
+        """
+        items = [self.read(path) for path in self.files().values()]
+        known = {f"{item.name}#{claim.name}" for item in items for claim in item.claims}
+        for item in items:
+            for i, claim in enumerate(item.claims):
+                for other in claim.rests_on:
+                    if other not in known:
+                        problem = f"rests_on {other!r}: no such claim{suggestion(other, known)}"
+                        read(item.file).source.refuse(("claims", i, "rests_on"), problem)
+        return items
+
+    def find(self, names: Sequence[str]) -> list[Item]:
+        """Items by name: "all", a paper's folder, or "paper:item"; in the folder's order.
+
+        Raises:
+            OptionError: no such item; the nearest is named.
+            InputError: an item cannot be read.
+        """
+        files = self.files()
+        wanted: set[str] = set()
+        for name in names:
+            some = [n for n in files if name in ("all", n, n.split(":")[0])]
+            if not some:
+                near = suggestion(name, [*files, *self.papers, "all"]).split(" (one of")[0]
+                raise OptionError("ITEM", name, f"no such table or figure{near} (--list shows all)")
+            wanted.update(some)
+        return [self.read(files[name]) for name in files if name in wanted]
+
+    def read(self, path: Path) -> Item:
+        """Read and check one item; its paper and name are those of its folder and file.
+
+        Raises:
+            InputError: it cannot be read; file, line and the nearest valid name are given.
+        """
+        top = read(path)
+        kind = top.data.get("kind")
+        tolerance = float(top.take("tolerance", float, 1.0))
+        margin = top.take("margin", float, MARGIN)
+        source = top.take("source", str)
+        evaluations = {n: _evaluation(n, t) for n, t in top.tables("evaluations").items()}
+        measured = kind not in ("facts", "claims")
+        columns = {
+            name: _column(name, table, evaluations if measured else None, margin)
+            for name, table in top.tables("columns").items()
+        }
+        context = rows.ItemContext(columns, evaluations, self.corpora, tolerance, source)
+        changes = top.table("scale")
+        scale = {name: changes.table(name).fill(ScaleChanges) for name in SCALES}
+        changes.done()
+        made = rows.read_rows(top, context)
+        claims = tuple(_claim(t, columns, [r.name for r in made]) for t in top.several("claims"))
+        item = top.fill(
+            Item,
+            file=path,
+            paper=self.papers.get(path.parent.name, path.parent.name),
+            source=source,
+            evaluations=evaluations,
+            columns=columns,
+            rows=made,
+            claims=claims,
+            scale=scale,
+        )
+        _check_whole(item, top)
+        for size in self.scales.values():
+            _check_settings(item, size, top)
+        return item
 
 
 def _order(path: Path) -> tuple[int, int, str]:
@@ -46,233 +151,140 @@ def _order(path: Path) -> tuple[int, int, str]:
     return group, 0 if group == 1 else int(digits or 0), path.stem
 
 
-def all_recipes(folder: Path = HERE) -> list[Recipe]:
-    """Every recipe, checked; also that claims rest on claims that exist.
-
-    Raises:
-        InputError: one cannot be read.
-    """
-    recipes = [read_recipe(path) for path in recipe_files(folder).values()]
-    known = {f"{r.name}#{claim.name}": r for r in recipes for claim in r.claims}
-    for recipe in recipes:
-        for i, claim in enumerate(recipe.claims):
-            for other in claim.rests_on:
-                if other not in known:
-                    source = read(Path(recipe.file)).source
-                    problem = f"rests_on {other!r}: no such claim{suggestion(other, known)}"
-                    source.refuse(("claims", i, "rests_on"), problem)
-    return recipes
-
-
-def find_recipes(names: list[str], folder: Path = HERE) -> list[Recipe]:
-    """Recipes by name; "all", a paper's name, or "paper:item".
-
-    Raises:
-        OptionError: no such item; the nearest is named.
-        InputError: a recipe cannot be read.
-    """
-    files = recipe_files(folder)
-    wanted: dict[str, None] = {}
-    for name in names:
-        some = [n for n in files if name in ("all", n, n.split(":")[0])]
-        if not some:
-            choices = [*files, *PAPERS, "all"]
-            near = suggestion(name, choices).split(" (one of")[0]
-            raise OptionError("ITEM", name, f"no such table or figure{near} (--list shows all)")
-        wanted.update(dict.fromkeys(some))
-    return [read_recipe(files[name]) for name in files if name in wanted]
-
-
-def scales(folder: Path = HERE) -> dict[str, Scale]:
-    """The scales of a folder of recipes: of its ``scales.toml``, or the package's if it has none.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    own = folder / "scales.toml"
-    top = read(own if own.is_file() else HERE / own.name)
-    found = {}
-    for name in SCALES:
-        table = top.table(name)
-        found[name] = Scale(
-            name,
-            table.take("title", "text"),
-            table.take("base", "text"),
-            table.values("set"),
-            table.take("sentences", "count", None),
-            table.choice("select", SELECTIONS),
-        )
-        table.done()
-    top.done()
-    return found
-
-
-def read_recipe(path: Path) -> Recipe:
-    """Read and check one recipe; its paper and name are those of its folder and file.
-
-    Raises:
-        InputError: a key is misspelt or missing, a value of another type or impossible; file, line
-            and the nearest name are given.
-    """
-    top = read(path)
-    kind = top.choice("kind", KINDS)
-    tolerance = float(top.take("tolerance", "number", 1.0))
-    margin = float(top.take("margin", "number", MARGIN))
-    source = top.take("source", "text")
-    evaluations = {name: _evaluation(name, t) for name, t in top.named("evaluations").items()}
-    columns = {n: _column(n, t, evaluations, kind, margin) for n, t in top.named("columns").items()}
-    templates = {name: table for name, table in top.named("templates").items()}
-    changes = {name: _changes(top.table("scale"), name) for name in SCALES}
-    told = Told(columns, evaluations, tolerance, source)
-    rows: list[Row] = []
-    merged = {name: Template(name, table) for name, table in templates.items()}
-    for i, table in enumerate(top.several("rows")):
-        rows += rows_of(i, table, merged, told)
-    for template in merged.values():
-        if not template.used:
-            template.table.source.refuse(template.table.at, f"no row uses {template.name!r}")
-    recipe = Recipe(
-        paper=path.parent.name,
-        item=path.stem,
-        title=top.take("title", "text"),
-        source=source,
-        kind=kind,
-        about=top.take("about", "text"),
-        cost=top.choice("cost", COSTS),
-        needs=top.texts("needs"),
-        seeds=top.take("seeds", "count", 3),
-        reference=top.take("reference", "text", ""),
-        figure=top.choice("figure", FIGURES, ""),
-        sweep=top.take("sweep", "text", ""),
-        evaluations=evaluations,
-        columns=columns,
-        rows=tuple(rows),
-        claims=tuple(_claim(t, columns, rows) for t in top.several("claims")),
-        scale=changes,
-        also_source=top.take("also_source", "text", ""),
-        file=str(path),
-    )
-    check_whole(recipe, top)
-    top.done()
-    for scale in scales(recipe.folder).values():
-        check_settings(recipe, scale, top)
-    return recipe
-
-
 def _evaluation(name: str, table: Table) -> Evaluation:
-    kind = table.choice("kind", kinds.MEASURES)
-    options: dict[str, Any] = {}
-    for option, (type_, allowed) in kinds.MEASURES[kind].items():
-        if option not in table:
-            table.take(option, "list", None)
-            continue
-        value: Any = table.texts(option) if type_ == "texts" else table.take(option, type_)
-        for item in value if type_ == "texts" else (value,):
-            if allowed and item not in allowed:
-                table.refuse(option, f"{option} {item!r}: unknown{suggestion(item, allowed)}")
-        if type_ == "count" and value < 0:
+    kind = table.take("kind", str)
+    table.check_known("kind", kind, MEASURES)
+    options = {}
+    for option, (form, _) in MEASURES[kind].options.items():
+        value = table.take(option, form, None)
+        if isinstance(value, int) and value < 0:
             table.refuse(option, f"{option} must be 0 or more, it is {value}")
-        options[option] = value
+        if value is not None:
+            options[option] = value
     table.done()
     return Evaluation(name, kind, options)
 
 
 def _column(
-    name: str, table: Table, evaluations: dict[str, Evaluation], kind: str, margin: float
+    name: str, table: Table, evaluations: Mapping[str, Evaluation] | None, margin: float
 ) -> Column:
-    measured = kind not in ("facts", "claims")
-    evaluation = table.take("evaluation", "text", "")
-    select = {f: table.take(f, "text", None) for f in kinds.FIELDS}
-    metric = select["metric"] or ""
+    """A column; of facts and statements (None) nothing is measured."""
+    evaluation = table.take("evaluation", str, "")
+    select = {key: value for key in FIELDS if (value := table.take(key, str, None)) is not None}
+    metric = select.get("metric", "")
     # A column that names neither is of quotations alone.
-    measured = measured and bool(evaluation or metric)
-    if measured and evaluation not in evaluations:
-        known = suggestion(evaluation, evaluations)
-        table.refuse("evaluation", f"evaluation {evaluation!r}: none of that name{known}")
-    if measured and not metric:
-        table.refuse("metric", "metric is missing")
-    lower = metric.startswith(kinds.LOWER)
+    if evaluations is not None and (evaluation or metric):
+        table.check_known("evaluation", evaluation, evaluations)
+        if not metric:
+            table.refuse("metric", "metric is missing")
     hundred = metric.split("@")[0].split("_")[0] in HUNDREDTHS
-    factor = float(table.take("factor", "number", 100.0 if hundred else 1.0))
-    # Points of a correlation or rate are alike; what does not matter of a time, a recipe must say.
-    own = _margin(table, margin if factor == 100 else None)
-    column = Column(
-        name,
-        table.take("title", "text", name),
-        evaluation,
-        {f: v for f, v in select.items() if v is not None},
-        table.choice("better", ("higher", "lower"), "lower" if lower else "higher"),
-        factor,
-        own,
+    factor = table.take("factor", float, 100.0 if hundred else 1.0)
+    lower = metric.startswith(LOWER)
+    return table.fill(
+        Column,
+        name=name,
+        title=table.take("title", str, name),
+        evaluation=evaluation,
+        select=select,
+        better=table.take("better", Literal["higher", "lower"], "lower" if lower else "higher"),
+        factor=factor,
+        # Points of a correlation are alike; what does not matter of a time, a file must say.
+        margin=table.take("margin", float, margin if factor == 100 else None),
     )
-    table.done()
-    return column
 
 
-def _changes(table: Table, name: str) -> ScaleChanges:
-    for key in list(table._left):
-        if key not in SCALES:
-            table.refuse(key, f"no such key {key!r}{suggestion(key, SCALES)}")
-    own = table.table(name)
-    found = ScaleChanges(
-        own.values("set"),
-        own.take("sentences", "count", None),
-        own.choice("select", SELECTIONS, ""),
-        own.take("note", "text", ""),
-    )
-    own.done()
-    return found
-
-
-def _margin(table: Table, default: float | None) -> float | None:
-    """A difference that does not matter."""
-    margin: float | None = table.take("margin", "number", default)
-    if margin is not None and margin <= 0:
-        table.refuse("margin", f"margin must be positive, it is {margin:g}")
-    return None if margin is None else float(margin)
-
-
-def _claim(table: Table, columns: dict[str, Column], rows: list[Row]) -> Claim:
-    names = [row.name for row in rows]
-    name, text = table.take("name", "text"), table.take("text", "text")
-    rests_on = table.texts("rests_on")
-    column = table.take("column", "text", "")
-    several = table.texts("columns")
-    subjects = {key: table.take(key, "text", "") for key in RELATIONS}
-    than, margin = table.texts("than"), _margin(table, None)
-    row, sign = table.take("row", "text", ""), table.take("sign", "text", "")
-    table.done()
-    if rests_on:
-        return Claim(name, text, rests_on=rests_on)
-    if bool(column) == bool(several):
+def _claim(table: Table, columns: Mapping[str, Column], names: Sequence[str]) -> Claim:
+    column = table.take("column", str, "")
+    given = {key: value for key in RELATIONS if (value := table.take(key, str, ""))}
+    ((relation, subject),) = list(given.items())[:1] or [("", "")]
+    claim = table.fill(Claim, relation=relation, subject=subject)
+    if claim.rests_on:
+        return claim
+    if bool(column) == bool(claim.columns):
         table.source.refuse(table.at, "a claim has a column, or columns, or rests_on")
-    about = several or (column,)
+    about = claim.columns or (column,)
     for other in about:
-        if other not in columns:
-            key = "columns" if several else "column"
-            table.refuse(key, f"{key} {other!r}: unknown{suggestion(other, columns)}")
-    if sign and sign not in ("positive", "negative"):
-        table.refuse("sign", f'sign must be "positive" or "negative", it is {sign!r}')
-    given = {key: subject for key, subject in subjects.items() if subject}
-    if len(given) + bool(sign) != 1 or bool(sign) != bool(row) or bool(given) != bool(than):
+        table.check_known("columns" if claim.columns else "column", other, columns)
+    signed = bool(claim.sign)
+    if len(given) + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
         problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
         table.source.refuse(table.at, f"{problem}, or rests_on")
-    ((relation, subject),) = given.items() or [("", "")]
+    than = claim.than
     if than == ("*",):
-        than = tuple(n for n in names if n != subject)
-    claim = Claim(name, text, about, relation, subject, than, margin, row, sign)
-    _check_claim(claim, table, columns, names)
-    return claim
-
-
-def _check_claim(claim: Claim, table: Table, columns: dict[str, Column], names: list[str]) -> None:
-    """Refuse rows that are not there, and a comparison that needs a margin and has none."""
-    places = ((claim.relation, (claim.subject,)), ("than", claim.than), ("row", (claim.row,)))
-    for key, wanted in places:
+        than = tuple(name for name in names if name != subject)
+    for key, wanted in ((relation, (subject,)), ("than", than), ("row", (claim.row,))):
         for other in filter(None, wanted):
             if other not in names:
                 table.refuse(key, f"{key} {other!r}: no such row{suggestion(other, names)}")
-    for other in claim.columns if claim.relation not in ("", BETTER) else ():
+    for other in about if relation not in ("", BETTER) else ():
         if claim.margin is None and columns[other].margin is None:
-            problem = f"{claim.relation} needs a margin: none is known of the column {other!r}"
-            table.refuse(claim.relation, f"{problem} (margin = ..., of the claim or the column)")
+            problem = f"{relation} needs a margin: none is known of the column {other!r}"
+            table.refuse(relation, f"{problem} (margin = ..., of the claim or the column)")
+    return replace(claim, columns=about, than=than)
+
+
+def _check_whole(item: Item, top: Table) -> None:
+    """Refuse what does not fit together: names, rows and columns that others refer to."""
+    names = [row.name for row in item.rows]
+    for i, row in enumerate(item.rows):
+        _check_row(item, row, names[:i], top)
+    if item.reference:
+        top.check_known("reference", item.reference, names)
+    if not item.rows and item.kind != "claims":
+        top.source.refuse((), "there are no [[rows]]")
+    axes = {name for row in item.rows for name in row.point}
+    for axis in filter(None, item.sweep.split(",")):
+        top.check_known("sweep", axis, axes)
+
+
+def _check_row(item: Item, row: TableRow, before: Sequence[str], top: Table) -> None:
+    def refuse(problem: str, *keys: str) -> None:
+        top.source.refuse(("rows", row.place, *keys), problem)
+
+    if row.name in before:
+        refuse(f"two rows are named {row.name!r}")
+    for name in row.expected if row.kind in ("train", "encoder") else ():
+        if not item.columns[name].evaluation:
+            refuse(f"column {name!r} names no evaluation; only quotations have values", "expected")
+    if row.also and not item.also_source:
+        refuse("also_source must say where from", "also")
+    target = row.fit is not None and row.fit.corpus == TARGET
+    for name in {n for some in row.evaluations.values() for n in some} if target else ():
+        kind = item.evaluations[name].kind
+        if kind != "sts":
+            problem = f"{row.name}: a fit to {TARGET!r} belongs to STS sets; {name!r} measures "
+            refuse(f"{problem}{kind} (evaluations = [...] says what is measured)")
+
+
+def _check_settings(item: Item, scale: Scale, top: Table) -> None:
+    """Choose the settings of every row as a run would, so that a wrong one is found now."""
+    for row in item.rows:
+        if row.kind != "train" or scale.name not in row.scales:
+            continue
+        try:
+            resolve_row(item, row, scale)
+        except OptionError as error:
+            name = str(error.value) if error.option == "set" else error.option
+            top.source.refuse(_written(top.data, row, name, scale.name), f"{row.name}: {error}")
+        except UserError as error:
+            top.source.refuse(("rows", row.place), f"{row.name}: {error}")
+
+
+def _written(data: Mapping[str, Any], row: TableRow, name: str, scale: str) -> tuple[Any, ...]:
+    """Where a setting of a row was written: in the row, its template, or the item's scale."""
+    own = data["rows"][row.place]
+    use = own.get("use", "")
+    template = data.get("templates", {}).get(use, {})
+    places = [(("rows", row.place), own), (("templates", use), template)]
+    for at, table in places:
+        for keys in (("axes",), (scale, "set"), ("set",), ()):
+            inner = table
+            for key in keys:
+                inner = inner.get(key, {})
+            if name in inner:
+                return (*at, *keys, name)
+    if name in data.get("scale", {}).get(scale, {}).get("set", {}):
+        return ("scale", scale, "set", name)
+    if name == "--objective":
+        return (*places["objective" not in own][0], "objective")
+    return ("rows", row.place)

@@ -1,174 +1,193 @@
-"""The rows of a recipe: templates, axes, and the values that the document prints."""
+"""The rows of an item: templates, axes, and the values that the document prints."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from contrasent.errors import suggestion
-from contrasent.reproduce.corpora import CORPORA
-from contrasent.reproduce.recipe import (
+from contrasent.reproduce.corpora import Corpus
+from contrasent.reproduce.items import (
     BASE,
-    FITTED,
     SCALES,
     TARGET,
     Column,
     Evaluation,
     Expected,
     Fit,
-    Row,
+    ScaleName,
+    Settings,
+    TableRow,
+    require,
 )
-from contrasent.reproduce.source import Table
+from contrasent.reproduce.toml import Table
+
+Kind = Literal["train", "encoder", "quote", "facts", "blocked"]
 
 
+@dataclass(frozen=True, slots=True)
+class ItemContext:
+    """What the rows of an item refer to: columns, evaluations and corpora by name, and defaults."""
+
+    columns: Mapping[str, Column]
+    evaluations: Mapping[str, Evaluation]
+    corpora: Mapping[str, Corpus]
+    tolerance: float
+    source: str
+
+
+def _check_sentences(count: int | None) -> None:
+    require("sentences", count, count is None or count >= 0, "must be 0 (all) or more")
+
+
+@dataclass(frozen=True, slots=True)
+class AtScale:
+    """What a row or template says of one scale; None where it says nothing."""
+
+    set: Settings = field(default_factory=dict)
+    evaluations: tuple[str, ...] | None = None
+    sentences: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_sentences(self.sentences)
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
-    """Keys that several rows share."""
+    """Keys that several rows share, and that a row has as well; None where it says nothing."""
 
-    def __init__(self, name: str, table: Table) -> None:
-        self.name, self.table, self.used = name, table, False
-        self.shared = _shared(table)
-        table.done()
+    objective: str | None = None
+    base: str | None = None
+    corpus: str | None = None
+    encoder: str | None = None
+    pooler: str | None = None
+    group: str | None = None
+    note: str | None = None
+    set: Settings = field(default_factory=dict)
+    lab: AtScale = AtScale()
+    paper: AtScale = AtScale()
+    sentences: int | None = None
+    postprocess: Fit | None = None
+    scales: tuple[ScaleName, ...] | None = None
+    evaluations: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_sentences(self.sentences)
+
+    def at(self, scale: ScaleName) -> AtScale:
+        """What holds at one scale."""
+        own = self.lab if scale == "lab" else self.paper
+        found: AtScale = _over(AtScale(self.set, self.evaluations, self.sentences), own)
+        return found
 
 
-class Told:
-    """What the rows refer to."""
-
-    def __init__(
-        self,
-        columns: dict[str, Column],
-        evaluations: dict[str, Evaluation],
-        tolerance: float,
-        source: str,
-    ) -> None:
-        self.columns, self.evaluations = columns, evaluations
-        self.tolerance, self.source = tolerance, source
-
-
-def _shared(table: Table) -> dict[str, Any]:
-    """The keys that a template may have as well as a row; those that are there."""
-    found: dict[str, Any] = {}
-    for key in ("objective", "base", "corpus", "encoder", "pooler", "group", "note"):
-        if key in table:
-            found[key] = table.take(key, "text")
+def _over(below: Any, above: Any) -> Any:
+    """What ``above`` says, else what ``below`` says; settings one by one."""
+    found = {}
+    for name in (f.name for f in fields(above)):
+        one, two = getattr(below, name), getattr(above, name)
+        if isinstance(two, AtScale):
+            found[name] = _over(one, two)
+        elif isinstance(two, dict):
+            found[name] = one | two
         else:
-            table.take(key, "text", "")
-    sets = {"both": table.values("set")}
-    for scale in SCALES:
-        own = table.table(scale)
-        sets[scale] = own.values("set")
-        if "evaluations" in own:
-            found[f"{scale} evaluations"] = own.texts("evaluations")
-        else:
-            own.texts("evaluations")
-        _sentences(own, f"{scale} sentences", found)
-        own.done()
-    _sentences(table, "sentences", found)
-    found["sets"] = sets
-    if "postprocess" in table:
-        found["fit"] = _fit(table.table("postprocess"))
-    else:
-        table.take("postprocess", "table", {})
-    for key, known in (("scales", SCALES), ("evaluations", ())):
-        if key in table:
-            found[key] = table.texts(key)
-            for name in found[key]:
-                if known and name not in known:
-                    table.refuse(key, f"{key} {name!r}: unknown{suggestion(name, known)}")
-        else:
-            table.texts(key)
-    if "corpus" in found and found["corpus"] not in CORPORA:
-        name = found["corpus"]
-        table.refuse("corpus", f"corpus {name!r}: unknown{suggestion(name, CORPORA)}")
+            found[name] = one if two is None else two
+    return replace(above, **found)
+
+
+def read_rows(top: Table, context: ItemContext) -> tuple[TableRow, ...]:
+    """The rows of an item's file, in order.
+
+    Raises:
+        InputError: one cannot be; the line is given.
+    """
+    tables = top.tables("templates")
+    templates = {name: _template(table, context) for name, table in tables.items()}
+    used: set[str] = set()
+    rows: list[TableRow] = []
+    for i, table in enumerate(top.several("rows")):
+        rows += _rows(i, table, templates, used, context)
+    for name, table in tables.items():
+        if name not in used:
+            table.source.refuse(table.at, f"no row uses {name!r}")
+    return tuple(rows)
+
+
+def _template(table: Table, context: ItemContext) -> Template:
+    found = table.fill(Template)
+    if found.corpus is not None:
+        table.check_known("corpus", found.corpus, context.corpora)
+    if found.postprocess is not None:
+        known = (*context.corpora, TARGET)
+        table.check_known("postprocess", found.postprocess.corpus, known, "corpus")
+    for key, names in (
+        ("evaluations", found.evaluations),
+        ("lab", found.lab.evaluations),
+        ("paper", found.paper.evaluations),
+    ):
+        for name in names or ():
+            table.check_known(key, name, context.evaluations, name)
     return found
 
 
-def _sentences(table: Table, name: str, found: dict[str, Any]) -> None:
-    """The number of rows that a corpus is sampled to; 0 stands for all of it."""
-    count = table.take("sentences", "count", None)
-    if count is None:
-        return
-    if count < 0:
-        table.refuse("sentences", f"sentences must be 0 (all) or more, it is {count}")
-    found[name] = count
-
-
-def _fit(table: Table) -> Fit:
-    kind = table.choice("kind", FITTED)
-    corpus = table.choice("corpus", (*CORPORA, TARGET))
-    options: dict[str, Any] = {"sentences": table.take("sentences", "count", None)}
-    if kind == "whitening":
-        options["dimensions"] = table.take("dimensions", "count", None)
-    else:
-        options["epochs"] = table.take("epochs", "count", None)
-    table.done()
-    return Fit(kind, corpus, {k: v for k, v in options.items() if v is not None})
-
-
-def rows_of(place: int, table: Table, templates: dict[str, Template], told: Told) -> Iterator[Row]:
+def _rows(
+    place: int,
+    table: Table,
+    templates: Mapping[str, Template],
+    used: set[str],
+    context: ItemContext,
+) -> Iterator[TableRow]:
     """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
-    name = table.take("name", "text")
-    shared: dict[str, Any] = {"sets": {}}
-    use = table.take("use", "text", "")
-    if use:
-        if use not in templates:
-            table.refuse("use", f"use {use!r}: no such template{suggestion(use, templates)}")
-        templates[use].used = True
-        shared = templates[use].shared
-    own = _shared(table)
-    sets = {k: {**shared["sets"].get(k, {}), **own["sets"][k]} for k in own["sets"]}
-    both = {**shared, **own}
-    quote = table.take("quote", "flag", False)
-    blocked = table.take("blocked", "text", "")
-    facts = table.values("facts")
-    source = table.take("source", "text", told.source)
-    axes = table.take("axes", "table", {})
+    name, use = table.take("name", str), table.take("use", str, "")
+    if use and use not in templates:
+        table.refuse("use", f"use {use!r}: no such template{suggestion(use, templates)}")
+    used.add(use)
+    quote, blocked = table.take("quote", bool, False), table.take("blocked", str, "")
+    facts = table.take("facts", Settings, {})
+    for key in facts:
+        table.check_known("facts", key, context.columns, key)
+    source = table.take("source", str, context.source)
+    axes = table.take("axes", dict, {})
     for key, values in axes.items():
         if not isinstance(values, list) or not values:
             table.refuse("axes", f"axes.{key} must be a list of values, it is {values!r}", key)
     points = [dict(zip(axes, point, strict=True)) for point in product(*axes.values())]
-    expected = _expected(table, "expected", told, source, len(points))
-    also = _expected(table, "also", told, source, len(points))
-    made = [k for k in ("objective", "encoder") if both.get(k)]
-    kind = _kind(table, made, quote=quote, blocked=blocked, facts=bool(facts))
-    if kind == "train" and not both.get("corpus"):
+    expected = _expected(table, "expected", context, source, len(points))
+    also = _expected(table, "also", context, source, len(points))
+    row = _over(templates.get(use, Template()), _template(table, context))
+    kind = _kind(table, row, quote=quote, blocked=blocked, facts=bool(facts))
+    if kind == "train" and not row.corpus:
         table.refuse("corpus", "corpus is missing: what is trained on?")
-    for key in facts:
-        _known(table, "facts", key, told.columns)
-    measured = {}
-    for scale in SCALES:
-        default = both.get("evaluations", tuple(told.evaluations))
-        measured[scale] = tuple(both.get(f"{scale} evaluations", default))
-        said = scale if f"{scale} evaluations" in both else "evaluations"
-        for key in measured[scale]:
-            _known(table, said, key, told.evaluations)
-    table.done()
+    every = tuple(context.evaluations)
+    at = {scale: row.at(scale) for scale in SCALES}
     for i, point in enumerate(points):
-        scaled = {s: {**sets["both"], **sets[s], **point} for s in SCALES}
-        yield Row(
+        yield TableRow(
             name=_named(table, name, point),
-            group=both.get("group", ""),
+            group=row.group or "",
             place=place,
             kind=kind,
-            objective=both.get("objective", ""),
-            base=both.get("base", BASE),
-            corpus=both.get("corpus", ""),
-            settings=scaled if kind == "train" else {},
-            sentences={s: both.get(f"{s} sentences", both.get("sentences")) for s in SCALES},
-            encoder=both.get("encoder", ""),
-            pooler=both.get("pooler", ""),
-            fit=both.get("fit"),
-            evaluations=measured,
+            objective=row.objective or "",
+            base=row.base or BASE,
+            corpus=row.corpus or "",
+            settings={s: at[s].set | point for s in SCALES} if kind == "train" else {},
+            sentences={s: at[s].sentences for s in SCALES},
+            encoder=row.encoder or "",
+            pooler=row.pooler or "",
+            fit=row.postprocess,
+            evaluations={s: every if (e := at[s].evaluations) is None else e for s in SCALES},
             expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
             also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
             facts={k: str(v) for k, v in facts.items()},
             source=source,
             blocked=blocked,
-            scales=tuple(both.get("scales", SCALES)),
-            note=both.get("note", ""),
+            scales=SCALES if row.scales is None else row.scales,
+            note=row.note or "",
             point=point,
         )
 
 
-def _kind(table: Table, made: list[str], *, quote: bool, blocked: str, facts: bool) -> str:
+def _kind(table: Table, row: Template, *, quote: bool, blocked: str, facts: bool) -> Kind:
+    made = [key for key in ("objective", "encoder") if getattr(row, key)]
     if blocked:
         return "blocked"
     if quote or facts:
@@ -181,52 +200,41 @@ def _kind(table: Table, made: list[str], *, quote: bool, blocked: str, facts: bo
     return "train" if made == ["objective"] else "encoder"
 
 
-def _named(table: Table, name: str, point: dict[str, Any]) -> str:
+def _named(table: Table, name: str, point: Settings) -> str:
     try:
         return name.format(**point)
     except (KeyError, IndexError, ValueError) as error:
         table.refuse("name", f"name {name!r}: {{...}} must be one of the axes ({error})")
 
 
-def _known(table: Table, key: str, name: str, known: dict[str, Any]) -> None:
-    if name not in known:
-        table.refuse(key, f"{key} {name!r}: unknown{suggestion(name, known)}", name)
-
-
 def _expected(
-    table: Table, key: str, told: Told, source: str, count: int
+    table: Table, key: str, context: ItemContext, source: str, count: int
 ) -> dict[str, list[Expected | None]]:
+    """Published values of each column, one a row that ``table`` stands for."""
     found: dict[str, list[Expected | None]] = {}
-    for column, value in table.take(key, "table", {}).items():
-        _known(table, key, column, told.columns)
+    for column, value in table.take(key, dict, {}).items():
+        table.check_known(key, column, context.columns, column)
         values = value if isinstance(value, list) else [value]
         if len(values) != count:
             problem = f"{key}.{column} has {len(values)} values for {count} rows"
             table.refuse(key, problem, column)
-        found[column] = [_one(table, key, column, v, told.tolerance, source) for v in values]
+        found[column] = [_value(table, (key, column), v, context.tolerance, source) for v in values]
     return found
 
 
-def _one(
-    table: Table, key: str, column: str, value: Any, tolerance: float, source: str
+def _value(
+    table: Table, at: tuple[str, str], value: Any, tolerance: float, source: str
 ) -> Expected | None:
-    if isinstance(value, str) and not value:
+    if value == "":
         return None
     if isinstance(value, dict):
-        inner = Table(table.source, value, (*table.at, key, column))
-        expected = Expected(
-            float(inner.take("value", "number")),
-            float(inner.take("tolerance", "number", tolerance)),
-            inner.take("source", "text", source),
-            inner.take("sd", "number", None),
-            inner.take("seeds", "count", 1),
+        inner = Table(table.source, value, (*table.at, *at))
+        return inner.fill(
+            Expected,
+            tolerance=inner.take("tolerance", float, tolerance),
+            source=inner.take("source", str, source),
         )
-        for name, least in (("sd", expected.deviation), ("seeds", expected.seeds - 1)):
-            if least is not None and least < 0:
-                inner.refuse(name, f"{name} must be {'0' if name == 'sd' else '1'} or more")
-        inner.done()
-        return expected
     if isinstance(value, bool) or not isinstance(value, int | float):
-        problem = f'{key}.{column} must be a number, or "" where none is published; it is {value!r}'
-        table.refuse(key, problem, column)
+        problem = f'must be a number, or "" where none is published; it is {value!r}'
+        table.refuse(at[0], f"{'.'.join(at)} {problem}", at[1])
     return Expected(float(value), tolerance, source)

@@ -12,9 +12,8 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from contrasent import progress
 from contrasent.errors import OptionError, UserError
@@ -22,30 +21,25 @@ from contrasent.report import shown
 from contrasent.reproduce.jobs import Job, Plan
 from contrasent.reproduce.store import Store
 
-if TYPE_CHECKING:
-    from multiprocessing.queues import SimpleQueue
-
 POLL = 1.0
 """Seconds between two looks at a job that another process has in hand."""
 
-Say = Callable[[str], None]
+Say = Callable[[str], object]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a plan.
 
     Attributes:
-        made: measurements that were made.
-        skipped: labels of jobs that could not be done, and why.
+        made: measurements that were made, by whichever process.
         left: jobs that were left when the budget was used up.
         seconds: that it took.
     """
 
-    made: int = 0
-    skipped: dict[str, str] = field(default_factory=dict)
-    left: int = 0
-    seconds: float = 0.0
+    made: int
+    left: int
+    seconds: float
 
 
 def run(
@@ -56,7 +50,7 @@ def run(
     jobs: int = 1,
     budget: float | None = None,
     keep: bool = False,
-    say: Say = lambda line: None,
+    say: Say = str,
 ) -> Outcome:
     """Do what is missing of a plan.
 
@@ -68,7 +62,7 @@ def run(
         budget: seconds after which no job is begun; also none that past ones of its kind say would
             end later.
         keep: keep the models.
-        say: told of each job.
+        say: takes a line about each job; with several processes each of them calls it.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what is finished is stored.
@@ -79,12 +73,19 @@ def run(
         # What was missing may be there now.
         store.skip(job.model.key, None)
     began = time.monotonic()
+    queue = _Queue(store, data, budget, keep, say)
+    before = _unmeasured(plan.jobs, store)
     if jobs == 1:
-        outcome = _Queue(store, data, budget, keep).work(plan.jobs, say)
+        queue.work(plan.jobs)
     else:
-        outcome = _share(plan.jobs, _Queue(store, data, budget, keep), say, jobs)
-    outcome.seconds = time.monotonic() - began
-    return outcome
+        _share(plan.jobs, queue, jobs)
+    left = sum(store.skipped(job.model.key) is None for job in missing(plan.jobs, store))
+    made = before - _unmeasured(plan.jobs, store)
+    return Outcome(made, left, time.monotonic() - began)
+
+
+def _unmeasured(jobs: list[Job], store: Store) -> int:
+    return sum(not store.has(key) for job in jobs for key in job.units)
 
 
 def missing(jobs: list[Job], store: Store) -> list[Job]:
@@ -105,31 +106,30 @@ class _Queue:
         data: the data folder.
         budget: seconds after which nothing is begun.
         keep: keep the models.
+        say: takes a line about each job; it can be pickled.
     """
 
     store: Store
     data: Path | None
     budget: float | None
     keep: bool
+    say: Say
 
-    def work(self, jobs: list[Job], say: Say) -> Outcome:
+    def work(self, jobs: list[Job]) -> None:
         """Do all that is missing, or wait for whoever does it."""
-        outcome = Outcome()
-        began = time.monotonic()
         clock = _Clock()
         waiting = missing(jobs, self.store)
-        clock.total = total = len(waiting)
-        with progress.task("reproduce", total, "jobs") as advance:
+        clock.total = len(waiting)
+        with progress.task("reproduce", len(waiting), "jobs") as advance:
             while waiting:
                 busy: list[Job] = []
                 for job in waiting:
                     left = len(missing(waiting, self.store)) - 1
-                    gone = time.monotonic() - began
-                    if not self._needed(job, outcome):
+                    if self.store.skipped(job.model.key) or _done(job, self.store):
                         advance(1)
-                    elif self.budget is not None and gone + clock.expects(job) > self.budget:
-                        outcome.left += 1
-                    elif self._try(job, outcome, clock, say, f"{total - left}/{total}", left):
+                    elif self.budget is not None and clock.ends(job) > self.budget:
+                        continue
+                    elif self._try(job, clock, left):
                         advance(1)
                     else:
                         busy.append(job)
@@ -137,20 +137,12 @@ class _Queue:
                 if waiting:
                     # All that is left is in other processes' hands; if one dies, its job is ours.
                     time.sleep(POLL)
-        return outcome
 
-    def _needed(self, job: Job, outcome: Outcome) -> bool:
-        reason = self.store.skipped(job.model.key)
-        if reason is not None:
-            outcome.skipped[job.label] = reason
-        return reason is None and not _done(job, self.store)
-
-    def _try(
-        self, job: Job, outcome: Outcome, clock: "_Clock", say: Say, number: str, left: int
-    ) -> bool:
+    def _try(self, job: Job, clock: "_Clock", left: int) -> bool:
         """Do a job, unless another process has it in hand."""
         from contrasent.reproduce.work import do
 
+        name = f"[{clock.total - left}/{clock.total}] {job.label}"
         with self.store.locked(job.model.key) as ours:
             if not ours:
                 return False
@@ -161,15 +153,13 @@ class _Queue:
                 found = do(job, self.store, self.data, keep=self.keep)
             except UserError as error:
                 self.store.skip(job.model.key, str(error))
-                outcome.skipped[job.label] = str(error)
-                say(f"[{number}] {job.label}: skipped, {error}")
+                self.say(f"{name}: skipped, {error}")
                 return True
         seconds = time.monotonic() - began
         clock.note(job, seconds)
-        outcome.made += len(found)
         first = next((r.rows[0] for r in found.values() if r.rows), None)
-        told = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
-        say(f"[{number}] {job.label}: {told} ({seconds:.0f} s{clock.left(left)})")
+        result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
+        self.say(f"{name}: {result} ({seconds:.0f} s{clock.left(left)})")
         return True
 
 
@@ -177,22 +167,24 @@ class _Clock:
     """How long jobs take, by kind of model and objective, and all of them together."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, ...], list[float]] = {}
+        self._seconds: dict[tuple[str, str, bool], list[float]] = {}
         self._began = time.monotonic()
         self.total = 0
 
     @staticmethod
-    def _kind(job: Job) -> tuple[str, ...]:
-        resolved = job.model.resolved
-        return (job.model.kind, resolved.objective if resolved else "", str(bool(job.model.trace)))
+    def _kind(job: Job) -> tuple[str, str, bool]:
+        training = job.model.training
+        if training is None:
+            return job.model.kind, "", False
+        return job.model.kind, training.resolved.objective, training.trace is not None
 
     def note(self, job: Job, seconds: float) -> None:
         self._seconds.setdefault(self._kind(job), []).append(seconds)
 
-    def expects(self, job: Job) -> float:
-        """Seconds that a job will take; 0 if nothing like it was seen."""
-        known = self._seconds.get(self._kind(job))
-        return sum(known) / len(known) if known else 0.0
+    def ends(self, job: Job) -> float:
+        """Seconds from the beginning to the end of a job, if others of its kind are a guide."""
+        known = self._seconds.get(self._kind(job), [0.0])
+        return time.monotonic() - self._began + sum(known) / len(known)
 
     def left(self, jobs: int) -> str:
         """The time for the jobs that are left, at the pace of all processes that share them."""
@@ -202,58 +194,36 @@ class _Clock:
         return f", about {duration(jobs * (time.monotonic() - self._began) / finished)} left"
 
 
-def _share(jobs: list[Job], work: _Queue, say: Say, count: int) -> Outcome:
+def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
     """The same in several processes, which share by locks."""
-    threads = max(1, (os.cpu_count() or 1) // count)
+    given = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = given or str(max(1, (os.cpu_count() or 1) // count))
     context = multiprocessing.get_context("spawn")
-    given = "OMP_NUM_THREADS" in os.environ
-    if not given:
-        os.environ["OMP_NUM_THREADS"] = str(threads)
-    channel = context.SimpleQueue()
+    workers = [context.Process(target=_work, args=(queue, jobs)) for _ in range(count)]
     try:
-        workers = [
-            context.Process(target=_worker, args=(jobs, work, channel)) for _ in range(count)
-        ]
         for worker in workers:
             worker.start()
     finally:
-        if not given:
+        if given is None:
             del os.environ["OMP_NUM_THREADS"]
-    outcome = Outcome()
-    ended = 0
     stopped = False
-    while ended < count:
-        try:
-            while channel.empty() and any(worker.is_alive() for worker in workers):
-                time.sleep(0.1)
-            if channel.empty():
-                break
-            kind, value = channel.get()
-        except KeyboardInterrupt:
-            # The workers were interrupted too, and write their checkpoints.
-            stopped = True
-            continue
-        if kind == "said":
-            say(value)
-        else:
-            ended += 1
-            outcome.made += value.made
-            outcome.skipped |= value.skipped
-            outcome.left = max(outcome.left, value.left)
     for worker in workers:
-        worker.join()
+        while worker.is_alive():
+            try:
+                worker.join()
+            except KeyboardInterrupt:
+                # The workers were interrupted too, and write their checkpoints.
+                stopped = True
     if stopped or any(worker.exitcode for worker in workers):
         raise KeyboardInterrupt
-    return outcome
 
 
-def _worker(jobs: list[Job], work: _Queue, channel: "SimpleQueue[Any]") -> None:
+def _work(queue: _Queue, jobs: list[Job]) -> None:
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     try:
-        outcome = work.work(jobs, lambda line: channel.put(("said", line)))
+        queue.work(jobs)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-    channel.put(("ended", outcome))
 
 
 def seconds_of(text: str) -> float:

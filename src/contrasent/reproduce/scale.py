@@ -3,22 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from contrasent.errors import OptionError
 from contrasent.objectives import _checks
 from contrasent.objectives._find import agree, methods, parameters
-from contrasent.reproduce.recipe import Recipe, Row
+from contrasent.reproduce.items import SCALES, Item, ScaleName, Selection, TableRow
+from contrasent.reproduce.items import Settings as Values
+from contrasent.reproduce.toml import HERE, shared
 from contrasent.train.settings import Settings, choose
-
-SELECTIONS = ("none", "stsb")
-"""Which model of a run is measured: the last one, or the best on STS-B's dev set."""
 
 MODELS = ("generator", "filler", "copy_filler", "language_head")
 """Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
 AUTO = "auto"
 """A precision: bf16 where the machine computes in it, else fp32."""
+
+ANY = "simcse"
+"""An objective; settings of a run are checked beside its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,43 +30,49 @@ class Scale:
         name: "lab" or "paper".
         title: for readers.
         base: the encoder that "@base" stands for.
-        settings: of a run, for all recipes.
-        sentences: rows sampled from a corpus; None for all.
         select: which model of a run is measured.
+        set: settings of a run, for all items.
+        sentences: rows sampled from a corpus; None for all.
         changes: what the user changed of it.
     """
 
-    name: str
+    name: ScaleName
     title: str
     base: str
-    settings: dict[str, Any]
-    sentences: int | None
-    select: str
-    changes: dict[str, Any] = field(default_factory=dict)
+    select: Selection
+    set: Values = field(default_factory=dict)
+    sentences: int | None = None
+    changes: Values = field(default_factory=dict)
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
         """The same with other settings of the run, or another number of sentences.
 
-        Recipes and rows that say something of their own about a setting still do.
+        Items and rows that say something of their own about a setting still do.
 
         Raises:
             OptionError: no such setting of a run, or a value that it cannot have.
         """
-        known = choose(settings, "simcse", option="--set")
+        known = choose(settings, ANY, option="--set")
         for name in known.objective:
             problem = "belongs to an objective; the rows say what theirs are"
             raise OptionError("--set", name, problem)
-        whole = {k: v for k, v in {**self.settings, **known.run}.items() if v != AUTO}
-        Settings(**choose(whole, "simcse").run)
-        told = dict(known.run)
-        if sentences is not None:
-            told["sentences"] = sentences
-        return replace(
-            self,
-            settings={**self.settings, **known.run},
-            sentences=self.sentences if sentences is None else sentences or None,
-            changes=told,
-        )
+        whole = {k: v for k, v in {**self.set, **known.run}.items() if v != AUTO}
+        Settings(**choose(whole, ANY).run)
+        changes = dict(known.run) | ({} if sentences is None else {"sentences": sentences})
+        count = self.sentences if sentences is None else sentences or None
+        return replace(self, set={**self.set, **known.run}, sentences=count, changes=changes)
+
+
+def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
+    """The scales of a folder of items: of its ``scales.toml``, or the package's if it has none.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    top = shared(folder, "scales.toml")
+    found = {name: top.table(name).fill(Scale, name=name, changes={}) for name in SCALES}
+    top.done()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Resolved:
 
     Attributes:
         objective: its name.
-        given: its parameters that the recipe says.
+        given: its parameters that the item says.
         defaults: all of its parameters' defaults.
         settings: all of the run's.
         select: which model is measured.
@@ -82,23 +89,23 @@ class Resolved:
     """
 
     objective: str
-    given: dict[str, Any]
-    defaults: dict[str, Any]
-    settings: dict[str, Any]
-    select: str
+    given: Mapping[str, object]
+    defaults: Mapping[str, object]
+    settings: Mapping[str, object]
+    select: Selection
     sentences: int | None
 
 
-def chosen(recipe: Recipe, row: Row, scale: Scale, *, seed: int = 0) -> Resolved:
-    """The settings of a row at a scale: the scale's, then the recipe's, then the row's own.
+def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Resolved:
+    """The settings of a row at a scale: the scale's, then the item's, then the row's own.
 
-    The number of sentences is the row's, else the recipe's, else the scale's.
+    The number of sentences is the row's, else the item's, else the scale's.
 
     Raises:
         OptionError: a name or a value that cannot be.
     """
-    changes = recipe.scale[scale.name]
-    given = {**scale.settings, **changes.settings, **row.settings[scale.name], "seed": seed}
+    changes = item.scale[scale.name]
+    given = {**scale.set, **changes.set, **row.settings[scale.name], "seed": seed}
     if given.get("precision") == AUTO:
         given["precision"] = precision()
     found = choose(given, row.objective, option="set")
@@ -116,7 +123,7 @@ def chosen(recipe: Recipe, row: Row, scale: Scale, *, seed: int = 0) -> Resolved
     )
 
 
-def check_parameters(objective: str, given: Mapping[str, Any]) -> None:
+def check_parameters(objective: str, given: Mapping[str, object]) -> None:
     """Refuse parameters that cannot be; models that they name are looked for later.
 
     Raises:
@@ -135,9 +142,9 @@ def check_parameters(objective: str, given: Mapping[str, Any]) -> None:
             _checks.check_generator(None, None, option="generator")
 
 
-def models_of(values: Mapping[str, Any]) -> dict[str, str]:
+def models_of(values: Mapping[str, object]) -> dict[str, str]:
     """The parameters that name a model, and the names."""
-    return {k: v for k, v in values.items() if k in MODELS and v and v != "new"}
+    return {k: str(v) for k, v in values.items() if k in MODELS and v and v != "new"}
 
 
 def precision() -> str:

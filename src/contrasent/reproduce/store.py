@@ -1,4 +1,4 @@
-"""Results on disk: one small JSON file a unit, written atomically; locks between processes.
+"""Results on disk: one small JSON file a measurement, written atomically; locks between processes.
 
 ```
 RESULTS/items/simcse-table1.lab.json   what the rows of an item consist of
@@ -18,15 +18,72 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from filelock import FileLock, Timeout
 
 from contrasent.files import write_json, writing
-from contrasent.report import Report
+
+
+class PlannedMeasure(TypedDict):
+    """Measurements of a row by seed, or why there are none."""
+
+    units: dict[str, str]
+    skipped: NotRequired[str]
+
+
+class PlannedRow(TypedDict):
+    """What a row consists of: measurements and models (by evaluation and seed)."""
+
+    name: str
+    kind: str
+    measured: dict[str, PlannedMeasure]
+    models: dict[str, dict[str, str]]
+    skipped: NotRequired[str]
+
+
+class Manifest(TypedDict):
+    """What the rows of an item consist of; "recipe" is the digest of its file."""
+
+    item: str
+    recipe: str
+    scale: str
+    base: str
+    changes: dict[str, Any]
+    seeds: int
+    rows: list[PlannedRow]
+
+
+class Record(TypedDict, total=False):
+    """A training run, or why it failed; with it stands what ``jobs.describe`` gives."""
+
+    steps: int
+    batch: int
+    precision: str
+    seconds: float
+    sentences_per_second: float
+    best_step: int | None
+    history: list[Any]
+    trace: list[tuple[int, dict[str, Any]]]
+    machine: str
+    versions: dict[str, str]
+    code: str
+    failed: str
+
+
+class Measurement(TypedDict):
+    """A report and the model that it is of; with it stands what ``jobs.describe`` gives.
+
+    Those that say "seconds" instead of "measured_in" were stored with the training before them.
+    """
+
+    report: dict[str, Any]
+    model: str
+    measured_in: NotRequired[float]
+    seconds: NotRequired[float]
 
 
 class Store:
@@ -43,63 +100,61 @@ class Store:
         """The folder of a model."""
         return self.home / "models" / key
 
+    def drop_model(self, key: str) -> None:
+        """Delete a model's folder."""
+        with writing(self.model(key)):
+            shutil.rmtree(self.model(key), ignore_errors=True)
+
     def has(self, key: str) -> bool:
         """Whether a measurement is stored."""
-        return self._unit(key).is_file()
+        return self._path("units", key).is_file()
 
-    def report(self, key: str) -> Report | None:
+    def measurement(self, key: str) -> Measurement | None:
         """A stored measurement."""
-        data = self._read(self._unit(key))
-        return Report.from_json(data["report"]) if data is not None else None
+        found: Measurement | None = self._read("units", key)
+        return found
 
-    def unit(self, key: str) -> dict[str, Any] | None:
-        """A stored measurement with everything that is told of it."""
-        return self._read(self._unit(key))
+    def write_measurement(self, key: str, found: Measurement, about: Mapping[str, Any]) -> None:
+        """Store a measurement with everything that is known of its model."""
+        write_json(self._path("units", key), {**about, **found})
 
-    def write_unit(self, key: str, report: Report, told: dict[str, Any]) -> None:
-        """Store a measurement."""
-        write_json(self._unit(key), {**told, "report": report.to_json()})
-
-    def record(self, key: str) -> dict[str, Any] | None:
+    def record(self, key: str) -> Record | None:
         """The record of a training run."""
-        return self._read(self.home / "units" / f"train-{key}.json")
+        found: Record | None = self._read("units", f"train-{key}")
+        return found
 
-    def write_record(self, key: str, told: dict[str, Any]) -> None:
+    def write_record(self, key: str, record: Record, about: Mapping[str, Any]) -> None:
         """Store the record of a training run."""
-        write_json(self.home / "units" / f"train-{key}.json", told)
+        write_json(self._path("units", f"train-{key}"), {**about, **record})
 
     def skipped(self, key: str) -> str | None:
         """Why a model could not be made."""
-        data = self._read(self.home / "skipped" / f"{key}.json")
+        data = self._read("skipped", key)
         return str(data["reason"]) if data is not None else None
 
     def skip(self, key: str, reason: str | None) -> None:
         """Note why a model could not be made; None forgets it, so that it is tried again."""
-        path = self.home / "skipped" / f"{key}.json"
+        path = self._path("skipped", key)
         if reason is not None:
             write_json(path, {"reason": reason})
         else:
             path.unlink(missing_ok=True)
 
-    def manifest(self, item: str, scale: str) -> dict[str, Any] | None:
+    def manifest(self, item: str, scale: str) -> Manifest | None:
         """What the rows of an item consist of."""
-        return self._read(self._manifest(item, scale))
+        found: Manifest | None = self._read("items", f"{_plain(item)}.{scale}")
+        return found
 
-    def write_manifest(self, manifest: dict[str, Any]) -> None:
+    def write_manifest(self, manifest: Manifest) -> None:
         """Store what the rows of an item consist of, if it is not stored already."""
-        path = self._manifest(manifest["item"], manifest["scale"])
-        if self._read(path) != manifest:
-            write_json(path, manifest)
+        item, scale = manifest["item"], manifest["scale"]
+        if self.manifest(item, scale) != manifest:
+            write_json(self._path("items", f"{_plain(item)}.{scale}"), manifest)
 
     def scales(self, item: str) -> list[str]:
         """The scales at which an item was run."""
         home = self.home / "items"
         return sorted(p.name.split(".")[-2] for p in home.glob(f"{_plain(item)}.*.json"))
-
-    def drop_model(self, key: str) -> None:
-        """Delete a model's folder."""
-        with writing(self.model(key)):
-            shutil.rmtree(self.model(key), ignore_errors=True)
 
     @contextmanager
     def locked(self, key: str) -> Iterator[bool]:
@@ -120,15 +175,12 @@ class Store:
         finally:
             lock.release()
 
-    def _unit(self, key: str) -> Path:
-        return self.home / "units" / f"{key}.json"
+    def _path(self, folder: str, name: str) -> Path:
+        return self.home / folder / f"{name}.json"
 
-    def _manifest(self, item: str, scale: str) -> Path:
-        return self.home / "items" / f"{_plain(item)}.{scale}.json"
-
-    def _read(self, path: Path) -> dict[str, Any] | None:
+    def _read(self, folder: str, name: str) -> Any:
         try:
-            found = json.loads(path.read_text("utf-8"))
+            found = json.loads(self._path(folder, name).read_text("utf-8"))
         except FileNotFoundError:
             return None
         return found if isinstance(found, dict) else None

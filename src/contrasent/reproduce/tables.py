@@ -2,9 +2,9 @@
 
 from collections import Counter
 from html import escape
-from typing import Any
 
 from contrasent.reproduce.cells import CellTexts, cell_texts, turned
+from contrasent.reproduce.entries import ColumnEntry, ItemEntry, RowEntry
 from contrasent.reproduce.text import missing
 
 FEW = 2
@@ -14,7 +14,7 @@ Line = tuple[str, CellTexts]
 """What stands before a line, as HTML, and the cell."""
 
 
-def table(item: dict[str, Any]) -> str:
+def table(item: ItemEntry) -> str:
     """The document's table: facts, or published and measured numbers."""
     if any(row["facts"] for row in item["rows"]):
         return _facts(item)
@@ -33,7 +33,7 @@ def table(item: dict[str, Any]) -> str:
     return "\n".join(parts)
 
 
-def _facts(item: dict[str, Any]) -> str:
+def _facts(item: ItemEntry) -> str:
     head = "".join(f"<th>{escape(column['title'])}</th>" for column in item["columns"])
     names = [column["name"] for column in item["columns"]]
     lines = "".join(
@@ -46,7 +46,7 @@ def _facts(item: dict[str, Any]) -> str:
     return _framed(f"<th></th>{head}", lines, "facts")
 
 
-def _wide(item: dict[str, Any], title: str, lines: list[Line | str]) -> str:
+def _wide(item: ItemEntry, title: str, lines: list[Line | str]) -> str:
     """A table with all of a cell's numbers side by side, one cell a line."""
     heads = {
         "paper": "paper",
@@ -74,7 +74,7 @@ def _joined(lines: list[Line]) -> list[Line | str]:
     return [line for line in lines if line[1] != CellTexts()]
 
 
-def _grouped(rows: list[dict[str, Any]], lines: list[Line]) -> list[Line | str]:
+def _grouped(rows: list[RowEntry], lines: list[Line]) -> list[Line | str]:
     """Lines of a table, with the headings that several rows share."""
     found: list[Line | str] = []
     group = ""
@@ -102,9 +102,7 @@ def _td(cell: CellTexts, key: str) -> str:
     return f"<td>{_minus(getattr(cell, key))}</td>"
 
 
-def _stacked(
-    item: dict[str, Any], columns: list[dict[str, Any]], rows: list[dict[str, Any]]
-) -> str:
+def _stacked(item: ItemEntry, columns: list[ColumnEntry], rows: list[RowEntry]) -> str:
     """A table with all of a cell's numbers one below another."""
     texts = {(r["name"], c["name"]): _texts(r, c) for r in rows for c in columns}
     counts = Counter(cell.seeds for cell in texts.values() if cell.seeds not in ("", "-"))
@@ -162,7 +160,7 @@ def _mean(cell: CellTexts) -> str:
     return f"<b>{_minus(cell.ours)}</b>{spread}"
 
 
-def _texts(row: dict[str, Any], column: dict[str, Any]) -> CellTexts:
+def _texts(row: RowEntry, column: ColumnEntry) -> CellTexts:
     return cell_texts(row["cells"].get(column["name"]), column)
 
 
@@ -173,7 +171,7 @@ def _framed(head: str, lines: str, kind: str = "") -> str:
     )
 
 
-def _name(item: dict[str, Any], row: dict[str, Any], *more: str) -> str:
+def _name(item: ItemEntry, row: RowEntry, *more: str) -> str:
     remarks = [row["note"], *more]
     if row["kind"] == "quote":
         own = row["source"] == item["source"]
@@ -193,7 +191,7 @@ def word(told: str) -> str:
     return f"<span class={told.replace(' ', '-')}>{told}</span>" if told else ""
 
 
-def listings(item: dict[str, Any]) -> str:
+def listings(item: ItemEntry) -> str:
     """What each row's model finds for each query."""
     found = item["listings"]
     if not found:
@@ -209,7 +207,7 @@ def listings(item: dict[str, Any]) -> str:
     return _framed(f"<th>query</th>{head}", lines, "listing")
 
 
-def orders(item: dict[str, Any]) -> str:
+def orders(item: ItemEntry) -> str:
     """Rank correlation of our rows' order with the published one."""
     if not item["order"]:
         return ""
@@ -223,7 +221,7 @@ def orders(item: dict[str, Any]) -> str:
     return f"<p>Rank correlation of the order of {rows} rows with the published one: {told}.</p>"
 
 
-def claims(item: dict[str, Any]) -> str:
+def claims(item: ItemEntry) -> str:
     """The document's statements with our verdicts; what they rest on is folded away."""
     lines = ""
     for claim in item["claims"]:
@@ -244,7 +242,7 @@ def claims(item: dict[str, Any]) -> str:
     return f"<ul class=claims>{lines}</ul>" if lines else ""
 
 
-def skipped(item: dict[str, Any]) -> str:
+def skipped(item: ItemEntry) -> str:
     """What was not run and why."""
     lines = "".join(f"<li>{escape(line)}</li>" for line in missing(item))
     return f"<p class=faint>Missing:</p><ul class=faint>{lines}</ul>" if lines else ""

@@ -2,9 +2,9 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from contrasent.reproduce.cells import CellTexts, cell_texts, number, turned
+from contrasent.reproduce.entries import Book, ItemEntry
 from contrasent.reproduce.run import duration
 from contrasent.reproduce.verdict import RULE, WORDS
 
@@ -30,7 +30,7 @@ COLUMNS = {
 """Attributes of ``CellTexts``, and what stands above them."""
 
 
-def text(found: dict[str, Any]) -> str:
+def text(found: Book) -> str:
     """A book for a terminal."""
     parts = [_item_text(item) for item in found["items"]]
     if any(item["scale"] == "lab" and item["base"] for item in found["items"]):
@@ -38,7 +38,7 @@ def text(found: dict[str, Any]) -> str:
     return "\n\n".join([*parts, *_end(found)])
 
 
-def _end(found: dict[str, Any]) -> Iterator[str]:
+def _end(found: Book) -> Iterator[str]:
     """All claims counted, machine, versions and time."""
     words = [claim["verdict"]["word"] for item in found["items"] for claim in item["claims"]]
     lines = [f"{len(words)} claims: {counted(words)}"] if len(found["items"]) > 1 and words else []
@@ -57,7 +57,7 @@ def counted(words: Sequence[str]) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
 
 
-def _item_text(item: dict[str, Any]) -> str:
+def _item_text(item: ItemEntry) -> str:
     lines = [f"{item['name']}  {item['title']} ({item['source']})", *about(item)]
     lines = [_wrapped(line) for line in lines]
     if any(row["facts"] for row in item["rows"]):
@@ -84,7 +84,7 @@ def _item_text(item: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def about(item: dict[str, Any]) -> Iterator[str]:
+def about(item: ItemEntry) -> Iterator[str]:
     """Scale, base, time, and what differences are from."""
     run = item["run"]
     if not item["base"] or not run["seconds"]:
@@ -102,7 +102,7 @@ def about(item: dict[str, Any]) -> Iterator[str]:
     yield f"{told} {item['scale_note']}".strip()
 
 
-def resolved(item: dict[str, Any]) -> Iterator[str]:
+def resolved(item: ItemEntry) -> Iterator[str]:
     """What the seeds of the columns that statements are about can show; of all if there is none."""
     about = {title for claim in item["claims"] for title in claim["columns"]}
     for column in item["columns"]:
@@ -123,7 +123,7 @@ def resolved(item: dict[str, Any]) -> Iterator[str]:
         yield f"{told}."
 
 
-def missing(item: dict[str, Any]) -> Iterator[str]:
+def missing(item: ItemEntry) -> Iterator[str]:
     """What was not run and why, rows with one reason together."""
     reasons: dict[str, list[str]] = {}
     runnable = 0
@@ -141,7 +141,7 @@ def missing(item: dict[str, Any]) -> Iterator[str]:
     yield from item["needs"]
 
 
-def _facts(item: dict[str, Any]) -> list[str]:
+def _facts(item: ItemEntry) -> list[str]:
     names = [column["name"] for column in item["columns"]]
     head = ("", *(column["title"] for column in item["columns"]))
     rows = [
@@ -152,7 +152,7 @@ def _facts(item: dict[str, Any]) -> list[str]:
     return _laid_out([head, *rows], words=len(head))
 
 
-def _tables(item: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+def _tables(item: ItemEntry) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
     """A table for each column, or for each row where there are fewer of these."""
     columns = item["columns"]
     rows = [row for row in item["rows"] if row["cells"]]
@@ -193,7 +193,7 @@ def _laid_out(table: list[tuple[str, ...]], words: int = 1) -> list[str]:
     ]
 
 
-def _listings(item: dict[str, Any]) -> Iterator[str]:
+def _listings(item: ItemEntry) -> Iterator[str]:
     """What each model finds for each query."""
     found = item["listings"]
     for i, (query, _) in enumerate(next(iter(found.values()), ())):

@@ -6,11 +6,12 @@ many comparisons there are. ``benchmarks/verdicts.py`` counts that in simulated 
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from contrasent.reproduce.cells import between, number, p_value
-from contrasent.reproduce.recipe import BETTER, EQUAL, NO_BETTER, NO_WORSE
+from contrasent.reproduce.entries import OrderEntry, VerdictEntry
+from contrasent.reproduce.items import BETTER, EQUAL, NO_BETTER, NO_WORSE
 from contrasent.reproduce.spread import Gap
 
 AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"
@@ -40,7 +41,7 @@ DEFINITIONS = {
         "Statements": "better than another row: as a difference of that sign. No worse, no "
         "better, equal: shown not to be worse, better, or either, by the margin or more. A "
         "statement with several parts agrees where all do and differs where one does.",
-        "Margin": "0.3 points (two one-sided tests) where a recipe says nothing else.",
+        "Margin": "0.3 points (two one-sided tests) where an item says nothing else.",
         "Noise": "a standard deviation over seeds, pooled over the rows of a column; a row that "
         "varies more counts with its own. Where a document prints no spread, its value is taken "
         "for a single run that varies as ours do.",
@@ -49,7 +50,7 @@ DEFINITIONS = {
 """What the words mean, at each scale and at both."""
 
 VALUE = "value"
-"""The kind of a comparison with a published value; other kinds are ``recipe.RELATIONS``."""
+"""The kind of a comparison with a published value; other kinds are ``items.RELATIONS``."""
 
 ALPHA = 0.05
 WIDEST = 10.0
@@ -77,9 +78,10 @@ class Verdict:
     why: str
     p: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> VerdictEntry:
         """A dictionary that ``json.dump`` writes."""
-        return asdict(self) | {"p": None if self.p is None else float(f"{self.p:.3g}")}
+        p = None if self.p is None else float(f"{self.p:.3g}")
+        return {"word": self.word, "why": self.why, "p": p}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class Comparison:
         after: the row that is compared.
         before: the row that it is compared with, "" for zero, "published" for a printed value.
         gap: the first less the second; None where one of them was not run.
-        kind: of ``recipe.RELATIONS``, or "value" for a row and its published value.
+        kind: of ``items.RELATIONS``, or "value" for a row and its published value.
         sign: 1 where a larger value is the better one, else -1.
         margin: a difference that does not matter, the tolerance of a value; None where there is
             none.
@@ -234,7 +236,7 @@ def together(parts: Sequence[Verdict]) -> Verdict:
     return Verdict(ABSENT if set(words) <= {ABSENT} else OPEN, why)
 
 
-def order(published: Sequence[float], ours: Sequence[float]) -> dict[str, Any] | None:
+def order(published: Sequence[float], ours: Sequence[float]) -> OrderEntry | None:
     """Spearman's correlation of the order of rows; None for fewer than three."""
     from contrasent.metrics import spearman
 

@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import math
+import os
+import platform
 import shutil
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
-from contrasent.reproduce import data, kinds
-from contrasent.reproduce.jobs import Job, Model, Unit, describe
-from contrasent.reproduce.measure import clocked, following, measure, seven, traced
-from contrasent.reproduce.recipe import TARGET
-from contrasent.reproduce.store import Store
+from contrasent.reproduce import data
+from contrasent.reproduce.items import TARGET
+from contrasent.reproduce.jobs import FitTo, Job, Training, Unit
+from contrasent.reproduce.measures import MEASURES, STS, Options, measure
+from contrasent.reproduce.store import Measurement, Record, Store
 from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
@@ -40,17 +45,16 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
         UserError: a model, data or package that the job needs is missing.
         KeyboardInterrupt: Ctrl-C; a training run has written its checkpoint.
     """
-    told = describe(job)
-    wanted = [unit for unit in job.units.values() if not store.has(unit.key)]
-    loaded = _Loaded(job.model, store, folder, told)
+    about = job.describe()
+    loaded = _Loaded(job, store, folder)
     found: dict[str, Report] = {}
     failed: UserError | None = None
-    for unit in wanted:
+    for unit in [unit for unit in job.units.values() if not store.has(unit.key)]:
         began = time.monotonic()
         try:
             report = loaded.measure(unit)
         except TrainingError as error:
-            store.write_record(job.model.key, {**told, "failed": str(error)})
+            store.write_record(job.model.key, {"failed": str(error)}, about)
             raise
         except OutputError:
             raise
@@ -58,8 +62,10 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
             # What one measurement lacks, another may not need.
             failed = failed or error
             continue
-        seconds = round(time.monotonic() - began - loaded.training(), 1)
-        store.write_unit(unit.key, report, {"model": job.model.key, "measured_in": seconds, **told})
+        seconds = round(time.monotonic() - began - loaded.training_seconds(), 1)
+        measurement: Measurement
+        measurement = {"report": report.to_json(), "model": job.model.key, "measured_in": seconds}
+        store.write_measurement(unit.key, measurement, about)
         found[unit.key] = report
     if failed is not None:
         raise failed
@@ -69,48 +75,42 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
 
 
 class _Loaded:
-    """A model that is made when a measurement first asks for it."""
+    """A model that is made when a measurement first needs it."""
 
-    def __init__(
-        self, model: Model, store: Store, folder: Path | None, told: dict[str, Any]
-    ) -> None:
-        self.model, self.store, self.folder, self.told = model, store, folder, told
+    def __init__(self, job: Job, store: Store, folder: Path | None) -> None:
+        self.job, self.model, self.store, self.folder = job, job.model, store, folder
         self._plain: EncodeFn | None = None
-        self._record: dict[str, Any] | None = None
-        self._training = 0.0
+        self._record: Record | None = None
+        self._seconds = 0.0
 
-    def training(self) -> float:
-        """Seconds of training since this was last asked; its record counts them."""
-        seconds, self._training = self._training, 0.0
+    def training_seconds(self) -> float:
+        """Seconds of training since the last call; the run's record counts them."""
+        seconds, self._seconds = self._seconds, 0.0
         return seconds
 
     def measure(self, unit: Unit) -> Report:
-        if unit.kind in kinds.OF_TRAINING:
-            record = self._trained()
-            if unit.kind == "speed":
-                return clocked(record)
-            return traced([(step, Report.from_json(r)) for step, r in record["trace"]])
+        entry = MEASURES[unit.kind]
+        if entry.of_training and not isinstance(entry.run, str):
+            return entry.run(self._trained(), **unit.options)
         if unit.fit is None:
             return measure(self._encode(), unit.kind, unit.options, self.folder)
-        if unit.fit["corpus"] != TARGET:
-            from contrasent.text.corpus import open_corpus
+        if unit.fit.fit.corpus == TARGET:
+            return self._on_targets(unit, unit.fit)
+        from contrasent.text.corpus import open_corpus
 
-            texts = dict.fromkeys(text for row in open_corpus(unit.fit["path"]) for text in row)
-            encode = self._fitted(unit.fit, list(texts))
-            return measure(encode, unit.kind, unit.options, self.folder)
-        return self._on_targets(unit)
+        texts = dict.fromkeys(text for row in open_corpus(unit.fit.path) for text in row)
+        return measure(self._fitted(unit.fit, list(texts)), unit.kind, unit.options, self.folder)
 
-    def _on_targets(self, unit: Unit) -> Report:
+    def _on_targets(self, unit: Unit, fit: FitTo) -> Report:
         """A transform for each task, fitted to all of its own sentences."""
-        assert unit.fit is not None
         rows: list[Row] = []
-        for task in unit.options["tasks"]:
-            options = {**unit.options, "tasks": (task,)}
-            parts = data.scored_pairs({**options, "split": "all"}, self.folder)
+        options: dict[str, Any] = dict(unit.options)
+        for task in options["tasks"]:
+            parts = data.scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
-            encode = self._fitted(unit.fit, list(dict.fromkeys(texts)))
-            rows += measure(encode, unit.kind, options, self.folder).rows
-        return Report((*rows, *seven(rows, unit.options)), {"fitted": "to each task"})
+            encode = self._fitted(fit, list(dict.fromkeys(texts)))
+            rows += measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder).rows
+        return Report((*rows, *sts7_mean(rows, **options)), {"fitted": "to each task"})
 
     def _encode(self) -> EncodeFn:
         """The model; each sentence is encoded once for all measurements."""
@@ -133,20 +133,17 @@ class _Loaded:
         pooler = self.model.pooler or None
         return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
 
-    def _fitted(self, fit: dict[str, Any], texts: list[str]) -> EncodeFn:
+    def _fitted(self, to: FitTo, texts: list[str]) -> EncodeFn:
         from contrasent.postprocess import flow, whitening
 
         encode = self._load(normalise=False)
         vectors = encode(texts)
-        transform: Any
-        if fit["kind"] == "whitening":
-            transform = whitening.fit(vectors, dimensions=fit["options"].get("dimensions"))
-        else:
-            epochs = fit["options"].get("epochs", 1)
-            transform = flow.fit(vectors, flow.Settings(epochs=epochs, seed=fit["seed"])).transform
-        return whitening.whitened(encode, transform)
+        if to.fit.kind == "whitening":
+            return whitening.whitened(encode, whitening.fit(vectors, dimensions=to.fit.dimensions))
+        settings = flow.Settings(epochs=to.fit.epochs or 1, seed=to.seed)
+        return whitening.whitened(encode, flow.fit(vectors, settings).transform)
 
-    def _trained(self, *, again: bool = False) -> dict[str, Any]:
+    def _trained(self, *, again: bool = False) -> Record:
         """The record of the training, after doing it if it is not done.
 
         Args:
@@ -158,20 +155,28 @@ class _Loaded:
         if record is not None and "failed" in record:
             raise TrainingError(record["failed"])
         if record is None or (again and not there):
+            assert self.model.training is not None
             began = time.monotonic()
-            record = train(self.model, self.store.model(key), self.folder)
-            self._training += time.monotonic() - began
-            self.store.write_record(key, {**self.told, **record})
-            shutil.rmtree(self.store.model(key) / "run", ignore_errors=True)
+            base, target = Path(self.model.base), self.store.model(key)
+            record = train(self.model.training, base, target, self.folder)
+            self._seconds += time.monotonic() - began
+            self.store.write_record(key, record, self.job.describe())
+            shutil.rmtree(target / "run", ignore_errors=True)
         self._record = record
         return record
 
 
-def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
+def train(training: Training, base: Path, target: Path, folder: Path | None) -> Record:
     """Train a model into a folder, going on with a run that was stopped.
 
+    Args:
+        training: how.
+        base: folder of the encoder that it begins from.
+        target: folder of the model.
+        folder: the data folder.
+
     Returns:
-        Facts of the run: steps, seconds, speed, scores, and its trace.
+        The run's steps, seconds, speed, scores, and its trace.
     """
     from contrasent.model.card import Facts
     from contrasent.text.corpus import open_corpus
@@ -180,46 +185,41 @@ def train(model: Model, target: Path, folder: Path | None) -> dict[str, Any]:
     from contrasent.train.run import RunFolder
     from contrasent.train.settings import Settings
 
-    resolved, built = model.resolved, model.corpus
-    assert resolved is not None
-    assert built is not None
-    settings = dict(resolved.settings)
-    if model.trace is not None:
-        settings["evaluate_every"] = model.trace["every"]
-    chosen = Settings(**settings)
-    learner = prepare(Path(model.base), resolved.objective, resolved.given, chosen)
-    corpus = open_corpus(built.path, documents=built.documents)
-    same = _same_settings(RunFolder(target), chosen)
+    resolved, trace = training.resolved, training.trace
+    values: dict[str, Any] = dict(resolved.settings)
+    if trace is not None:
+        values["evaluate_every"] = trace["every"]
+    settings = Settings(**values)
+    learner = prepare(base, resolved.objective, dict(resolved.given), settings)
+    corpus = open_corpus(training.corpus.path, documents=training.corpus.documents)
+    resume = _same_settings(RunFolder(target), settings)
     began = time.monotonic()
     run = fit(
         learner,
         corpus,
-        chosen,
+        settings,
         folder=target,
-        evaluate=_judge(model, folder),
+        evaluate=_evaluator(training, folder),
         keep="trained",  # the papers choose among trained steps
-        resume=same,
-        overwrite=not same,
-        facts=Facts(base=Path(model.base).name),
+        resume=resume,
+        overwrite=not resume,
+        facts=Facts(base=base.name),
     )
-    trace = _trace(RunFolder(target).log) if model.trace is not None else []
     return {
         "steps": run.steps,
-        "batch": chosen.batch,
-        "precision": chosen.precision,
+        "batch": settings.batch,
+        "precision": settings.precision,
         "seconds": round(time.monotonic() - began, 1),
         "sentences_per_second": run.sentences_per_second,
         "best_step": run.best_step,
         "history": run.history,
-        "trace": trace,
+        "trace": _trace(RunFolder(target).log) if trace is not None else [],
         **environment(),
     }
 
 
 def _same_settings(place: "RunFolder", settings: "Settings") -> bool:
     """Whether a run that was begun in a folder, if any, can be gone on with."""
-    from dataclasses import asdict
-
     try:
         before = json.loads(place.settings.read_text("utf-8"))["settings"]
     except (OSError, ValueError, KeyError):
@@ -227,36 +227,84 @@ def _same_settings(place: "RunFolder", settings: "Settings") -> bool:
     return bool(before == json.loads(json.dumps(asdict(settings))))
 
 
-def _judge(model: Model, folder: Path | None) -> Any:
-    """What a run is asked every so often: its trace, the score that selects, or nothing."""
-    if model.trace is not None:
-        return following(model.trace, folder)
-    if model.resolved is not None and model.resolved.select == "stsb":
-        options = {**kinds.DEFAULTS["sts"], "tasks": ("STSB",), "split": "dev"}
+def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:
+    """What a run is evaluated by: its trace, the score that selects, or nothing."""
+    if training.trace is not None:
+        return trace_evaluator(training.trace, folder)
+    if training.resolved.select == "stsb":
+        options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         return lambda encode: measure(encode, "sts", options, folder)
     return None
+
+
+def trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeFn], Report]:
+    """What a run that is traced is evaluated by at every stop: alignment and uniformity.
+
+    The first row is always the same, so that no checkpoint counts as better than another.
+    """
+    from contrasent.evaluate.geometry import geometry
+
+    given: dict[str, Any] = {k: options[k] or None for k in ("split", "form", "sample")}
+
+    def evaluate(encode: EncodeFn) -> Report:
+        found = geometry(encode, **given, resamples=0, folder=folder)
+        same = Row("trace", given["split"], "followed", "", 0.0, 0)
+        return Report((same, *(r for r in found if r.metric in ("alignment", "uniformity"))), {})
+
+    return evaluate
 
 
 def _trace(log: Path) -> list[tuple[int, dict[str, Any]]]:
     """The reports in a run's log, by step."""
     found = {}
-    for line in log.read_text("utf-8").splitlines():
-        said = json.loads(line)
-        if "evaluation" in said:
-            found[int(said["step"])] = {"rows": said["evaluation"], "notes": {}}
+    for line in map(json.loads, log.read_text("utf-8").splitlines()):
+        if "evaluation" in line:
+            found[int(line["step"])] = {"rows": line["evaluation"], "notes": {}}
     return sorted(found.items())
 
 
-def environment() -> dict[str, Any]:
-    """Machine and versions, for the record."""
-    import os
-    import platform
+def sts7_mean(
+    rows: Sequence[Row], *, tasks: Sequence[str], aggregate: Sequence[str], split: str, **_: Any
+) -> list[Row]:
+    """The plain mean over the seven STS sets, where each was measured with vectors of its own.
 
+    Its interval is put together from those of the sets, which are independent of one another: the
+    distance of the mean to an end is the root of the sum of the sets' squared distances, over
+    their number (method of variance estimates recovery; Zou and Donner, 2008).
+
+    Args:
+        rows: of the sets, as ``sts`` gives them for each alone.
+        tasks: that were measured.
+        aggregate: of subsets, each of them.
+        split: that was measured.
+
+    Returns:
+        Rows of task "STS7" as ``sts`` gives them for a single model; none if a set is not there.
+    """
+    from contrasent.evaluate.sts import AVERAGE, METRICS
+
+    found = []
+    report = Report(tuple(rows))
+    for metric in METRICS if set(STS) <= set(tasks) else ():
+        for name in aggregate:
+            own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
+            value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
+            bounds: tuple[float | None, float | None] = (None, None)
+            if all(r.low is not None and r.high is not None for r in own):
+                below = math.hypot(*(r.value - (r.low or 0.0) for r in own)) / len(own)
+                above = math.hypot(*((r.high or 0.0) - r.value for r in own)) / len(own)
+                bounds = value - below, value + above
+            found.append(Row(AVERAGE, split, metric, name, value, count, *bounds))
+    return found
+
+
+def environment() -> Record:
+    """Machine and versions, for the record."""
     import torch
 
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
     from contrasent import __version__
 
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
     return {
         "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "versions": {
@@ -270,22 +318,17 @@ def environment() -> dict[str, Any]:
 
 def _code_digest() -> str:
     """12 digits that stand for the source text that a training run's numbers depend on."""
-    import contrasent
-
-    home = Path(contrasent.__file__).parent
     total = hashlib.sha256()
     for folder in CODE:
-        for path in sorted((home / folder).rglob("*.py")):
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
             total.update(path.read_bytes())
     return total.hexdigest()[:12]
 
 
 def _processor() -> str:
-    import platform
-
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         return platform.machine()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

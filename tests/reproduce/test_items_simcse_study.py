@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from contrasent.reproduce.reading import all_recipes
+from contrasent.reproduce.reading import ItemFolder
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -45,7 +45,7 @@ PRINTED = {
 
 @pytest.fixture(scope="module")
 def recipes():
-    return {r.name: r for r in all_recipes() if r.paper in ("simcse", "study")}
+    return {item.name: item for item in ItemFolder().find(["simcse", "study"])}
 
 
 def test_every_table_and_figure_is_there(recipes):

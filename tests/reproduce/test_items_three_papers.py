@@ -1,13 +1,13 @@
-"""The recipes of ESimCSE, DiffCSE and SimCSE++: each item is there, with as many values as printed.
+"""The items of ESimCSE, DiffCSE and SimCSE++: each item is there, with as many values as printed.
 
-The numbers of cells were counted in the documents, not in the recipes.
+The numbers of cells were counted in the documents, not in the items.
 """
 
 import pytest
 
-from contrasent.reproduce.reading import find_recipes, scales
-from contrasent.reproduce.recipe import BASE, PAPERS, Recipe, Row
-from contrasent.reproduce.scale import chosen
+from contrasent.reproduce.items import BASE, Item, TableRow
+from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.scale import resolve_row
 
 SEVEN_AND_AVERAGE = 8
 
@@ -66,15 +66,15 @@ AVERAGES = [
     ("simcse_plus_plus:table6", "SimCSE++-BERT-base", "minutes", 119),
 ]
 
-RECIPES = {r.name: r for r in find_recipes(["esimcse", "diffcse", "simcse_plus_plus"])}
+ITEMS = {r.name: r for r in ItemFolder().find(["esimcse", "diffcse", "simcse_plus_plus"])}
 
 
-def cells(recipe: Recipe) -> tuple[int, int]:
+def cells(item: Item) -> tuple[int, int]:
     """Values of the item's own document, and of others; a quotation in it is its own."""
-    author = recipe.source.split(" et al.")[0]
+    author = item.source.split(" et al.")[0]
     sources = [
         row.source if row.kind == "quote" else cell.source
-        for row in recipe.rows
+        for row in item.rows
         for cell in row.expected.values()
     ]
     own = [s for s in sources if s.startswith(author) or f"quoted by {author}" in s]
@@ -84,21 +84,21 @@ def cells(recipe: Recipe) -> tuple[int, int]:
 
 def test_every_item_is_there():
     assert len(PRINTED) == 11 + 16 + 8
-    assert set(RECIPES) == set(PRINTED)
+    assert set(ITEMS) == set(PRINTED)
 
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_the_values_are_all_there_and_no_others(name):
-    assert cells(RECIPES[name]) == (PRINTED[name], ELSEWHERE.get(name, 0))
+    assert cells(ITEMS[name]) == (PRINTED[name], ELSEWHERE.get(name, 0))
 
 
 @pytest.mark.parametrize(("item", "row", "column", "value"), AVERAGES)
 def test_values_that_the_documents_print(item, row, column, value):
-    assert RECIPES[item].row(row).expected[column].value == value
+    assert ITEMS[item].row(row).expected[column].value == value
 
 
 def test_a_quotation_says_where_it_is_from():
-    quotes = [(r, row) for r in RECIPES.values() for row in r.rows if row.kind == "quote"]
+    quotes = [(r, row) for r in ITEMS.values() for row in r.rows if row.kind == "quote"]
     assert len(quotes) == 10 + 8 + 11 + 1
     for _, row in quotes:
         assert "(20" in row.source
@@ -107,14 +107,14 @@ def test_a_quotation_says_where_it_is_from():
 
 @pytest.mark.parametrize("scale", ["lab", "paper"])
 def test_plain_simcse_is_one_run_for_all_items(scale):
-    found = [(recipe, row) for recipe in RECIPES.values() for row in recipe.rows if plain(row)]
+    found = [(item, row) for item in ITEMS.values() for row in item.rows if plain(row)]
     assert len(found) == 7 + 8 + 9
-    runs = [chosen(recipe, row, scales()[scale]) for recipe, row in found]
+    runs = [resolve_row(item, row, ItemFolder().scales[scale]) for item, row in found]
     assert all(run == runs[0] for run in runs)
     assert runs[0].given == {}
 
 
-def plain(row: Row) -> bool:
+def plain(row: TableRow) -> bool:
     """Whether a row trains SimCSE as it is, on the scale's own base."""
     own = any(row.settings.get(scale) for scale in ("lab", "paper"))
     return row.objective == "simcse" and row.base == BASE and row.corpus == "wiki" and not own
@@ -122,7 +122,6 @@ def plain(row: Row) -> bool:
 
 def test_a_dozen_claims_of_each_paper_name_rows():
     for paper in ("esimcse", "diffcse", "simcse_plus_plus"):
-        assert paper in PAPERS
-        claims = [c for r in RECIPES.values() if r.paper == paper for c in r.claims]
+        claims = [c for n, item in ITEMS.items() if n.startswith(f"{paper}:") for c in item.claims]
         assert len(claims) >= 12
         assert all(claim.subject or claim.row for claim in claims)

@@ -1,29 +1,25 @@
-"""Recipes: all of the package's are sound, and what is wrong with one is said with its line."""
+"""Items: all of the package's are sound, and what is wrong with one is said with its line."""
 
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from contrasent.errors import InputError, OptionError
-from contrasent.reproduce import kinds
-from contrasent.reproduce.reading import (
-    all_recipes,
-    find_recipes,
-    read_recipe,
-    recipe_files,
-    scales,
-)
-from contrasent.reproduce.recipe import COSTS, FIGURES, KINDS, SCALES
-from contrasent.reproduce.scale import chosen
+from contrasent.reproduce.items import COSTS, SCALES, Figure, Kind
+from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.scale import resolve_row
 
-RECIPE = """\
+OWN = ItemFolder()
+ITEM = """\
 title = "Crops"
 source = "our own, Table 0"
 kind = "scores"
-about = "A recipe for tests."
+about = "An item for tests."
 cost = "medium"
 reference = "plain"
 
@@ -67,12 +63,16 @@ than = ["*"]
 """
 
 
+def read_item(path):
+    return ItemFolder(path.parents[1]).read(path)
+
+
 @pytest.fixture
 def write(tmp_path):
-    """Write a recipe of which a part is changed; its path."""
+    """Write an item of which a part is changed; its path."""
 
     def write(*changes):
-        text = RECIPE
+        text = ITEM
         for before, after in changes:
             assert before in text
             text = text.replace(before, after, 1)
@@ -84,10 +84,10 @@ def write(tmp_path):
     return write
 
 
-def test_every_recipe_of_the_package():
-    recipes = all_recipes()
-    assert len(recipes) == len(recipe_files()) >= 5
-    names = [recipe.name for recipe in recipes]
+def test_every_item_of_the_package():
+    items = OWN.all()
+    assert len(items) == len(OWN.files()) >= 5
+    names = [item.name for item in items]
     for wanted in (
         "simcse:table1",
         "simcse:table3",
@@ -96,20 +96,20 @@ def test_every_recipe_of_the_package():
         "simcse:figure2",
     ):
         assert wanted in names
-    assert sum(len(recipe.rows) for recipe in recipes) >= 37
-    assert sum(len(row.expected) for recipe in recipes for row in recipe.rows) >= 33
-    for recipe in recipes:
-        for row in recipe.rows:
+    assert sum(len(item.rows) for item in items) >= 37
+    assert sum(len(row.expected) for item in items for row in item.rows) >= 33
+    for item in items:
+        for row in item.rows:
             for names in row.evaluations.values():
-                assert set(names) <= set(recipe.evaluations)
+                assert set(names) <= set(item.evaluations)
 
 
 def test_the_check_is_quick_and_loads_no_torch():
     code = (
         "import sys\n"
-        "from contrasent.reproduce.reading import all_recipes\n"
+        "from contrasent.reproduce.reading import ItemFolder\n"
         "from contrasent.report import Report\n"
-        "print(len(all_recipes()), 'torch' in sys.modules)\n"
+        "print(len(ItemFolder().all()), 'torch' in sys.modules)\n"
     )
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -120,10 +120,10 @@ def test_the_check_is_quick_and_loads_no_torch():
     assert time.monotonic() - began < 10
 
 
-def test_what_a_recipe_says(write):
-    recipe = read_recipe(write())
-    assert recipe.name == "simcse:table0"
-    assert [row.name for row in recipe.rows] == [
+def test_what_an_item_says(write):
+    item = read_item(write())
+    assert item.name == "simcse:table0"
+    assert [row.name for row in item.rows] == [
         "plain",
         "crop 10, tau 0.05",
         "crop 10, tau 0.1",
@@ -131,14 +131,14 @@ def test_what_a_recipe_says(write):
         "crop 20, tau 0.1",
         "somebody else",
     ]
-    assert [r.expected["stsb"].value if r.expected else None for r in recipe.rows] == [
+    assert [r.expected["stsb"].value if r.expected else None for r in item.rows] == [
         82.5, 1.0, 2.0, None, 4.0, 70.0,
     ]  # fmt: skip
-    last = recipe.rows[-1]
+    last = item.rows[-1]
     assert (last.kind, last.expected["stsb"].source) == ("quote", "a letter")
     assert last.expected["stsb"].tolerance == 0.5
-    assert recipe.columns["stsb"].factor == 100
-    assert len(recipe.claims[0].than) == 5
+    assert item.columns["stsb"].factor == 100
+    assert len(item.claims[0].than) == 5
 
 
 def test_settings_come_from_scale_template_and_row(write):
@@ -149,12 +149,12 @@ def test_settings_come_from_scale_template_and_row(write):
         ),
         ("[[claims]]", "[scale.lab]\nset = { batch = 16, warmup = 0.2 }\n\n[[claims]]"),
     )
-    recipe = read_recipe(path)
-    lab = chosen(recipe, recipe.rows[1], scales()["lab"], seed=3)
+    item = read_item(path)
+    lab = resolve_row(item, item.rows[1], OWN.scales["lab"], seed=3)
     assert (lab.settings["batch"], lab.settings["steps"], lab.settings["seed"]) == (16, 7, 3)
     assert (lab.settings["warmup"], lab.settings["lr"]) == (0.1, 5e-5)
     assert lab.given == {"view": "crop", "percent": 10.0, "temperature": 0.05}
-    paper = chosen(recipe, recipe.rows[0], scales()["paper"])
+    paper = resolve_row(item, item.rows[0], OWN.scales["paper"])
     assert (paper.settings["batch"], paper.settings["steps"], paper.select) == (64, None, "stsb")
 
 
@@ -167,16 +167,45 @@ def test_a_row_may_say_how_many_sentences(write):
         ("{ stsb = 82.5 }", "{ stsb = 82.5 }\npaper = { sentences = 0 }"),
         ("[[claims]]", "[scale.lab]\nsentences = 100\n\n[[claims]]"),
     )
-    recipe = read_recipe(path)
+    item = read_item(path)
     counts = {
-        scale: [chosen(recipe, row, scales()[scale]).sentences for row in recipe.rows[:2]]
+        scale: [resolve_row(item, row, OWN.scales[scale]).sentences for row in item.rows[:2]]
         for scale in ("lab", "paper")
     }
     assert counts == {"lab": [200, 200], "paper": [0, 300]}
-    # What a row does not say is the recipe's, then the scale's.
-    recipe = read_recipe(write(("[[claims]]", "[scale.lab]\nsentences = 100\n\n[[claims]]")))
-    counts = [chosen(recipe, recipe.rows[0], scales()[s]).sentences for s in ("lab", "paper")]
+    # What a row does not say is the item's, then the scale's.
+    item = read_item(write(("[[claims]]", "[scale.lab]\nsentences = 100\n\n[[claims]]")))
+    counts = [resolve_row(item, item.rows[0], OWN.scales[s]).sentences for s in SCALES]
     assert counts == [100, None]
+
+
+def test_an_item_changes_both_scales(write):
+    changes = "[scale.lab]\nsentences = 100\n\n[scale.paper]\nselect = 'none'\nset = { steps = 9 }"
+    item = read_item(write(("[[claims]]", f"{changes}\n\n[[claims]]")))
+    paper = resolve_row(item, item.rows[0], OWN.scales["paper"])
+    assert (paper.select, paper.settings["steps"]) == ("none", 9)
+    assert resolve_row(item, item.rows[0], OWN.scales["lab"]).sentences == 100
+
+
+def test_a_folder_from_outside_has_papers_and_corpora_of_its_own(write):
+    path = write(('corpus = "wiki"', 'corpus = "letters"'))
+    home = path.parents[1]
+    with pytest.raises(InputError, match="corpus 'letters': unknown"):
+        ItemFolder(home).all()
+    corpus = 'title = "letters"\nfiles = ["letters.txt"]\nform = "sentences"\n'
+    (home / "corpora.toml").write_text(f"[letters]\n{corpus}")
+    path.parent.rename(home / "mine")
+    assert ItemFolder(home).papers == {"mine": "mine"}
+    (home / "papers.toml").write_text('theirs = "Another"\nmine = "My paper (2026)"\n')
+    folder = ItemFolder(home)
+    (item,) = folder.find(["mine"])
+    assert (item.name, item.paper) == ("mine:table0", "My paper (2026)")
+    (home / "letters.txt").write_text("Dear aunt,\nthe lamp is mended.\n")
+    rows = folder.corpora[item.rows[0].corpus].rows(home)
+    assert rows == [("Dear aunt,",), ("the lamp is mended.",)]
+    (home / "papers.toml").write_text("mine = 3\n")
+    with pytest.raises(InputError, match=r"papers.toml:1: mine must be a text, it is 3"):
+        _ = ItemFolder(home).papers
 
 
 def test_a_claim_about_several_columns(write):
@@ -184,7 +213,7 @@ def test_a_claim_about_several_columns(write):
     path = write(
         ("[templates", more), ('column = "stsb"\nbetter', 'columns = ["stsb", "two"]\nbetter')
     )
-    assert read_recipe(path).claims[0].columns == ("stsb", "two")
+    assert read_item(path).claims[0].columns == ("stsb", "two")
 
 
 WRONG = [
@@ -210,9 +239,9 @@ WRONG = [
     (('quote = true', 'quote = "yes"'), 35, "quote must be true or false"),
     (('better = "plain"', 'no_wors = "plain"'), 43, "did you mean 'no_worse'?"),
     (('better = "plain"', 'equal = "plain"\nbetter = "plain"'), 39, "one of better, no_worse"),
-    (('better = "plain"', 'equal = "plain"\nmargin = 0'), 44, "margin must be positive"),
-    (("tolerance = 0.5", "sd = -1.0"), 37, "sd must be 0 or more"),
-    (("tolerance = 0.5", "seeds = 0"), 37, "seeds must be 1 or more"),
+    (('better = "plain"', 'equal = "plain"\nmargin = 0'), 44, "margin 0.0: must be positive"),
+    (("tolerance = 0.5", "sd = -1.0"), 37, "sd -1.0: must be 0 or more"),
+    (("tolerance = 0.5", "seeds = 0"), 37, "seeds 0: must be 1 or more"),
     (('better = "plain"', 'better = "plan"'), 43, "did you mean 'plain'?"),
     (('column = "stsb"', 'colum = "stsb"'), 42, "did you mean 'column'?"),
     (('name = "somebody else"', 'name = "plain"'), 33, "two rows are named 'plain'"),
@@ -232,7 +261,7 @@ WRONG = [
 def test_what_is_wrong_is_said_with_its_line(write, change, line, problem):
     path = write(change)
     with pytest.raises(InputError) as caught:
-        read_recipe(path)
+        read_item(path)
     message = str(caught.value)
     assert problem in message
     assert message.startswith(f"{path}:{line}: "), message
@@ -240,13 +269,13 @@ def test_what_is_wrong_is_said_with_its_line(write, change, line, problem):
 
 
 def test_the_documentation_names_every_measure():
-    text = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "items.md").read_text("utf-8")
     table = {line.split("`")[1]: line for line in text.splitlines() if line.startswith("| `")}
-    assert set(table) == set(kinds.MEASURES)
-    for kind, options in kinds.MEASURES.items():
-        for option in options:
+    assert set(table) == set(MEASURES)
+    for kind, measure in MEASURES.items():
+        for option in measure.options:
             assert option in table[kind].split("|")[2], (kind, option)
-    for name in (*KINDS, *COSTS, *FIGURES, *SCALES):
+    for name in (*get_args(Kind), *COSTS, *filter(None, get_args(Figure)), *SCALES):
         assert name in text
 
 
@@ -255,32 +284,32 @@ def test_there_are_many_ways_to_be_wrong():
 
 
 def test_margins(write):
-    """A statement's own, else the column's, else the recipe's of points; else there is none."""
+    """A statement's own, else the column's, else the item's of points; else there is none."""
     claim = ('better = "plain"', 'no_worse = "plain"\nmargin = 0.5')
-    recipe = read_recipe(write(claim))
-    assert (recipe.claims[0].relation, recipe.claims[0].margin) == ("no_worse", 0.5)
-    assert recipe.columns["stsb"].margin == 0.3
+    item = read_item(write(claim))
+    assert (item.claims[0].relation, item.claims[0].margin) == ("no_worse", 0.5)
+    assert item.columns["stsb"].margin == 0.3
     of_all = ('cost = "medium"', 'cost = "medium"\nmargin = 0.2')
-    assert read_recipe(write(of_all)).columns["stsb"].margin == 0.2
+    assert read_item(write(of_all)).columns["stsb"].margin == 0.2
     own = ('metric = "spearman"\n', 'metric = "spearman"\nmargin = 0.1\n')
-    assert read_recipe(write(of_all, own)).columns["stsb"].margin == 0.1
+    assert read_item(write(of_all, own)).columns["stsb"].margin == 0.1
     other = ('metric = "spearman"\n', 'metric = "spearman"\nfactor = 1\n')
-    assert read_recipe(write(of_all, other)).columns["stsb"].margin is None
+    assert read_item(write(of_all, other)).columns["stsb"].margin is None
     with pytest.raises(InputError, match=r":44: no_worse needs a margin: none is known"):
-        read_recipe(write(other, ("better", "no_worse")))
+        read_item(write(other, ("better", "no_worse")))
 
 
 def test_a_published_spread(write):
     more = "{ stsb = { value = 82.5, sd = 0.4, seeds = 5 } }"
-    recipe = read_recipe(write(("{ stsb = 82.5 }", more)))
-    told, plain = (row.expected["stsb"] for row in recipe.rows[:2])
-    assert (told.value, told.deviation, told.seeds) == (82.5, 0.4, 5)
-    assert (plain.deviation, plain.seeds) == (None, 1)
+    item = read_item(write(("{ stsb = 82.5 }", more)))
+    stated, plain = (row.expected["stsb"] for row in item.rows[:2])
+    assert (stated.value, stated.sd, stated.seeds) == (82.5, 0.4, 5)
+    assert (plain.sd, plain.seeds) == (None, 1)
 
 
 def test_equality_can_agree():
     """What says that something is no better, or no worse, is not taken for "better"."""
-    claims = [claim for recipe in all_recipes() for claim in recipe.claims]
+    claims = [claim for item in OWN.all() for claim in item.claims]
     assert len(claims) == 183
     relations = [claim.relation for claim in claims]
     assert relations.count("no_worse") == 18
@@ -298,12 +327,12 @@ def test_claims_that_rest_on_nothing(write):
         ('column = "stsb"\nbetter = "plain"\nthan = ["*"]', 'rests_on = ["simcse:table0#plane"]')
     )
     with pytest.raises(InputError, match="no such claim"):
-        all_recipes(path.parents[1])
+        ItemFolder(path.parents[1]).all()
 
 
 def test_a_wrong_item_is_answered_with_the_nearest():
     with pytest.raises(OptionError, match="did you mean 'simcse:table1'"):
-        find_recipes(["simcse:tabel1"])
-    found = [recipe.name for recipe in find_recipes(["simcse:d1", "simcse:table1"])]
+        OWN.find(["simcse:tabel1"])
+    found = [item.name for item in OWN.find(["simcse:d1", "simcse:table1"])]
     assert found == ["simcse:table1", "simcse:d1"]
-    assert len(find_recipes(["simcse"])) >= 5
+    assert len(OWN.find(["simcse"])) >= 5

@@ -1,0 +1,203 @@
+"""What the stored results say: each item beside its document, as plain data.
+
+Nothing is computed here but statistics: a report can be made again from a folder of results on a
+machine that has neither the data nor a model.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from contrasent.reproduce import verdict
+from contrasent.reproduce.deciding import Decided, decide, published_difference
+from contrasent.reproduce.entries import (
+    Book,
+    Cell,
+    ClaimEntry,
+    Difference,
+    ItemEntry,
+    Listing,
+    OrderEntry,
+    RowEntry,
+)
+from contrasent.reproduce.figures import drawn_from
+from contrasent.reproduce.items import Claim, Item, ScaleName, TableRow
+from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.results import ItemResults, times
+from contrasent.reproduce.spread import Arm, Gap, difference, from_published
+from contrasent.reproduce.store import Store
+from contrasent.reproduce.verdict import Verdict
+
+Find = Callable[[str], tuple[ItemResults, Decided]]
+
+
+def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
+    """Items beside their documents.
+
+    Args:
+        items: which, all of one folder.
+        home: the folder of results.
+        scale: "lab" or "paper"; None for the one that an item was run at, "paper" if both.
+    """
+    store, folder = Store(home), ItemFolder(items[0].folder)
+    wanted = {item.name: ItemResults(item, store, scale) for item in items}
+    shelf: dict[str, tuple[ItemResults, Decided]] = {}
+
+    def find(name: str) -> tuple[ItemResults, Decided]:
+        if name not in shelf:
+            found = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
+            shelf[name] = found, _decided(found, find)
+        return shelf[name]
+
+    records = {key: record for one in wanted.values() for key, record in one.records.items()}
+    return {"items": [_entry(*find(name), folder) for name in wanted], "run": times(records)}
+
+
+def _decided(found: ItemResults, find: Find) -> Decided:
+    """The verdicts of an item, and before them those of the statements that its own rest on."""
+    rested: dict[str, tuple[str, Verdict]] = {}
+    for place in dict.fromkeys(place for c in found.item.claims for place in c.rests_on):
+        name, _, inner = place.partition("#")
+        there, decided = find(name)
+        text = next(c.text for c in there.item.claims if c.name == inner)
+        parts = [part for _, part in decided.claims[inner]]
+        rested[place] = f"{name}: {text}", verdict.together(parts)
+    return decide(found.item, found.scale, found.arms, found.forms, rested)
+
+
+def _entry(found: ItemResults, decided: Decided, folder: ItemFolder) -> ItemEntry:
+    item, manifest = found.item, found.manifest
+    return {
+        "name": item.name,
+        "paper": item.paper,
+        "title": item.title,
+        "source": item.source,
+        "kind": item.kind,
+        "about": item.about,
+        "scale": found.scale,
+        "scale_title": folder.scales[found.scale].title,
+        "scale_note": item.scale[found.scale].note,
+        "base": manifest["base"] if manifest else "",
+        "changes": manifest.get("changes", {}) if manifest else {},
+        "reference": item.reference,
+        "also_source": item.also_source,
+        "needs": list(item.needs),
+        "columns": [
+            {"name": c.name, "title": c.title, "better": c.better, "forms": found.forms[c.name]}
+            for c in item.columns.values()
+        ],
+        "rows": [_row(found, row, decided) for row in item.rows],
+        "order": _orders(found),
+        "claims": [_claim(item, claim, decided) for claim in item.claims],
+        "tests": decided.tests,
+        "resolution": {name: shown.to_json() for name, shown in decided.columns.items()},
+        "figure": drawn_from(item, found.scale, found.reports, found.arms),
+        "listings": _listings(found),
+        "run": {"seeds": manifest["seeds"] if manifest else 0, **times(found.records)},
+    }
+
+
+def _row(found: ItemResults, row: TableRow, decided: Decided) -> RowEntry:
+    cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
+    return {
+        "name": row.name,
+        "group": row.group,
+        "kind": row.kind,
+        "note": row.note,
+        "source": row.source if row.kind == "quote" else "",
+        "skipped": found.skipped(row),
+        "facts": row.facts,
+        "cells": {column: cell for column, cell in cells.items() if cell},
+    }
+
+
+def _cell(found: ItemResults, row: TableRow, column: str, decided: Decided) -> Cell:
+    arm = found.arms.get(column, {}).get(row.name)
+    expected = row.expected.get(column)
+    cell: Cell = {}
+    if expected is not None:
+        cell = {"paper": expected.value, "source": expected.source}
+    if column in row.also:
+        cell["also"] = row.also[column]
+    if arm is not None:
+        cell |= _measured(arm)
+        compare = _from_reference if found.scale == "lab" else _from_paper
+        apart = compare(found, row, column, arm)
+        if apart:
+            cell["difference"] = apart
+    if (row.name, column) in decided.cells:
+        cell["verdict"] = decided.cells[row.name, column].to_json()
+    return cell
+
+
+def _measured(arm: Arm) -> Cell:
+    cell: Cell = {
+        "ours": round(arm.mean, 4),
+        "values": [round(v, 4) for v in arm.values],
+        "seeds": len(arm.values) if arm.seeded else 0,
+    }
+    spread, bounds = arm.spread(), arm.bounds()
+    if spread is not None:
+        cell["sd"] = round(spread, 4)
+    if bounds is not None:
+        cell["low"], cell["high"] = (round(v, 4) for v in bounds)
+        cell["interval"] = "seeds" if arm.seeded else "items"
+    return cell
+
+
+def _from_paper(found: ItemResults, row: TableRow, column: str, arm: Arm) -> Difference:
+    """Our value less the published one."""
+    expected = row.expected.get(column)
+    if expected is None:
+        return {}
+    gap = from_published(arm, expected.value, expected.sd, expected.seeds)
+    return {**_gap(gap), "tolerance": expected.tolerance}
+
+
+def _from_reference(found: ItemResults, row: TableRow, column: str, arm: Arm) -> Difference:
+    """The row less the reference row: ours, and the document's."""
+    reference = found.item.reference
+    other = found.arms.get(column, {}).get(reference)
+    if other is None or row.name == reference:
+        return {}
+    apart = published_difference(found.item, row, column)
+    gap = _gap(difference(other, arm))
+    return gap if apart is None else {**gap, "paper": round(apart, 6)}
+
+
+def _gap(gap: Gap) -> Difference:
+    found: Difference = {"ours": round(gap.mean, 4)}
+    bounds = gap.interval()
+    if bounds is not None and gap.error:
+        found["low"], found["high"] = (round(v, 4) for v in bounds)
+    return found
+
+
+def _orders(found: ItemResults) -> dict[str, OrderEntry]:
+    orders = {}
+    for column in found.item.columns:
+        arms = found.arms.get(column, {})
+        rows = [r for r in found.item.rows if column in r.expected and r.name in arms]
+        published = [row.expected[column].value for row in rows]
+        order = verdict.order(published, [arms[row.name].mean for row in rows])
+        if order is not None:
+            orders[column] = order
+    return orders
+
+
+def _claim(item: Item, claim: Claim, decided: Decided) -> ClaimEntry:
+    """A claim with its verdict and the parts that it consists of."""
+    parts = decided.claims[claim.name]
+    return {
+        "name": claim.name,
+        "text": claim.text,
+        "columns": [item.columns[c].title for c in claim.columns],
+        "verdict": verdict.together([part for _, part in parts]).to_json(),
+        "parts": [{"text": text, **part.to_json()} for text, part in parts],
+    }
+
+
+def _listings(found: ItemResults) -> dict[str, Listing]:
+    """What each row's model finds for each query; of the first seed."""
+    every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
+    first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
+    return {one[0]: one[1].notes["listing"] for one in first if one is not None}

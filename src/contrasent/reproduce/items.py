@@ -1,0 +1,327 @@
+"""An item: one table or figure of a document, what it shows, and how its rows are made.
+
+Everything here is plain data and reads without torch or numpy. ``reading.py`` makes items from
+TOML, ``scale.py`` says what a row becomes at a scale. Fields that are keys of the files have the
+types that these are checked against (:meth:`contrasent.reproduce.toml.Table.fill`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from contrasent.errors import OptionError
+from contrasent.reproduce.toml import Value
+
+Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
+Cost = Literal["none", "light", "medium", "heavy"]
+Figure = Literal["", "plane", "trace", "spectrum", "densities", "sweep"]
+Selection = Literal["none", "stsb"]
+"""Which model of a run is measured: the last one, or the best on STS-B's dev set."""
+
+ScaleName = Literal["lab", "paper"]
+AXES = 'needs sweep = "SETTING", the axis of the figure'
+SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
+COSTS: dict[Cost, str] = {
+    "none": "nothing is computed",
+    "light": "encoders are measured, nothing is trained",
+    "medium": "up to a dozen training runs a seed",
+    "heavy": "more training runs, or longer ones",
+}
+BASE = "@base"
+"""Stands for the encoder that a scale begins from."""
+
+GLOVE = "glove"
+TARGET = "target"
+"""Stands for each task's own sentences, as the text that a transform is fitted to."""
+
+Settings = dict[str, Value]
+Relation = Literal["better", "no_worse", "no_better", "equal"]
+"""What a statement may say of a row and others."""
+
+BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
+MARGIN = 0.3
+"""Points that do not matter, if an item says nothing else."""
+
+
+def require(option: str, value: object, holds: bool, problem: str) -> None:
+    """Refuse a value.
+
+    Raises:
+        OptionError: the condition does not hold.
+    """
+    if not holds:
+        raise OptionError(option, value, problem)
+
+
+def _check_margin(margin: float | None) -> None:
+    require("margin", margin, margin is None or margin > 0, "must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What is measured on a model.
+
+    Attributes:
+        name: in the item.
+        kind: a name of ``measures.MEASURES``.
+        options: those that are given.
+    """
+
+    name: str
+    kind: str
+    options: Mapping[str, Value | tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the table: one row of an evaluation's report.
+
+    Attributes:
+        name: in the item.
+        title: for readers.
+        evaluation: whose report; "" of a column that only quotations have values in.
+        select: fields of the report's row: task, split, metric, aggregate.
+        better: "higher" or "lower".
+        factor: what a value is multiplied by to stand in the document's units.
+        margin: a difference that does not matter, in the document's units; None if unknown.
+    """
+
+    name: str
+    title: str
+    evaluation: str
+    select: Mapping[str, str]
+    better: Literal["higher", "lower"]
+    factor: float
+    margin: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A published value.
+
+    Attributes:
+        value: as it is printed in the document.
+        tolerance: how far ours may lie from it, at the document's own scale.
+        source: where it is printed.
+        sd: the published standard deviation over seeds; None where none is printed.
+        seeds: how many runs it is the mean of.
+    """
+
+    value: float
+    tolerance: float
+    source: str
+    sd: float | None = None
+    seeds: int = 1
+
+    def __post_init__(self) -> None:
+        require("sd", self.sd, self.sd is None or self.sd >= 0, "must be 0 or more")
+        require("seeds", self.seeds, self.seeds >= 1, "must be 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A transform of vectors that is fitted to text.
+
+    Attributes:
+        kind: whitening or a flow.
+        corpus: the text, a name of the folder's corpora; "target" is each task's own sentences.
+        sentences: rows of it; None for the scale's own number.
+        dimensions: that whitening keeps; None for all.
+        epochs: of a flow.
+    """
+
+    kind: Literal["whitening", "flow"]
+    corpus: str
+    sentences: int | None = None
+    dimensions: int | None = None
+    epochs: int | None = None
+
+    def __post_init__(self) -> None:
+        name, value = ("epochs", self.epochs)
+        if self.kind == "flow":
+            name, value = ("dimensions", self.dimensions)
+        require(name, value, value is None, f"does not belong to {self.kind}")
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Those that are given, as a result's key names them."""
+        named = ("sentences", "dimensions", "epochs")
+        return {name: value for name in named if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A row of the table: a method, a baseline, or somebody else's number.
+
+    Attributes:
+        name: unique in the item.
+        group: a heading that several rows share.
+        place: where it stands in the file, for messages.
+        kind: "train", "encoder", "quote", "facts" or "blocked".
+        objective: what is learnt, of kind "train".
+        base: what training begins from.
+        corpus: a name of the folder's corpora.
+        settings: of run and objective, by scale.
+        sentences: rows of the corpus, by scale; None for the item's or the scale's own number,
+            0 for all.
+        encoder: what is measured as it is, of kind "encoder".
+        pooler: of the encoder.
+        fit: what is done to its vectors.
+        evaluations: those that are made of this row, by scale.
+        expected: published values by column.
+        also: a second document's values by column, for the reader.
+        facts: texts by column.
+        source: of a quotation.
+        blocked: why the row cannot be made by anybody.
+        scales: at which it is made.
+        note: for the reader.
+        point: values of the axes that made it.
+    """
+
+    name: str
+    group: str
+    place: int
+    kind: Literal["train", "encoder", "quote", "facts", "blocked"]
+    objective: str
+    base: str
+    corpus: str
+    settings: Mapping[ScaleName, Settings]
+    sentences: Mapping[ScaleName, int | None]
+    encoder: str
+    pooler: str
+    fit: Fit | None
+    evaluations: Mapping[ScaleName, tuple[str, ...]]
+    expected: Mapping[str, Expected]
+    also: Mapping[str, float]
+    facts: Mapping[str, str]
+    source: str
+    blocked: str
+    scales: tuple[ScaleName, ...]
+    note: str
+    point: Settings
+
+    @property
+    def seeded(self) -> bool:
+        """Whether another seed gives another result."""
+        return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
+
+    @property
+    def measured(self) -> bool:
+        """Whether values of ours belong in it, even if nobody can make them."""
+        return self.kind in ("train", "encoder", "blocked")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement of the document that our runs can support or contradict.
+
+    Attributes:
+        name: unique in the item.
+        text: the statement, in our words.
+        columns: whose values it is about; it must hold in each.
+        relation: "" of a sign.
+        subject: the row that is so.
+        than: the rows that it is better than, or no worse, or no better, or equal to.
+        margin: a difference that does not matter; None for the column's.
+        row: the row whose value has a sign.
+        sign: "positive" or "negative".
+        rests_on: claims of other items, as "paper:item#name"; it holds where they do.
+    """
+
+    name: str
+    text: str
+    columns: tuple[str, ...] = ()
+    relation: Literal["better", "no_worse", "no_better", "equal", ""] = ""
+    subject: str = ""
+    than: tuple[str, ...] = ()
+    margin: float | None = None
+    row: str = ""
+    sign: Literal["", "positive", "negative"] = ""
+    rests_on: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleChanges:
+    """What an item changes of a scale.
+
+    Attributes:
+        set: settings of the run.
+        sentences: rows of a corpus; None for the scale's own number.
+        select: how the model is chosen; None for the scale's own way.
+        note: for the reader.
+    """
+
+    set: Settings = field(default_factory=dict)
+    sentences: int | None = None
+    select: Selection | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One table or figure.
+
+    Attributes:
+        file: where it was read from, FOLDER/PAPER/ITEM.toml.
+        paper: the document, for readers.
+        evaluations: by name.
+        columns: by name, in order.
+        rows: in order.
+        claims: in order.
+        scale: changes by scale.
+        title: for readers.
+        source: document and number.
+        kind: of item.
+        about: what it says, in our words.
+        cost: a key of ``COSTS``.
+        needs: what it needs beyond data, checkpoints and packages that its rows name.
+        seeds: how many it asks for.
+        reference: the row that others are compared with.
+        figure: how it is drawn.
+        sweep: the settings along the figure's axes, of a sweep.
+        also_source: where the rows' ``also`` values are printed.
+    """
+
+    file: Path
+    paper: str
+    evaluations: Mapping[str, Evaluation]
+    columns: Mapping[str, Column]
+    rows: tuple[TableRow, ...]
+    claims: tuple[Claim, ...]
+    scale: Mapping[ScaleName, ScaleChanges]
+    title: str
+    source: str
+    kind: Kind
+    about: str
+    cost: Cost
+    needs: tuple[str, ...] = ()
+    seeds: int = 3
+    reference: str = ""
+    figure: Figure = ""
+    sweep: str = ""
+    also_source: str = ""
+
+    def __post_init__(self) -> None:
+        require("seeds", self.seeds, self.seeds >= 1, "must be at least 1")
+        require("figure", self.figure, self.figure != "sweep" or bool(self.sweep), AXES)
+
+    @property
+    def name(self) -> str:
+        """As it is named on the command line, such as "simcse:table1"."""
+        return f"{self.file.parent.name}:{self.file.stem}"
+
+    @property
+    def folder(self) -> Path:
+        """The folder of items that it belongs to."""
+        return self.file.parents[1]
+
+    def row(self, name: str) -> TableRow:
+        """A row by name."""
+        return next(row for row in self.rows if row.name == name)

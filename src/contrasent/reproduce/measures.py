@@ -1,0 +1,295 @@
+"""What can be measured: a measure is one entry of ``MEASURES``; nothing heavy is imported here.
+
+An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from contrasent.report import Report, Row
+from contrasent.reproduce import data
+from contrasent.reproduce.corpora import read_corpora, sample
+from contrasent.reproduce.toml import Value
+from contrasent.text.datafiles import data_folder
+from contrasent.types import EncodeFn
+
+if TYPE_CHECKING:
+    from contrasent.reproduce.store import Record
+    from contrasent.text.datasets import ScoredPairs
+
+Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
+Transfer = Literal["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
+Form = Literal["senteval", "raw"]
+Split = Literal["train", "dev", "test"]
+STS: tuple[Sts, ...] = get_args(Sts)
+
+FIELDS = ("task", "split", "metric", "aggregate")
+"""What a column chooses a row of a report by."""
+
+LOWER = ("alignment", "uniformity", "anisotropy", "seconds")
+"""Metrics that are better when they are lower."""
+
+SENTENCES = 20_000
+"""Of Wikipedia, where a measure reads a sample of it."""
+
+Options = Mapping[str, Value | tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A measure.
+
+    Attributes:
+        run: from a model, the data folder and options to a report, or where the package has such a
+            function, "module:name"; of training, from the record of a run and options.
+        reads: from the data folder and options to the texts that it measures on.
+        options: type (see ``Table.take``) and default of each; 0 captions or samples are all.
+        of_training: whether it follows a training run, and needs no model.
+    """
+
+    run: Callable[..., Report] | str
+    reads: Callable[..., Iterable[str]]
+    options: Mapping[str, tuple[Any, Value | tuple[str, ...]]] = field(default_factory=dict)
+    of_training: bool = False
+
+    def complete(self, given: Options) -> Options:
+        """All options, those that are not given with their defaults."""
+        return {name: default for name, (_, default) in self.options.items()} | dict(given)
+
+
+def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) -> Report:
+    """Measure a model.
+
+    Args:
+        encode: the model.
+        kind: a measure that needs no training run.
+        options: all of them.
+        folder: the data folder.
+
+    Raises:
+        DataError: data that are missing, or vectors that cannot be measured.
+    """
+    run = MEASURES[kind].run
+    if isinstance(run, str):
+        module, _, name = run.partition(":")
+        report: Report = getattr(import_module(module), name)(encode, folder=folder, **options)
+        return report
+    return run(encode, folder, **options)
+
+
+def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
+    """24 hexadecimal digits of all that a measure reads.
+
+    Raises:
+        DataError: data that are missing or not official.
+    """
+    total = hashlib.sha256()
+    for text in MEASURES[kind].reads(folder, **options):
+        total.update(text.encode() + b"\n")
+    return total.hexdigest()[:24]
+
+
+def _pairs(folder: Path | None, **options: Any) -> Iterable[str]:
+    """The texts of STS sets: of those that are named, else of STS-B."""
+    named = {k: v for k, v in options.items() if k in ("tasks", "split", "form")}
+    return data.pair_texts(data.scored_pairs(folder, **named))
+
+
+def _captions(folder: Path | None, *, captions: int = 0, **_: Any) -> Sequence[str]:
+    return data.captions(folder, captions).texts
+
+
+def _listed(folder: Path | None, *, documents: str, captions: int, **_: Any) -> Iterable[str]:
+    return _captions(folder, captions=captions) if documents == "flickr30k" else _pairs(folder)
+
+
+def _repeated(folder: Path | None, *, text: str, **_: Any) -> Sequence[str]:
+    if text == "flickr30k":
+        return _captions(folder)
+    return sample(read_corpora()[text], SENTENCES, folder or data_folder())
+
+
+def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -> Report:
+    from contrasent.evaluate.geometry import geometry
+
+    found = geometry(encode, split=split, form=form, folder=folder)
+    rows = by_rating(encode, data.scored_pairs(folder, split=split, form=form), split)
+    return Report((*found.rows, *rows), found.notes)
+
+
+def _caption_retrieval(encode: EncodeFn, folder: Path | None, *, captions: int) -> Report:
+    from contrasent.evaluate.collections import caption_retrieval
+
+    return caption_retrieval(encode, data.captions(folder, captions))
+
+
+def _listing(
+    encode: EncodeFn,
+    folder: Path | None,
+    *,
+    queries: tuple[str, ...],
+    documents: str,
+    captions: int,
+    k: int,
+) -> Report:
+    from contrasent.evaluate.collections import side_by_side
+
+    if documents == "flickr30k":
+        texts = _captions(folder, captions=captions)
+    else:
+        parts = data.scored_pairs(folder)
+        texts = [*(s for p in parts for s in p.first), *(s for p in parts for s in p.second)]
+    wanted = queries or texts[:: max(1, len(texts) // 3)][:3]
+    found = side_by_side({"": encode}, wanted, texts, k=k)
+    hits = [(query, found[query][""]) for query in wanted]
+    best = sum(own[0][0] for _, own in hits) / len(hits)
+    row = Row(documents, "", "best_cosine", "", float(best), len(hits))
+    return Report((row,), {"listing": hits})
+
+
+def _repetition_bias(encode: EncodeFn, folder: Path | None, *, queries: int, text: str) -> Report:
+    from contrasent.evaluate.bias import repetition_bias
+
+    return repetition_bias(encode, _repeated(folder, text=text), queries=queries)
+
+
+def _pair_similarity(
+    encode: EncodeFn, folder: Path | None, *, query: str, texts: tuple[str, ...]
+) -> Report:
+    from contrasent.metrics import cosine
+
+    vectors = encode([query, *texts])
+    found = cosine(vectors[:1].repeat(len(texts), axis=0), vectors[1:])
+    rows = [Row(str(i), "", "cosine", "", float(v), 1) for i, v in enumerate(found, start=1)]
+    return Report(tuple(rows), {})
+
+
+def _trace(record: "Record", **options: Any) -> Report:
+    """The path of a training run: alignment and uniformity first, last, and their change.
+
+    The notes hold it as [step, uniformity, alignment], step 0 first.
+    """
+    points = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    path = [
+        [step, r.one(metric="uniformity").value, r.one(metric="alignment").value]
+        for step, r in points
+    ]
+    rows = []
+    count = points[0][1].one(metric="uniformity").count
+    for name, place in (("alignment", 2), ("uniformity", 1)):
+        first, last = path[0][place], path[-1][place]
+        values = {"first": first, "last": last, "change": last - first}
+        rows += [Row("trace", "", f"{name}_{k}", "", v, count) for k, v in values.items()]
+    return Report(tuple(rows), {"path": path})
+
+
+def _speed(record: "Record") -> Report:
+    """The speed of a training run, evaluations excluded."""
+    rate = float(record["sentences_per_second"])
+    steps, batch = int(record["steps"]), int(record["batch"])
+    rows = (
+        Row("training", "", "sentences_per_second", "", rate, steps * batch),
+        Row("training", "", "seconds_per_step", "", batch / rate if rate else 0.0, steps),
+    )
+    return Report(rows, {})
+
+
+def by_rating(encode: EncodeFn, parts: Sequence["ScoredPairs"], split: str) -> list[Row]:
+    """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
+
+    Returns:
+        Rows of metric "mean_cosine", their aggregate the ratings: "0-1" to "4-5". A rating on a
+        border belongs to the upper one, 5 to the last.
+    """
+    import numpy as np
+
+    from contrasent.evaluate.bootstrap import mean_interval
+    from contrasent.evaluate.geometry import RATINGS
+    from contrasent.evaluate.vectors import encode_distinct
+    from contrasent.metrics import cosine
+
+    first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
+    encoded = encode_distinct(encode, [first, second])
+    cosines = cosine(encoded(first), encoded(second))
+    scores = np.concatenate([p.scores for p in parts])
+    found = []
+    for low in range(RATINGS):
+        last = low == RATINGS - 1
+        own = cosines[(scores >= low) & ((scores < low + 1) | last)]
+        if len(own):
+            name, mean, bounds = f"{low}-{low + 1}", float(own.mean()), mean_interval(own)
+            found.append(Row(parts[0].name, split, "mean_cosine", name, mean, len(own), *bounds))
+    return found
+
+
+FORM = (Form, "senteval")
+ANY_SPLIT = (Literal["all", Split], "all")
+MEASURES = {
+    "sts": Measure(
+        "contrasent.evaluate.sts:sts",
+        _pairs,
+        {
+            "tasks": (tuple[Literal[Sts, "SICKR-all", "STSB-de", "STSB-es"], ...], STS),
+            "split": (Split, "test"),
+            "form": FORM,
+            "aggregate": (tuple[Literal["all", "mean", "wmean"], ...], ("all",)),
+            "subsets": (bool, False),
+        },
+    ),
+    "transfer": Measure(
+        "contrasent.evaluate.transfer:transfer",
+        lambda folder, tasks, **_: data.transfer_texts(folder, tasks),
+        {
+            "tasks": (tuple[Transfer, ...], get_args(Transfer)),
+            "solver": (Literal["fast", "senteval", "senteval_prototype"], "fast"),
+        },
+    ),
+    "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
+    "trace": Measure(
+        _trace,
+        _pairs,
+        {"every": (int, 10), "split": ANY_SPLIT, "form": FORM, "sample": (int, 0)},
+        of_training=True,
+    ),
+    "stsb_retrieval": Measure(
+        "contrasent.evaluate.collections:stsb_retrieval",
+        _pairs,
+        {
+            "directions": (Literal["both", "first"], "both"),
+            "split": (Split, "test"),
+            "form": FORM,
+        },
+    ),
+    "caption_retrieval": Measure(_caption_retrieval, _captions, {"captions": (int, 5000)}),
+    "listing": Measure(
+        _listing,
+        _listed,
+        {
+            "queries": (tuple[str, ...], ()),
+            "documents": (Literal["flickr30k", "stsb-test"], "flickr30k"),
+            "captions": (int, 0),
+            "k": (int, 3),
+        },
+    ),
+    "length_bias": Measure(
+        "contrasent.evaluate.bias:length_bias",
+        _pairs,
+        {"tasks": (tuple[Sts, ...], STS), "form": FORM},
+    ),
+    "repetition_bias": Measure(
+        _repetition_bias,
+        _repeated,
+        {"queries": (int, 100), "text": (Literal["flickr30k", "wiki"], "flickr30k")},
+    ),
+    "pair_similarity": Measure(
+        _pair_similarity,
+        lambda folder, query, texts: (query, *texts),
+        {"query": (str, ""), "texts": (tuple[str, ...], ())},
+    ),
+    "speed": Measure(_speed, lambda folder: (), of_training=True),
+}
+"""By name."""
