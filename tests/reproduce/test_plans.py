@@ -88,9 +88,9 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
     key, told = keys()
     assert told["version"] == NUMBERS["train"]
     lab = OWN.scales["lab"]
-    same = replace(lab, settings={**lab.settings, "checkpoint_every": 7})
+    same = replace(lab, set={**lab.set, "checkpoint_every": 7})
     assert keys(scale=same)[0] == key
-    other = replace(lab, settings={**lab.settings, "steps": 81})
+    other = replace(lab, set={**lab.set, "steps": 81})
     seen = {key, keys(scale=other)[0], keys(base=tiny["electra"])[0]}
     wiki = folder / "wiki" / "wiki1m_for_simcse.txt"
     wiki.write_text(wiki.read_text() + "One more sentence.\n")
