@@ -92,6 +92,7 @@ def adapt(
     seed: int = 0,
     resume: bool = False,
     overwrite: bool = False,
+    keep_candidates: bool = False,
     say: Say = lambda text: None,
 ) -> Adaptation:
     """Make search in documents better than the base makes it, prove it, and leave what is better.
@@ -115,6 +116,7 @@ def adapt(
         seed: of everything random.
         resume: go on with an adaptation that was killed.
         overwrite: begin anew where the output exists.
+        keep_candidates: leave all trained models, and what was read, in ``work`` in the output.
         say: is given a line for people at each step.
 
     Returns:
@@ -137,10 +139,10 @@ def adapt(
         if source.source.resolve().is_relative_to(target.resolve()):
             raise OutputError(f"{target}: holds the documents themselves; choose another folder")
     if resume and (done := shipping.finished(target)) is not None:
-        return done
+        return shipping.tidied(done, keep_candidates)
     shipping.check_target(target, resume=resume, overwrite=overwrite)
     work = Work(
-        target / "work",
+        target / shipping.WORK,
         {
             "source": str(source),
             "base": base,
@@ -167,7 +169,7 @@ def adapt(
     for line in reading.lines:
         say(line)
     run = _Run(work, reading, encoder, place, base, asked, budget, seed, say)
-    return run.finish(target, plans, steps)
+    return shipping.tidied(run.finish(target, plans, steps), keep_candidates)
 
 
 def _read(source: Documents, encoder: Encoder) -> Reading:

@@ -14,6 +14,7 @@ from contrasent.adapt.page import write_page
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.selection import Selection
 from contrasent.adapt.verdict import FEWEST, Verdict
+from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
 from contrasent.files import check_writable, write_json
 from contrasent.model.card import Facts, card
@@ -90,6 +91,14 @@ def finished(target: Path) -> Adaptation | None:
     return Adaptation(target, shipped, Verdict.from_dict(facts["verdict"]), trials, facts)
 
 
+def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
+    """Delete what a complete adaptation worked with, unless its candidates are wanted."""
+    work = done.folder / WORK
+    if work.is_dir() and not keep_candidates:
+        discard(work)
+    return done
+
+
 def vectors_name(candidate: Candidate) -> str:
     """Name under which the passages' vectors by a candidate's model are kept."""
     return f"shipped-{candidate.model}-{candidate.share}"
@@ -160,7 +169,6 @@ def ship(
     }
     write_page(target / PAGE, facts, index)
     write_json(target / REPORT, facts)
-    work.discard()
     done = finished(target)
     if done is None:
         raise OutputError(f"{target / REPORT}: was deleted while it was being written")

@@ -91,9 +91,13 @@ class Work:
         return loaded
 
     def discard(self) -> None:
-        """Delete the folder: the run is complete."""
-        # Renamed first, so that a kill leaves all of it or nothing that looks like a run.
-        aside = self.folder.with_name(f".{self.folder.name}.old")
-        shutil.rmtree(aside, ignore_errors=True)
-        self.folder.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        """Delete the folder: the run is complete, or was never begun."""
+        discard(self.folder)
+
+
+def discard(folder: Path) -> None:
+    """Delete a folder of work; renamed first, so that a kill leaves all of it or no run."""
+    aside = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
