@@ -54,20 +54,20 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
     from contrasent.train.clock import Clock
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
-    from contrasent.train.step import Steps
+    from contrasent.train.step import StepRunner
 
     encoder = Encoder.load(options["base"], pooler="mean", dropout=0.1, attention_dropout=0.1)
     total = options["steps"] + WARM
     marks: list[float] = []
-    take, tokens = Steps.take, []
+    take, tokens = StepRunner.take, []
 
-    def taking(self: Steps, step: int) -> Any:
+    def taking(self: StepRunner, step: int) -> Any:
         if step in (WARM, total - 1):
             settle()
             marks.append(time.perf_counter())
         return take(self, step)
 
-    Steps.take = taking  # type: ignore[method-assign]
+    StepRunner.take = taking  # type: ignore[method-assign]
     pool = Encoder.pool
 
     def pooling(self: Encoder, block: Any) -> Any:

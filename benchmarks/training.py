@@ -11,7 +11,7 @@ neighbouring steps with its 95 % interval (bootstrap).
 Both start from the same weights, with the same pooling, dropout 0.1, batch size and token limit,
 and learn unsupervised SimCSE: theirs by MultipleNegativesRankingLoss on (s, s). At batch 512 and
 128 tokens their padded batch would take tens of GiB, so that there both sides use cached gradients
-(theirs CachedMultipleNegativesRankingLoss, 64 sentences at a time; ours ``chunk=128`` rows).
+(theirs CachedMultipleNegativesRankingLoss, 64 sentences at a time; ours ``grad_cache_rows=128``).
 
 Cached gradients are also measured against our own direct step, and the memory of a batch of 4,096
 against that of one of 64. The encoder of 4 layers is all-MiniLM-L6-v2 without its last two, unless
@@ -150,7 +150,7 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
     from contrasent.objectives.simcse_supervised import SupervisedSimCSE
     from contrasent.train.fit import fit
     from contrasent.train.settings import Settings
-    from contrasent.train.step import Steps
+    from contrasent.train.step import StepRunner
 
     steps = case.steps + WARM
     encoder = Encoder.load(
@@ -159,18 +159,18 @@ def _ours(case: Case, gate: Gate, *, chunk: int) -> None:
         dropout=0.1,
         attention_dropout=0.1,
     )
-    take = Steps.take
+    take = StepRunner.take
 
-    def taking(self: Steps, step: int) -> Any:
+    def taking(self: StepRunner, step: int) -> Any:
         gate()
         return take(self, step)
 
-    Steps.take = taking  # type: ignore[method-assign]
+    StepRunner.take = taking  # type: ignore[method-assign]
     settings = Settings(
         batch=case.batch,
         max_tokens=case.tokens,
         steps=steps + 1,
-        chunk=chunk,
+        grad_cache_rows=chunk,
         checkpoint_every=10**6,
     )
     anchors, positives = examples(case)

@@ -219,7 +219,7 @@ def test_a_run_of_an_older_version_goes_on_with_the_same_command(
     del stored["defaults"]
     (place / "settings.json").write_text(json.dumps(stored))
     again = ["--set", "max_tokens=32", "--set", "epochs=1", "--set", "head=none", "--resume"]
-    again += ["--set", f"chunk={stored['settings']['chunk']}"]
+    again += ["--set", f"chunk={stored['settings']['grad_cache_rows']}"]
     result = json.loads((place / "result.json").read_text())
     for name in ("improved", "kept", "base_score", "gain"):
         del result[name]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from contrasent.engine.difference import Edit
+from contrasent.engine.encodings import BatchEncodings
+from contrasent.engine.registry import find
 from contrasent.errors import ModelError, OptionError
-from contrasent.objectives._difference import Edit
-from contrasent.objectives._find import find
-from contrasent.objectives._step import Step
 from contrasent.types import Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -24,7 +24,7 @@ def made(load, masked, kind="bert", *, dropout=0.0, **given):
 
 def edits_of(objective, batch, kind="replace"):
     term = objective.terms["difference"]
-    step = Step(objective, batch)
+    step = BatchEncodings(objective, batch)
     parts = [term._edit(kind, step, column, c) for c, column in enumerate(batch.columns[:2])]
     return Edit.join(parts), torch.cat(term._conditions(step))
 
@@ -145,7 +145,7 @@ def test_both_conditions_reach_the_encoder(load, masked, batches):
 
 def test_each_view_is_conditioned_on_its_own_vector(load, masked, batches):
     objective = made(load, masked, dropout=0.1)
-    step = Step(objective, batches(objective))
+    step = BatchEncodings(objective, batches(objective))
     one, two = objective.terms["difference"]._conditions(step)
     assert torch.equal(one, step.noisy[0]) and torch.equal(two, step.noisy[1])
     assert not torch.equal(one, two)
@@ -248,7 +248,7 @@ def test_other_edits(load, masked, batches, edits):
     found = objective(batch)
     term, total = objective.terms["difference"], 0.0
     kinds = ("replace", "insert", "delete") if edits == "all" else (edits,)
-    step = Step(objective, batch)
+    step = BatchEncodings(objective, batch)
     for k, kind in enumerate(kinds):
         parts = [term._edit(kind, step, c, 8 * k + i) for i, c in enumerate(batch.columns)]
         edit = Edit.join(parts)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from contrasent.engine.registry import described, find, names, parameters
 from contrasent.errors import OptionError
-from contrasent.objectives._find import described, find, names, parameters
 from contrasent.text.views import VIEWS
 
 NAMES = [
@@ -209,7 +209,7 @@ def test_methods_that_differ_in_one_place_must_be_told(load, examples):
 def test_an_objective_is_described_without_being_built(name, load, examples):
     objective = build(name, "bert", load, examples)
     told = objective.describe()
-    given = {k: v for k, v in objective._given.items() if k != "methods"}
+    given = {k: v for part in name.split("+") for k, v in examples("bert")[part].items()}
     assert described(name, given) == told
     assert told["name"] == name
     assert len(told) == 1 + len(parameters(name))

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.objectives import _masking
-from contrasent.objectives._find import find
-from contrasent.objectives._step import Step
+from contrasent.engine import edits
+from contrasent.engine.encodings import BatchEncodings
+from contrasent.engine.registry import find
 from contrasent.types import Tokens
 
 
@@ -274,7 +274,7 @@ def test_off_dropout_covers_attention(load, batches):
         torch.manual_seed(3)
         objective = find("simcse_plus_plus")(load("bert", dropout=0.0, attention_dropout=0.5))
         torch.manual_seed(seed)
-        now = Step(objective.train(), batches(objective))
+        now = BatchEncodings(objective.train(), batches(objective))
         clean.append(now.clean[0])
         noisy.append(now.noisy[0])
     assert torch.equal(*clean)
@@ -301,8 +301,12 @@ def test_noise_probes(load, batches):
 
 def test_gaussian_noise_has_the_variance_asked_for(load, batches):
     objective = made("simcse_noise", load, positives="gaussian", negatives="noisy")
-    now = Step(objective, batches(objective))
-    pairs = zip(now.positives(objective.contrast), now.noisy, strict=True)
+    now = BatchEncodings(objective, batches(objective))
+    pairs = zip(
+        now.vectors("gaussian", noise_variance=objective.contrast.noise_variance),
+        now.noisy,
+        strict=True,
+    )
     noise = torch.cat([a - b for a, b in pairs])
     assert noise.numel() == 2 * 6 * 32
     assert noise.var().item() == pytest.approx(0.1, rel=0.25)
@@ -366,9 +370,7 @@ def test_masked_lm_beside_the_contrast(load, batches, masked):
     head = objective.terms["masked_lm"].head
     total, count = 0.0, 0
     for c, column in enumerate(batch.columns):
-        edited = _masking.mask(
-            column, 0.5, objective.encoder.tokenizer, _masking.generators(batch, c)
-        )
+        edited = edits.mask(column, 0.5, objective.encoder.tokenizer, edits.generators(batch, c))
         for i in range(len(column)):
             row = slice(int(column.offsets[i]), int(column.offsets[i + 1]))
             labels = edited.labels[row]

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+from contrasent.engine import edits, registry
+from contrasent.engine.contrast import Contrast, merge
+from contrasent.engine.masked_models import LanguageHead
+from contrasent.engine.registry import find, parameters
 from contrasent.errors import DataError, ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
 from contrasent.model.encoder import Encoder
-from contrasent.objectives import _checks, _masking
-from contrasent.objectives._contrast import Contrast, merge
-from contrasent.objectives._find import find, parameters
-from contrasent.objectives._masked_model import LanguageHead
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
@@ -162,7 +162,7 @@ def test_masking_follows_80_10_10_and_spares_special_tokens(load, kind):
     tokens, _ = tokenizer(TEXTS * 20)
     before = tokens.ids.copy()
     batch = Batch((tokens,), np.arange(len(tokens)), 3)
-    edited = _masking.mask(tokens, 0.3, tokenizer, _masking.generators(batch, 0))
+    edited = edits.mask(tokens, 0.3, tokenizer, edits.generators(batch, 0))
     assert np.array_equal(tokens.ids, before), "the input was changed"
     special = np.isin(before, sorted(tokenizer.specials.all))
     chosen = edited.labels >= 0
@@ -187,7 +187,7 @@ def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
 
     def masked(rows, step, column):
         batch = Batch((tokens.select(rows),), rows, step)
-        return _masking.mask(batch.columns[0], 0.4, tokenizer, _masking.generators(batch, column))
+        return edits.mask(batch.columns[0], 0.4, tokenizer, edits.generators(batch, column))
 
     rows = np.arange(120)
     whole = masked(rows, 7, 0)
@@ -202,7 +202,7 @@ def test_every_row_has_masks_of_its_own(load):
     tokenizer = load().tokenizer
     tokens, _ = tokenizer([TEXTS[2]] * 40)
     batch = Batch((tokens,), np.arange(40), 7)
-    edited = _masking.mask(tokens, 0.4, tokenizer, _masking.generators(batch, 0))
+    edited = edits.mask(tokens, 0.4, tokenizer, edits.generators(batch, 0))
     labels = Tokens(edited.labels, edited.tokens.offsets)
     assert len({tuple(labels[i].tolist()) for i in range(40)}) > 20
 
@@ -210,14 +210,14 @@ def test_every_row_has_masks_of_its_own(load):
 def test_two_terms_that_mask_do_not_mask_the_same(load, masked, batches, monkeypatch):
     """Alone each masks as ever; together they are independent, in either order."""
     chosen = {}
-    mask = _masking.mask
+    mask = edits.mask
 
     def spied(tokens, ratio, *rest):
         edited = mask(tokens, ratio, *rest)
         chosen.setdefault(ratio, []).append(edited.labels >= 0)
         return edited
 
-    monkeypatch.setattr(_masking, "mask", spied)
+    monkeypatch.setattr(edits, "mask", spied)
     model = str(masked["bert"])
 
     def masks(name):
@@ -247,7 +247,7 @@ def test_inserted_masks_are_marked_and_stand_inside(load):
     tokenizer = load().tokenizer
     tokens, _ = tokenizer(TEXTS)
     batch = Batch((tokens,), np.arange(len(tokens)), 0)
-    edited = _masking.insert_masks(tokens, 0.15, tokenizer, _masking.generators(batch, 0))
+    edited = edits.insert_masks(tokens, 0.15, tokenizer, edits.generators(batch, 0))
     marks = Tokens(edited.labels, edited.tokens.offsets)
     for i in range(len(tokens)):
         new, where = edited.tokens[i], marks[i].astype(bool)
@@ -261,7 +261,7 @@ def test_a_token_is_marked_if_the_one_before_it_was_deleted(load):
     tokenizer = load().tokenizer
     tokens, _ = tokenizer(TEXTS)
     batch = Batch((tokens,), np.arange(len(tokens)), 0)
-    edited = _masking.delete(tokens, 0.4, tokenizer, _masking.generators(batch, 0))
+    edited = edits.delete(tokens, 0.4, tokenizer, edits.generators(batch, 0))
     marks = Tokens(edited.labels, edited.tokens.offsets)
     for i in range(len(tokens)):
         ids, new, label = tokens[i].tolist(), edited.tokens[i].tolist(), marks[i].tolist()
@@ -339,7 +339,7 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
         ("simcse", {"view": "crop", "percent": 100}, "percent 100"),
         ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
         ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
-        ("simcse", {"encoders": 3}, "must be 1"),
+        ("simcse", {"encoders": 3}, "encoders 3: no such value; one of 1, 2"),
         ("simcse", {"masks": "fixed", "view": "crop"}, "view must be 'dropout'"),
         ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
         ("simcse", {"reach": 3}, "does not belong to the view 'dropout'"),
@@ -365,13 +365,13 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
 )
 def test_values_are_refused_before_anything_is_loaded(objective, given, message):
     with pytest.raises(OptionError, match=message) as caught:
-        _checks.check(objective, given)
+        registry.check(objective, given)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["simcse", "esimcse", "simcse+masked_lm", "simcse_plus_plus"])
 def test_defaults_pass(name):
-    _checks.check(name, {})
+    registry.check(name, {})
 
 
 def test_checks_need_no_torch():
@@ -379,18 +379,18 @@ def test_checks_need_no_torch():
     import sys
 
     code = (
-        "import sys; from contrasent.objectives._checks import check; "
+        "import sys; from contrasent.engine.registry import check; "
         "check('esimcse+simcse_plus_plus', {'rate': 0.3}); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
-    _checks.check("diffcse", {"generator": str(masked["bert"])}, base=tiny["bert"])
+    registry.check("diffcse", {"generator": str(masked["bert"])}, base=tiny["bert"])
     with pytest.raises(ModelError, match="is not the encoder's"):
-        _checks.check("diffcse", {"generator": str(masked["roberta"])}, base=tiny["bert"])
+        registry.check("diffcse", {"generator": str(masked["roberta"])}, base=tiny["bert"])
     with pytest.raises(ModelError, match="is not the encoder's"):
-        _checks.check(
+        registry.check(
             "simcse", {"view": "masked_lm", "filler": str(masked["roberta"])}, base=tiny["bert"]
         )
 

@@ -5,7 +5,7 @@ import torch
 from made_batches import batch
 
 from contrasent import parallel
-from contrasent.objectives._find import find
+from contrasent.engine.registry import find
 
 STEPS = 3
 

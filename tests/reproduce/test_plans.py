@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
 from contrasent.objectives._find import names, parameters
 from contrasent.reproduce import measures, scale
@@ -114,7 +115,8 @@ def test_a_folder_is_known_by_its_files(bert, tmp_path):
 
 def test_every_option_has_its_first_default():
     """A new option belongs in ``first_defaults.json``, or no stored result is found any more."""
-    settings = {k: v for k, v in asdict(Settings()).items() if k not in INDIFFERENT}
+    former = json.loads(FIRST.read_text("utf-8"))["renamed"]
+    settings = {former.get(k, k): v for k, v in asdict(Settings()).items() if k not in INDIFFERENT}
     resolved = [(settings, "settings", "")]
     for name in names():
         own = {key: p.default for key, p in parameters(name).items()}

@@ -25,7 +25,7 @@ TRIPLES = [(*SENTENCES[i : i + 3], f"a map of {i} lamps") for i in range(120)]
 HARD = {"alpha": 2.0, "symmetric": True, "temperature": 0.1}
 CASES = {
     "simcse": ("simcse", {}, SENTENCES, {}),
-    "chunked": ("simcse", {}, SENTENCES, {"chunk": 5}),
+    "chunked": ("simcse", {}, SENTENCES, {"grad_cache_rows": 5}),
     "symmetric": ("simcse", {"symmetric": True}, SENTENCES, {}),
     "dot": ("simcse", {"similarity": "dot", "temperature": 5.0}, SENTENCES, {}),
     "batchnorm": ("simcse", {"projector": "batchnorm"}, SENTENCES, {}),

@@ -23,7 +23,7 @@ from contrasent.train import fit as module
 from contrasent.train.prepare import prepare
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import Settings
-from contrasent.train.step import Steps
+from contrasent.train.step import StepRunner
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()[:90]
@@ -113,7 +113,7 @@ def child(function, *, kill_at=None):
         status = 1
         try:
             instants = Instants(kill_at)
-            instants.around(Steps, "take")
+            instants.around(StepRunner, "take")
             instants.around(Path, "replace")
             instants.around(Path, "rename")
             instants.around(os, "fsync")

@@ -43,9 +43,9 @@ def test_every_row_once_in_chunks_of_about_equal_tokens(rows, size):
 
 def made(bert, case, sentences, padding="none"):
     name, parameters, width = CASES[case]
-    settings = Settings(**(LEARN | {"chunk": 5, "padding": padding}))
+    settings = Settings(**(LEARN | {"grad_cache_rows": 5, "padding": padding}))
     if case == "simcse, cls":
-        settings = Settings(**(LEARN | {"chunk": 5, "padding": padding, "pooler": "cls"}))
+        settings = Settings(**(LEARN | {"grad_cache_rows": 5, "padding": padding, "pooler": "cls"}))
     objective = prepare(bert, name, parameters, settings).double().train()
     configure(objective, settings)
     assert objective.encoder.chunk == 5
@@ -125,7 +125,7 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
 
 @pytest.mark.parametrize("objective", ["simcse", "simcse_plus_plus"])
 def test_runs_resume_in_the_same_bits(bert, sentences, tmp_path, objective):
-    settings = Settings(**LEARN, chunk=7, steps=4, accumulate=2, checkpoint_every=2)
+    settings = Settings(**LEARN, grad_cache_rows=7, steps=4, accumulate=2, checkpoint_every=2)
 
     def train(folder, **options):
         learner = prepare(bert, objective, {}, settings)
@@ -139,14 +139,14 @@ def test_runs_resume_in_the_same_bits(bert, sentences, tmp_path, objective):
     with pytest.MonkeyPatch.context() as patch:
         from contrasent.train import step
 
-        take = step.Steps.take
+        take = step.StepRunner.take
 
         def stopping(self, number):
             if number == 3:
                 raise Stop
             return take(self, number)
 
-        patch.setattr(step.Steps, "take", stopping)
+        patch.setattr(step.StepRunner, "take", stopping)
         with pytest.raises(Stop):
             train("m")
     train("m", resume=True)
@@ -158,10 +158,10 @@ def test_runs_resume_in_the_same_bits(bert, sentences, tmp_path, objective):
 
 
 def test_what_works_on_tokens_is_refused(bert):
-    settings = Settings(**LEARN, chunk=4)
+    settings = Settings(**LEARN, grad_cache_rows=4)
     learner = prepare(bert, "simcse", {}, settings)
     learner.terms["difference"] = torch.nn.Identity()
-    with pytest.raises(OptionError, match=r"chunk .*its term 'difference' works on tokens.*use 0"):
+    with pytest.raises(OptionError, match=r"grad_cache_rows .*'difference' works on tokens.*use 0"):
         configure(learner, settings)
     configure(learner, Settings(**LEARN))
 

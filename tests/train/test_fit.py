@@ -420,7 +420,7 @@ class Poison:
         self.at, self.value, self.calls = at, value, 0
 
     def loss(self, monkeypatch):
-        from contrasent.objectives._base import Objective
+        from contrasent.engine.objective import Objective
 
         before = Objective.loss
 

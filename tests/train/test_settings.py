@@ -40,6 +40,12 @@ def test_texts_are_read_as_the_type_wanted():
     assert Settings(**chosen.run).batch == 128
 
 
+def test_a_former_name_still_sets_what_it_set():
+    assert choose({"chunk": "64"}, "simcse").run == {"grad_cache_rows": 64}
+    with pytest.warns(DeprecationWarning, match="chunk is now grad_cache_rows"):
+        assert Settings(chunk=64) == Settings(grad_cache_rows=64)
+
+
 def test_values_of_a_recipe():
     given = {"batch": 32, "lr": 1, "normalise": False, "steps": 10, "alpha": 2, "head": "none"}
     chosen = choose(given, "simcse_supervised")
@@ -122,7 +128,7 @@ def test_assignments():
         ("seed", [-1, 2**63]),
         ("precision", ["fp61", "float32"]),
         ("padding", ["noen", "None"]),
-        ("chunk", [-1]),
+        ("grad_cache_rows", [-1]),
         ("pooler", ["maen", "none"]),
         ("head", ["tahn"]),
         ("buckets", ["fien", "4;8"]),
@@ -142,7 +148,7 @@ def test_names_are_those_of_poolers_and_heads():
 
     assert get_args(Pooler) == tuple(POOLERS)
     assert get_args(Head) == HEADS
-    with pytest.raises(OptionError, match=r"pooler 'maen': no such pooler; did you mean 'mean'\?"):
+    with pytest.raises(OptionError, match=r"pooler 'maen': no such value; did you mean 'mean'\?"):
         Settings(pooler="maen")
     with pytest.raises(OptionError, match=r"precision 'fp61': .* did you mean 'fp16'\?"):
         Settings(precision="fp61")
@@ -152,7 +158,7 @@ def test_every_setting_is_checked():
     """No setting may be added without a check of its range."""
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
-    checked += " head buckets geometry_every padding chunk"
+    checked += " head buckets geometry_every padding grad_cache_rows"
     free = {"normalise", "compile"}
     assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
     assert len(checked.split()) == 23

@@ -13,7 +13,7 @@ from contrasent.train import fit as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
-from contrasent.train.step import Steps, steady
+from contrasent.train.step import StepRunner, without_onednn
 
 LEARN = {"batch": 16, "pooler": "mean", "seed": 4, "lr": 1e-3}
 
@@ -119,7 +119,7 @@ def test_weights_stay_numbers_when_a_gradient_does_not(
 @pytest.mark.parametrize("padding", [{}, {"padding": "groups"}])
 def test_no_kernel_is_made_for_a_shape_in_fp32(train, padding, capfd, monkeypatch):
     """oneDNN says on standard output what it makes and runs."""
-    take, steps = Steps.take, []
+    take, steps = StepRunner.take, []
 
     def listened(self, step):
         capfd.readouterr()
@@ -127,7 +127,7 @@ def test_no_kernel_is_made_for_a_shape_in_fp32(train, padding, capfd, monkeypatc
         steps.append(capfd.readouterr().out)
         return known
 
-    monkeypatch.setattr(Steps, "take", listened)
+    monkeypatch.setattr(StepRunner, "take", listened)
     with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON_CREATION):
         torch.nn.functional.gelu(torch.zeros(3, 5))
         if "primitive,exec" not in capfd.readouterr().out:
@@ -139,10 +139,10 @@ def test_no_kernel_is_made_for_a_shape_in_fp32(train, padding, capfd, monkeypatc
 
 
 def test_kernels_are_as_before_after_a_failure_and_in_bf16():
-    with pytest.raises(ValueError, match="stop"), steady("fp32"):
+    with pytest.raises(ValueError, match="stop"), without_onednn("fp32"):
         raise ValueError("stop")
     assert torch.backends.mkldnn.enabled
-    with steady("bf16"):
+    with without_onednn("bf16"):
         assert torch.backends.mkldnn.enabled
 
 

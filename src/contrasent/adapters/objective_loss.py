@@ -7,12 +7,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.engine.objective import Objective
+from contrasent.engine.registry import check, find
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import Dense
-from contrasent.objectives._base import Objective
-from contrasent.objectives._checks import check
-from contrasent.objectives._find import find
 from contrasent.text.batches import VIEW, random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views import Identity, View
@@ -50,7 +49,8 @@ class ObjectiveLoss(nn.Module):
         Args:
             model: a ``SentenceTransformer``: a transformer, one pooling (cls, mean or max), and
                 dense layers if any.
-            objective: its name, or several joined by "+".
+            objective: its name, a file, or several joined by "+"
+                (:mod:`contrasent.engine.registry`).
             seed: of the views, and of all else that is drawn for a row, such as masks.
             **parameters: of the objective.
 

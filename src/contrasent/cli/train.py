@@ -41,7 +41,10 @@ def train(
     ] = None,
     objective: Annotated[
         str | None,
-        typer.Option(help="Method. [default: simcse for sentences, simcse_supervised for pairs]"),
+        typer.Option(
+            help="Method: a name, names joined by +, a file of your own (my_method.py), or "
+            "package.module:Class. [default: simcse for sentences, simcse_supervised for pairs]"
+        ),
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Columns of a table, by name or position, with commas.")
@@ -97,27 +100,27 @@ def train(
     from contrasent.train.clock import Clock
 
     clock = Clock()
-    told = _recipe(recipe) if recipe else {}
+    stated = _recipe(recipe) if recipe else {}
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
     from contrasent.train.defaults import resolve_settings
     from contrasent.train.run import Keep, RunFolder
     from contrasent.train.settings import assignments, choose
 
-    keep, evaluate = keep or told.get("keep"), evaluate or told.get("evaluate")
+    keep, evaluate = keep or stated.get("keep"), evaluate or stated.get("evaluate")
     if keep is not None and keep not in get_args(Keep):
         raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
-    require_improvement = require_improvement or bool(told.get("require_improvement", False))
+    require_improvement = require_improvement or bool(stated.get("require_improvement", False))
     _check_visible(require_improvement, evaluate)
-    ordered = documents or bool(told.get("documents", False))
-    wanted = column_list(columns or told.get("columns"))
+    ordered = documents or bool(stated.get("documents", False))
+    wanted = column_list(columns or stated.get("columns"))
     source = open_corpus(corpus, columns=wanted, documents=ordered)
-    name = objective or told.get("objective") or _default_objective(source.width)
-    choose(told.get("settings", {}), name, option=f"{recipe}:")
-    given: dict[str, Any] = {**told.get("settings", {}), **assignments(assign or [])}
+    name = objective or stated.get("objective") or _default_objective(source.width)
+    choose(stated.get("settings", {}), name, option=f"{recipe}:")
+    given: dict[str, Any] = {**stated.get("settings", {}), **assignments(assign or [])}
     if seed is not None:
         given["seed"] = seed
-    start = base or told.get("base") or DEFAULT_BASE
+    start = base or stated.get("base") or DEFAULT_BASE
     stored = RunFolder(output).defaults() if resume else None
     resolved = resolve_settings(resolve(start), name, given, corpus=source, stored=stored)
     settings, defaults = resolved.settings, resolved.defaults
@@ -170,15 +173,15 @@ def _run(
     options: dict[str, Any],
     clock: "Clock",
 ) -> "Run":
+    from contrasent.engine.registry import described
     from contrasent.files import check_writable
     from contrasent.model.pretrained import resolve
-    from contrasent.objectives._find import described
-    from contrasent.train.run import RunFolder, asked
+    from contrasent.train.run import RunFolder, run_config
 
     folder = resolve(base)
     done = RunFolder(output).finished() if options["resume"] else None
     if done is not None and "WORLD_SIZE" not in os.environ:  # said before the model is loaded
-        told = asked(
+        config = run_config(
             settings,
             described(objective, parameters),
             source,
@@ -189,7 +192,7 @@ def _run(
             defaults=options["defaults"],
             keep=options["keep"],
         )
-        RunFolder(output).check_same(told)
+        RunFolder(output).check_same(config)
         return done
     check_writable(output)
     with clock.part("load"):
@@ -230,12 +233,12 @@ def _recipe(path: Path) -> dict[str, Any]:
 
     try:
         text = path.read_text("utf-8")
-        told = tomllib.loads(text)
+        stated = tomllib.loads(text)
     except OSError as error:
         raise InputError(path, f"cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise InputError(path, f"not valid TOML ({error})") from error
-    for key, value in told.items():
+    for key, value in stated.items():
         kinds = RECIPE_KEYS.get(key, ())
         if isinstance(value, kinds):
             continue
@@ -245,7 +248,7 @@ def _recipe(path: Path) -> dict[str, Any]:
         if not kinds:
             problem = f"no such key {key!r}{suggestion(key, RECIPE_KEYS)}"
         raise InputError(path, problem, line=line)
-    return told
+    return stated
 
 
 def _geometry(settings: "Settings") -> "Evaluate | None":

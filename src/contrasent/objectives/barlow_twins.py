@@ -2,10 +2,11 @@
 
 from typing import Any, ClassVar
 
+from contrasent.engine.dimensions import Barlow
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive, Projector, Size, Weight
 from contrasent.losses import BarlowNorm, Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._dimensions import Barlow
 
 
 class BarlowTwins(Objective):
@@ -34,13 +35,13 @@ class BarlowTwins(Objective):
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "tanh",
-        contrast_weight: float = 1.0,
-        barlow_weight: float = 1.0,
-        off_diagonal: float = 0.012,
-        artificial: int = 704,
+        projector: Projector = "tanh",
+        contrast_weight: Weight = 1.0,
+        barlow_weight: Weight = 1.0,
+        off_diagonal: Weight = 0.012,
+        artificial: Size = 704,
         barlow_norm: BarlowNorm = "batch",
     ) -> None:
         super().__init__(encoder)

@@ -2,11 +2,7 @@
 
 from typing import Any, ClassVar
 
-from contrasent.losses import Normalisation, Similarity
-from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._checks import check_difference
-from contrasent.objectives._difference import (
+from contrasent.engine.difference import (
     Condition,
     Difference,
     DifferencePrediction,
@@ -16,7 +12,12 @@ from contrasent.objectives._difference import (
     Target,
     Task,
 )
-from contrasent.objectives._masked_model import MaskedModel
+from contrasent.engine.edits import check_difference, needs_generator
+from contrasent.engine.masked_models import MaskedModel
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import MaskedModelFolder, Positive, Projector, Share, Weight
+from contrasent.losses import Normalisation, Similarity
+from contrasent.model.encoder import Encoder
 from contrasent.text.views import Identity, NextSentence
 
 
@@ -62,25 +63,26 @@ class DiffCSE(Objective):
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 7e-6, "epochs": 2.0, "max_tokens": 32}
     """Table 12 and the released script, for similarity."""
+    checks = (check_difference,)
 
     def __init__(
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "batchnorm",
-        contrast_weight: float = 1.0,
-        difference_weight: float = 0.005,
-        generator: str | None = None,
+        projector: Projector = "batchnorm",
+        contrast_weight: Weight = 1.0,
+        difference_weight: Weight = 0.005,
+        generator: MaskedModelFolder = None,
         generator_dropout: bool = False,
         generator_positions: Positions = "all",
         generator_draw: Draw = "argmax",
-        mask_ratio: float = 0.30,
+        mask_ratio: Share = 0.30,
         normalisation: Normalisation = "mean_with_padding",
         condition: Condition = "projected",
         edits: Edits = "replace",
-        edit_ratio: float = 0.15,
+        edit_ratio: Share = 0.15,
         task: Task = "detection",
         target: Target = "same",
         language_head: str | None = None,
@@ -91,8 +93,9 @@ class DiffCSE(Objective):
         if target != "same":
             self.views = (Identity(), Identity(), NextSentence(reach=1))
             self.roles = ("anchor", "positive", "edited")
-        given = {"difference_weight": difference_weight, "contrast_weight": contrast_weight}
-        generated = check_difference({**given, "task": task, "edits": edits})
+        given: dict[str, Any] = {"task": task, "edits": edits, "generator": generator}
+        given |= {"difference_weight": difference_weight, "contrast_weight": contrast_weight}
+        check_difference(given)
         if not difference_weight:
             return
         settings = Difference(
@@ -107,7 +110,7 @@ class DiffCSE(Objective):
             condition=condition,
         )
         filler = None
-        if generated:
+        if needs_generator(given):
             filler = MaskedModel.load(
                 generator, encoder, option="generator", noisy=generator_dropout
             )

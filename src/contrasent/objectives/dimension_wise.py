@@ -1,9 +1,10 @@
 """Dimension-wise contrast as the only loss: an alternative to whitening."""
 
+from contrasent.engine.dimensions import DimensionWise
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive, Projector
 from contrasent.losses import Norm, Reduction, Variance
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._dimensions import DimensionWise
 
 
 class DimensionWiseContrast(Objective):
@@ -27,13 +28,13 @@ class DimensionWiseContrast(Objective):
         self,
         encoder: Encoder,
         *,
-        projector: str = "none",
-        dimension_temperature: float = 0.05,
+        projector: Projector = "none",
+        dimension_temperature: Positive = 0.05,
         dimension_norm: Norm = "batch",
         dimension_variance: Variance = "biased",
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
-        dimension_epsilon: float = 1e-5,
+        dimension_epsilon: Positive = 1e-5,
     ) -> None:
         super().__init__(encoder)
         self.use_projector(projector)

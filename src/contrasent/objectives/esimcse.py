@@ -1,13 +1,23 @@
 """ESimCSE: positives of another length, and negatives from the batches before."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import (
+    Fresh,
+    MaskedModelFolder,
+    Plain,
+    Positive,
+    Projector,
+    Range,
+    Size,
+)
+from contrasent.engine.queue import Column, Init, MomentumQueue, Start
+from contrasent.engine.views import check_view, make_views
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._contrast import Contrast
-from contrasent.objectives._queue import Column, Init, MomentumQueue, Start
-from contrasent.objectives._views import choose
+from contrasent.text.views import Rule
 
 
 class ESimCSE(Objective):
@@ -43,28 +53,31 @@ class ESimCSE(Objective):
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
     """The released script."""
+    checks = (check_view,)
 
     def __init__(
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "tanh",
-        view: str = "repeat_tokens",
-        rate: float | None = None,
-        rule: str | None = None,
-        filler: str | None = None,
-        fresh: str = "epoch",
-        queue_size: int = 160,
-        momentum: float = 0.995,
+        projector: Projector = "tanh",
+        view: Annotated[str, Plain("dropout")] = "repeat_tokens",
+        rate: Annotated[float | None, Range(least=0, most=1)] = None,
+        rule: Rule | None = None,
+        filler: MaskedModelFolder = None,
+        fresh: Fresh = "epoch",
+        queue_size: Size = 160,
+        momentum: Annotated[float, Range(least=0, below=1)] = 0.995,
         momentum_init: Init = "copy",
         queue_column: Column = "first",
         queue_start: Start = "grow",
     ) -> None:
         super().__init__(encoder)
-        self.views = choose(encoder, view, {"rate": rate, "rule": rule, "filler": filler})
-        self.fresh = fresh == "epoch"
+        self.views = make_views(
+            encoder, {"view": view, "rate": rate, "rule": rule, "filler": filler}
+        )
+        self.resample_views = fresh == "epoch"
         self.contrast = Contrast(temperature=temperature, similarity=similarity)
         self.use_projector(projector)
         if queue_size:

@@ -1,8 +1,9 @@
 """Masked language modelling: beside a contrast, or alone."""
 
+from contrasent.engine.masked_models import MaskedLanguageModelling
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Share, Weight
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._masked_lm import MaskedLanguageModelling
 
 
 class MaskedLM(Objective):
@@ -25,8 +26,8 @@ class MaskedLM(Objective):
         self,
         encoder: Encoder,
         *,
-        masked_lm_weight: float = 0.1,
-        mask_ratio: float = 0.15,
+        masked_lm_weight: Weight = 0.1,
+        mask_ratio: Share = 0.15,
         language_head: str | None = None,
     ) -> None:
         super().__init__(encoder)

@@ -1,13 +1,23 @@
 """SimCSE without labels: a sentence is its own positive, dropout makes the difference."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import (
+    Count,
+    Fresh,
+    MaskedModelFolder,
+    Plain,
+    Positive,
+    Projector,
+    Range,
+)
+from contrasent.engine.views import Which, check_fixed_masks, check_view, make_views
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._checks import check_fixed
-from contrasent.objectives._contrast import Contrast
-from contrasent.objectives._views import choose
+from contrasent.text.views import Rule
+from contrasent.text.views.tokens import Draw
 
 
 class SimCSE(Objective):
@@ -47,38 +57,39 @@ class SimCSE(Objective):
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
     """Table A.1, and the released script."""
+    checks = (check_view, check_fixed_masks)
 
     def __init__(
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "tanh",
+        projector: Projector = "tanh",
         symmetric: bool = False,
-        encoders: int = 1,
-        masks: str = "independent",
-        view: str = "dropout",
-        views: str = "second",
-        fresh: str = "epoch",
-        percent: float | None = None,
-        rate: float | None = None,
-        rule: str | None = None,
-        count: int | None = None,
-        reach: int | None = None,
-        draw: str | None = None,
+        encoders: Literal[1, 2] = 1,
+        masks: Literal["independent", "fixed"] = "independent",
+        view: Annotated[str, Plain("dropout")] = "dropout",
+        views: Which = "second",
+        fresh: Fresh = "epoch",
+        percent: Annotated[float | None, Range(least=0, below=100)] = None,
+        rate: Annotated[float | None, Range(least=0, most=1)] = None,
+        rule: Rule | None = None,
+        count: Count | None = None,
+        reach: Count | None = None,
+        draw: Draw | None = None,
         wordnet: str | None = None,
-        filler: str | None = None,
+        filler: MaskedModelFolder = None,
     ) -> None:
         super().__init__(encoder)
-        options = {"percent": percent, "rate": rate, "rule": rule, "count": count, "reach": reach}
+        options: dict[str, Any] = {"view": view}
+        options |= {"percent": percent, "rate": rate, "rule": rule, "count": count, "reach": reach}
         options |= {"draw": draw, "wordnet": wordnet, "filler": filler}
-        self.views = choose(encoder, view, options, views=views)
-        self.fresh = fresh == "epoch"
+        self.views = make_views(encoder, options, views=views)
+        self.resample_views = fresh == "epoch"
         self.contrast = Contrast(
             temperature=temperature, similarity=similarity, symmetric=symmetric
         )
         self.masks = masks
-        if masks == "fixed":
-            check_fixed({"view": view, "encoders": encoders})
+        check_fixed_masks({"masks": masks, "view": view, "encoders": encoders})
         self.use_projector(projector, encoders=encoders)

@@ -1,14 +1,15 @@
 """SimCSE with an edited copy of every sentence as one more positive or negative."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Fresh, Positive, Projector, Share, Weight
+from contrasent.engine.views import copy_view, make_views
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._checks import copy_view
-from contrasent.objectives._contrast import Contrast
-from contrasent.objectives._views import choose
 from contrasent.text.views import Identity
+from contrasent.text.views.tokens import Draw
 
 
 class CopiesSimCSE(Objective):
@@ -36,27 +37,28 @@ class CopiesSimCSE(Objective):
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
     """Not stated; those of SimCSE, which the copies are added to."""
+    checks = (copy_view,)
 
     def __init__(
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "tanh",
-        copies: str = "negative",
-        copy_edit: str = "replace",
-        edit_ratio: float = 0.15,
-        copy_draw: str | None = None,
+        projector: Projector = "tanh",
+        copies: Literal["positive", "negative"] = "negative",
+        copy_edit: Literal["replace", "insert", "delete"] = "replace",
+        edit_ratio: Share = 0.15,
+        copy_draw: Draw | None = None,
         copy_filler: str | None = None,
-        alpha: float = 1.0,
-        fresh: str = "epoch",
+        alpha: Weight = 1.0,
+        fresh: Fresh = "epoch",
     ) -> None:
         super().__init__(encoder)
-        view, options = copy_view(copy_edit, edit_ratio)
-        _, copy = choose(encoder, view, {**options, "draw": copy_draw, "filler": copy_filler})
+        edit = {"copy_edit": copy_edit, "edit_ratio": edit_ratio, "copy_draw": copy_draw}
+        _, copy = make_views(encoder, copy_view({**edit, "copy_filler": copy_filler}))
         self.views = (Identity(), Identity(), copy)
         self.roles = ("anchor", "positive", copies)
-        self.fresh = fresh == "epoch"
+        self.resample_views = fresh == "epoch"
         self.contrast = Contrast(temperature=temperature, similarity=similarity, alpha=alpha)
         self.use_projector(projector)

@@ -1,11 +1,13 @@
 """SimCSE with more or less dropout noise in positive or in negative pairs."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.encodings import Source
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Count, Plain, Positive, Projector, Weight
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._contrast import Contrast, Source
 
 
 class NoisySimCSE(Objective):
@@ -36,13 +38,13 @@ class NoisySimCSE(Objective):
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "tanh",
-        positives: Source = "noisy",
-        negatives: Source = "mean",
-        passes: int = 10,
-        noise_variance: float = 0.1,
+        projector: Projector = "tanh",
+        positives: Annotated[Literal["noisy", "gaussian", "mean"], Plain("noisy")] = "noisy",
+        negatives: Annotated[Source, Plain("noisy")] = "mean",
+        passes: Count = 10,
+        noise_variance: Weight = 0.1,
     ) -> None:
         super().__init__(encoder)
         self.contrast = Contrast(

@@ -1,12 +1,14 @@
 """SimCSE++: negatives without dropout noise, and contrast between dimensions."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.dimensions import DimensionWise
+from contrasent.engine.encodings import Source
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Plain, Positive, Projector, Weight
 from contrasent.losses import FactorForm, Norm, Reduction, Similarity, Variance
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._contrast import Contrast, Source
-from contrasent.objectives._dimensions import DimensionWise
 
 
 class SimCSEPlusPlus(Objective):
@@ -46,19 +48,19 @@ class SimCSEPlusPlus(Objective):
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "tanh",
-        negatives: Source = "off_dropout",
-        factor: float = 0.9,
+        projector: Projector = "tanh",
+        negatives: Annotated[Source, Plain("noisy")] = "off_dropout",
+        factor: Positive = 0.9,
         factor_form: FactorForm = "positive_logit",
-        dimension_weight: float = 0.1,
-        dimension_temperature: float = 5.0,
+        dimension_weight: Weight = 0.1,
+        dimension_temperature: Positive = 5.0,
         dimension_norm: Norm = "batch",
         dimension_variance: Variance = "biased",
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
-        dimension_epsilon: float = 1e-5,
+        dimension_epsilon: Positive = 1e-5,
     ) -> None:
         super().__init__(encoder)
         self.contrast = Contrast(

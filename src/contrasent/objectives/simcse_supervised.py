@@ -1,11 +1,12 @@
 """SimCSE with labels: pairs that belong together, and hard negatives that do not."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive, Projector, Weight
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
-from contrasent.objectives._contrast import Contrast
 
 
 class SupervisedSimCSE(Objective):
@@ -37,7 +38,7 @@ class SupervisedSimCSE(Objective):
         "epochs": 3.0,
         "max_tokens": 32,
         "head": "tanh",
-        "chunk": 256,
+        "grad_cache_rows": 256,
     }
     """Table A.1 and the released script, which has 4 GPUs for a batch of 512. Chunks give the same
     gradient within the memory of one machine."""
@@ -46,12 +47,12 @@ class SupervisedSimCSE(Objective):
         self,
         encoder: Encoder,
         *,
-        temperature: float = 0.05,
+        temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: str = "none",
-        alpha: float = 1.0,
+        projector: Projector = "none",
+        alpha: Weight = 1.0,
         symmetric: bool = False,
-        encoders: int = 1,
+        encoders: Literal[1, 2] = 1,
     ) -> None:
         super().__init__(encoder)
         self.contrast = Contrast(

@@ -45,7 +45,8 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> dict[str,
                 # As ``objectives`` joins methods: a plain value gives way to another's.
                 if key not in known or known[key] == first["plain"].get(key, ...):
                     known[key] = value
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+    former = first["renamed"] if kind == "settings" else {}
+    plain = {former.get(k, k): list(v) if isinstance(v, tuple) else v for k, v in values.items()}
     return {k: v for k, v in plain.items() if k not in known or v != known[k]}
 
 

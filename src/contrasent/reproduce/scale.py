@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from contrasent.engine.registry import check, parameters
 from contrasent.errors import OptionError
-from contrasent.objectives import _checks
-from contrasent.objectives._find import agree, methods, parameters
 from contrasent.reproduce.items import SCALES, Item, ScaleName, Selection, TableRow
 from contrasent.reproduce.items import Settings as Values
 from contrasent.reproduce.toml import HERE, shared
@@ -110,7 +109,7 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
         given["precision"] = precision()
     found = choose(given, row.objective, option="set")
     settings = Settings(**found.run)
-    check_parameters(row.objective, found.objective)
+    check(row.objective, found.objective, models=False)
     defaults = {name: p.default for name, p in parameters(row.objective).items()}
     counts = (row.sentences.get(scale.name), changes.sentences, scale.sentences)
     return Resolved(
@@ -121,25 +120,6 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
         changes.select or scale.select,
         next((n for n in counts if n is not None), None),
     )
-
-
-def check_parameters(objective: str, given: Mapping[str, object]) -> None:
-    """Refuse parameters that cannot be; models that they name are looked for later.
-
-    Raises:
-        OptionError: a value out of range, or one that does not belong with the others.
-    """
-    values = {name: p.default for name, p in parameters(objective).items()} | dict(given)
-    _checks.check_values(values)
-    agree(objective, given)
-    for method in methods(objective):
-        own = {name: values[name] for name in parameters(method)}
-        if "view" in own:
-            _checks.check_view(own)
-        if own.get("masks") == "fixed":
-            _checks.check_fixed(own)
-        if "generator" in own and _checks.check_difference(own) and not own["generator"]:
-            _checks.check_generator(None, None, option="generator")
 
 
 def models_of(values: Mapping[str, object]) -> dict[str, str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contrasent.train.run import RunFolder
     from contrasent.train.settings import Settings
 
-CODE = ("losses", "objectives", "model", "train", "text")
+CODE = ("losses", "engine", "objectives", "model", "train", "text")
 """Folders of the package that the numbers of a training run depend on."""
 
 
@@ -220,8 +220,10 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
 
 def _same_settings(place: "RunFolder", settings: "Settings") -> bool:
     """Whether a run that was begun in a folder, if any, can be gone on with."""
+    from contrasent.train.settings import renamed
+
     try:
-        before = json.loads(place.settings.read_text("utf-8"))["settings"]
+        before = renamed(json.loads(place.settings.read_text("utf-8"))["settings"])
     except (OSError, ValueError, KeyError):
         return True
     return bool(before == json.loads(json.dumps(asdict(settings))))

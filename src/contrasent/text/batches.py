@@ -119,7 +119,7 @@ class Collator:
             sentence. Columns beyond the views are taken as they are.
         tokenizer: for views of words, whose result is tokenised afresh.
         lower: lower-case before the tokenizer.
-        fresh: draw views anew in every epoch; else each row keeps its draw.
+        resample_views: draw views anew in every epoch; else each row keeps its draw.
         longest: rows that a view made longer are cut at this many tokens, None for no cut.
     """
 
@@ -128,7 +128,7 @@ class Collator:
     views: tuple[View, ...]
     tokenizer: Tokenizer
     lower: bool = False
-    fresh: bool = True
+    resample_views: bool = True
     longest: int | None = None
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
@@ -138,7 +138,7 @@ class Collator:
         width = len(self.cache.columns)
         count = max(len(self.views), width)
         views = [*self.views, *[Identity()] * (count - len(self.views))]
-        epoch = self.plan.epoch(step) if self.fresh else 0
+        epoch = self.plan.epoch(step) if self.resample_views else 0
         columns = tuple(
             self._column(view, i if width > 1 else 0, i, rows, epoch)
             for i, view in enumerate(views)

@@ -17,14 +17,14 @@ from contrasent.errors import ModelError
 from contrasent.files import atomic_file
 
 
-def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, told: Any) -> None:
+def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: Any) -> None:
     """Write a checkpoint.
 
     Args:
         path: the file.
         module: what trains; its whole state dict is kept.
         optimizer: its tensors are kept under the names of the parameters.
-        told: anything that JSON can hold.
+        state: anything that JSON can hold.
 
     Raises:
         OutputError: it cannot be written; an older checkpoint of that name is untouched.
@@ -37,21 +37,21 @@ def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, told: 
     with atomic_file(path, "wb") as stream:
         try:
             # Written in place of the temporary file's content: safetensors wants a name.
-            save_file(ready, stream.name, metadata={"contrasent": json.dumps(told)})
+            save_file(ready, stream.name, metadata={"contrasent": json.dumps(state)})
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """Tensors and told of a checkpoint.
+    """Tensors and state of a checkpoint.
 
     Raises:
         ModelError: the file is damaged or no checkpoint.
     """
     try:
         with safe_open(path, framework="pt") as stream:
-            told = json.loads((stream.metadata() or {})["contrasent"])
-            return {k: stream.get_tensor(k) for k in stream.keys()}, told  # noqa: SIM118
+            state = json.loads((stream.metadata() or {})["contrasent"])
+            return {k: stream.get_tensor(k) for k in stream.keys()}, state  # noqa: SIM118
     except (OSError, SafetensorError, KeyError, ValueError) as error:
         raise ModelError(f"{path}: not a readable checkpoint ({error})") from error
 
@@ -59,7 +59,13 @@ def read(path: Path) -> tuple[dict[str, Tensor], Any]:
 def restore(
     tensors: dict[str, Tensor], module: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Put a checkpoint's tensors back into a module and its optimizer."""
+    """Put a checkpoint's tensors back into a module and its optimizer.
+
+    Args:
+        tensors: by name, as ``read`` gives them.
+        module: what trains.
+        optimizer: AdamW over the module's parameters.
+    """
     module.load_state_dict(
         {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
     )

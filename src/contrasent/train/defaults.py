@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contrasent.objectives._find import needs_pairs, published
-from contrasent.train.settings import Settings, choose
+from contrasent.engine.registry import needs_pairs, published
+from contrasent.train.settings import Settings, choose, renamed
 
 SENTENCE_ENCODER, LANGUAGE_MODEL = "sentence encoder", "language model"
 
@@ -22,7 +22,7 @@ ENCODER_SETTINGS: dict[str, Any] = {"batch": 64, "lr": 3e-6, "epochs": 1.0}
 ENCODER_SETTINGS_PAIRS = {**ENCODER_SETTINGS, "lr": 2e-5}
 """The same where the method learns from pairs: they teach, and the held-out ones watch over it."""
 
-ENCODER_DROPS = ("head", "chunk")
+ENCODER_DROPS = ("head", "grad_cache_rows")
 """Published settings that a sentence encoder has no use for: it keeps its own head."""
 
 MOST_STEPS = 40
@@ -98,7 +98,8 @@ def resolve_settings(
     if stored is None:
         defaults = _choose(base, objective, chosen.run, corpus)
     elif stored:
-        left = {k: v for k, v in stored["values"].items() if k not in chosen.run}
+        values = renamed(stored["values"])
+        left = {k: v for k, v in values.items() if k not in chosen.run}
         defaults = Defaults(stored["base"], left)
     else:
         return ResolvedSettings(Settings(**chosen.run), chosen.objective, None)

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from contrasent import memory, parallel, progress
+from contrasent.engine.objective import Objective
 from contrasent.files import write_json
 from contrasent.model.card import Facts, card
-from contrasent.objectives._base import Objective
 from contrasent.report import Report
 from contrasent.text.cache import discard
 from contrasent.text.corpus import Corpus, open_corpus
@@ -22,10 +22,10 @@ from contrasent.train.defaults import Defaults
 from contrasent.train.monitor import Drift, Monitor
 from contrasent.train.prepare import configure
 from contrasent.train.rows import collator, total_steps
-from contrasent.train.run import Keep, Run, RunFolder, asked
-from contrasent.train.scores import Evaluate, Scores
+from contrasent.train.run import Keep, Run, RunFolder, run_config
+from contrasent.train.scores import Evaluate, ModelSelector
 from contrasent.train.settings import Settings
-from contrasent.train.step import WINDOW, Steps, Told, interruptible
+from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 
 LOG_EVERY = 10
 
@@ -128,7 +128,7 @@ class _Loop:
         self.place, self.facts = place, facts
         self.encoder = objective.encoder
         shape = geometry if settings.geometry_every else None
-        self.scores = Scores(self.encoder, place, evaluate, shape, clock, keep)
+        self.selector = ModelSelector(self.encoder, place, evaluate, shape, clock, keep)
         self.monitor = Monitor()
         self.training_seconds = 0.0
         self.clock, self.trained = clock, False
@@ -157,7 +157,7 @@ class _Loop:
         total = total_steps(batches.plan, self.settings)
         self.drift = Drift.of(self.objective, batches, total)
         first = self._restore(optimizer) if going_on else self._begin()
-        steps = Steps(
+        steps = StepRunner(
             self.objective,
             parallel.wrap(self.objective),
             batches,
@@ -175,21 +175,23 @@ class _Loop:
         return self._finish(last, began, (last - first) * batches.plan.batch)
 
     def _open(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> bool:
-        told = asked(
+        config = run_config(
             self.settings,
             self.objective.describe(),
             self.corpus,
             rows,
             base=self.facts.base,
-            evaluated=self.scores.judge is not None,
+            evaluated=self.selector.evaluator is not None,
             processes=parallel.world(),
             defaults=self.defaults,
-            keep=self.scores.keep,
+            keep=self.selector.keep,
         )
         going_on = False
         if parallel.is_main():
             weights = sum(p.numel() * p.element_size() for p in self.objective.parameters())
-            going_on = self.place.open(told, resume=resume, overwrite=overwrite, needed=7 * weights)
+            going_on = self.place.open(
+                config, resume=resume, overwrite=overwrite, needed=7 * weights
+            )
         return bool(parallel.from_main(going_on))
 
     def _begin(self) -> int:
@@ -199,13 +201,13 @@ class _Loop:
         return 0
 
     def _restore(self, optimizer: torch.optim.Optimizer) -> int:
-        tensors, told = checkpoint.read(self.place.checkpoint)
+        tensors, state = checkpoint.read(self.place.checkpoint)
         checkpoint.restore(tensors, self.objective, optimizer)
-        self.scaler.load_state_dict(told["scaler"])
-        self.monitor.high = told["collapse"]
-        self.scores.restore(told)
-        self.drift.restore(told.get("drift"))
-        step = int(told["step"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.monitor.high = state["collapse"]
+        self.selector.restore(state)
+        self.drift.restore(state.get("drift"))
+        step = int(state["step"])
         if parallel.is_main():
             self.place.cut_log(step)
         return step
@@ -217,25 +219,25 @@ class _Loop:
             parallel.barrier()
 
     def _save_checkpoint(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        told = {
+        state = {
             "step": step,
             "scaler": self.scaler.state_dict(),
             "collapse": self.monitor.high,
             "drift": self.drift.state(),
-            **self.scores.told(),
+            **self.selector.state(),
         }
-        checkpoint.save(self.place.checkpoint, self.objective, optimizer, told)
+        checkpoint.save(self.place.checkpoint, self.objective, optimizer, state)
 
-    def _steps(self, steps: Steps, first: int) -> int:
+    def _steps(self, steps: StepRunner, first: int) -> int:
         plan, settings, total = steps.collator.plan, self.settings, steps.total
         batch, optimizer = plan.batch, steps.optimizer
         saved = first
-        scores = self.scores
-        stopping = scores.out_of(settings.patience)
-        if scores.judge is not None and first == 0 and not scores.history:
-            scores.evaluate(0, self._write)
+        selector = self.selector
+        stopping = selector.out_of(settings.patience)
+        if selector.evaluator is not None and first == 0 and not selector.history:
+            selector.evaluate(0, self._write)
         if first == 0:
-            scores.measure(0)
+            selector.measure(0)
             self._look(0)
         self.objective.train()
         step = first
@@ -245,34 +247,34 @@ class _Loop:
         ):
             while step < total and not stopping:
                 begun = time.monotonic()
-                told = steps.take(step)
+                metrics = steps.take(step)
                 step += 1
-                evaluating = scores.judge is not None and (
+                evaluating = selector.evaluator is not None and (
                     step % settings.evaluate_every == 0 or step == total
                 )
                 if evaluating:
-                    told += steps.known()
+                    metrics += steps.known()
                 self.training_seconds += time.monotonic() - begun
                 self._look(step)  # before the lines are written: the last one has the last drift
-                self._tell(told, total)
-                shown = {"loss": told[-1].terms["loss"]} if told else {}
+                self._log(metrics, total)
+                shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
                 advance(batch, **shown, **self._best())
                 if evaluating:
-                    scores.evaluate(step, self._write)
-                    stopping = scores.out_of(settings.patience)
+                    selector.evaluate(step, self._write)
+                    stopping = selector.out_of(settings.patience)
                 every = settings.geometry_every
                 if every and (step % every == 0 or step == total or stopping):
-                    scores.measure(step)
+                    selector.measure(step)
                 # Asked once and agreed on: processes that disagree would wait for one another.
                 leaving = parallel.anywhere(interrupted())
                 if leaving or step % settings.checkpoint_every == 0 or step == total:
-                    self._tell(steps.known(), total)
+                    self._log(steps.known(), total)
                     self._checkpoint(step, optimizer)
                     saved = step
                 if leaving:
                     raise KeyboardInterrupt
         if saved < step:
-            self._tell(steps.known(), total)
+            self._log(steps.known(), total)
             self._checkpoint(step, optimizer)
         return step
 
@@ -281,15 +283,15 @@ class _Loop:
             with self.clock.part("evaluation"):
                 self.drift.look(step, self.settings.lr)
 
-    def _tell(self, told: list[Told], total: int) -> None:
+    def _log(self, metrics: list[StepMetrics], total: int) -> None:
         """Write log lines: of the first steps, of every tenth, and of the last."""
-        for one in told:
+        for one in metrics:
             wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step == total - 1
             if wanted and parallel.is_main():
                 self.place.write_log(one.line() | self.drift.values)
 
     def _best(self) -> dict[str, float]:
-        best = self.scores.best()
+        best = self.selector.best()
         return {"best": best[1]} if best else {}
 
     def _write(self, target: Path, step: int, report: Report | None) -> None:
@@ -300,8 +302,8 @@ class _Loop:
             self.encoder.save(target, card=card(self.encoder, facts))
 
     def _finish(self, step: int, began: float, sentences: int) -> Run:
-        best = self.scores.best()
-        outcome = self.scores.outcome(step)
+        best = self.selector.best()
+        outcome = self.selector.outcome(step)
         run = Run(
             folder=self.place.model,
             steps=step,
@@ -309,14 +311,14 @@ class _Loop:
             sentences_per_second=sentences / self.training_seconds if sentences else 0.0,
             score=best[1] if best else None,
             best_step=best[0] if best else None,
-            history=self.scores.history,
+            history=self.selector.history,
             improved=outcome.improved,
             kept=outcome.kept,
             base_score=outcome.base_score,
             gain=outcome.gain,
         )
         if parallel.is_main():
-            self._write(self.place.last, step, self.scores.latest)
+            self._write(self.place.last, step, self.selector.latest)
             self.place.publish(run)
             discard(self.place.tokens)
         parallel.barrier()

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from contrasent import metrics
+from contrasent.engine.objective import Objective
 from contrasent.errors import TrainingError
 from contrasent.model.calls import BUDGET, by_budget, in_calls
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._base import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.defaults import SENTENCE_ENCODER, base_kind
 from contrasent.types import Tokens

@@ -5,18 +5,13 @@ from typing import Any
 
 import torch
 
+from contrasent.engine.objective import Objective
+from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.folder import describe
 from contrasent.model.packed import fits
-from contrasent.objectives._base import Objective
-from contrasent.objectives._checks import check
-from contrasent.objectives._dimensions import Barlow, DimensionWise
-from contrasent.objectives._find import find
 from contrasent.train.settings import Settings
-
-VECTORS_ALONE = (Barlow, DimensionWise)
-"""Terms that see nothing of an encoder but its vectors."""
 
 
 def prepare(
@@ -52,20 +47,25 @@ def prepare(
 
 
 def configure(objective: Objective, settings: Settings) -> None:
-    """Set padding, chunks and compilation of every encoder in an objective.
+    """Set padding, cached gradients and compilation of every encoder in an objective.
+
+    Args:
+        objective: whose encoders are set.
+        settings: of the run.
 
     Raises:
-        OptionError: chunks with an objective that keeps more in memory than vectors.
+        OptionError: cached gradients with an objective that keeps more in memory than vectors.
     """
-    others = [name for name, t in objective.terms.items() if not isinstance(t, VECTORS_ALONE)]
-    own = type(objective).forward is not Objective.forward
-    if settings.chunk and (others or own):
+    terms = objective.terms.items()
+    others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
+    own = type(objective).forward is not Objective.forward and not objective.vectors_only
+    if settings.grad_cache_rows and (others or own):
         what = f"its term {others[0]!r}" if others else "it"
-        problem = f"not for {objective.name}: {what} works on tokens, which chunks do not bound"
-        raise OptionError("chunk", settings.chunk, f"{problem}; use 0")
+        problem = f"not for {objective.name}: {what} works on tokens, whose memory is not bounded"
+        raise OptionError("grad_cache_rows", settings.grad_cache_rows, f"{problem}; use 0")
     for encoder in objective.modules():
         if isinstance(encoder, Encoder):
             encoder.packed = fits(encoder.backbone) and settings.padding == "none"
-            encoder.chunk = settings.chunk
+            encoder.chunk = settings.grad_cache_rows
             if settings.compile:
                 encoder.compile_backbone()

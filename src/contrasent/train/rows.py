@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import parallel
+from contrasent.engine.objective import Objective
 from contrasent.model.backbone import longest_input
-from contrasent.objectives._base import Objective
 from contrasent.text.batches import Collator, Order, Plan
 from contrasent.text.buckets import BucketPlan
 from contrasent.text.cache import TokenCache, tokenised
@@ -51,13 +51,13 @@ def collator(
         objective.views,
         tokenizer,
         lower,
-        fresh=objective.fresh,
+        resample_views=objective.resample_views,
         longest=longest_input(encoder.backbone.config),
     )
 
 
 def total_steps(plan: Order, settings: Settings) -> int:
-    """Optimizer steps of a run: as many as asked for, or those of the epochs."""
+    """Optimizer steps of a run: those stated, or those of the epochs."""
     return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
 
 

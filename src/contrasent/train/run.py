@@ -2,15 +2,15 @@
 
 ```
 MODEL/                 the model: the best step, or the base where that is no improvement, or the
-                       last step where nothing was evaluated or it was asked for
-MODEL/run/settings.json   what was asked for, and the data's hash
+                       last step where nothing was evaluated or it was to be that
+MODEL/run/settings.json   what decides the run, the hash of its data included
 MODEL/run/log.jsonl       a line every ten steps, and one an evaluation or a look at the geometry
 MODEL/run/checkpoint.safetensors
 MODEL/run/base/           the model before the first step, where an evaluation may fall back to it
 MODEL/run/best/           the best step so far
 MODEL/run/last/           the model after the last step
 MODEL/run/result.json     written when the run is complete
-MODEL/run/profile.json    where the time went, if that was asked for
+MODEL/run/profile.json    where the time went, with --profile
 ```
 """
 
@@ -99,7 +99,7 @@ class Run(Outcome):
     history: list[tuple[int, float]] = field(default_factory=list)
 
 
-def asked(
+def run_config(
     settings: "Settings",
     objective: dict[str, Any],
     corpus: "Corpus",
@@ -111,7 +111,7 @@ def asked(
     defaults: "Defaults | None" = None,
     keep: str = "trained",
 ) -> dict[str, Any]:
-    """What is asked of a run, as ``run/settings.json`` keeps it: who resumes must ask the same.
+    """What decides a run, as ``run/settings.json`` keeps it: a resumed run must have the same.
 
     Args:
         settings: of the run.
@@ -153,12 +153,12 @@ class RunFolder:
         self.profile = self.home / "profile.json"
         self.tokens = self.home / "tokens"
 
-    def open(self, told: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
+    def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
         """Make sure that the folder may be written; say whether a checkpoint is there.
 
         Args:
-            told: the settings of this run.
-            resume: go on with a run of the same settings.
+            config: of this run, see ``run_config``.
+            resume: go on with a run of the same.
             overwrite: discard what is there.
             needed: bytes that the run will write.
 
@@ -179,9 +179,9 @@ class RunFolder:
             self.home.mkdir(exist_ok=True)
             self._sweep()
         if resume and occupied:
-            self.check_same(told)
+            self.check_same(config)
             return self.checkpoint.is_file()
-        write_json(self.settings, told)
+        write_json(self.settings, config)
         return False
 
     def _occupied(self) -> list[str]:
@@ -223,25 +223,38 @@ class RunFolder:
                 if path.name.startswith(TEMPORARY):
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
-    def check_same(self, told: dict[str, Any]) -> None:
-        """Refuse to go on with a run of which something else was asked.
+    def check_same(self, config: dict[str, Any]) -> None:
+        """Refuse to go on with a run that something else decides.
 
         An option that the code has learned since the run began had its default then.
 
+        Args:
+            config: of this run, see ``run_config``.
+
         Raises:
-            OutputError: a setting, or the corpus, is another one.
+            OutputError: a setting, the corpus or the file of a method is another one.
         """
+        from contrasent.train.settings import renamed
+
         before = json.loads(self.settings.read_text("utf-8"))
+        before["settings"] = renamed(before["settings"])
         later = _defaults(before)
-        now = json.loads(json.dumps(told))
+        now = json.loads(json.dumps(config))
         for key in sorted((before.keys() | now.keys()) - {"defaults"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
                 old = {k: v for k, v in later.get(key, {}).items() if k in new} | old
-                inner = next((k for k in sorted(old | new) if old.get(k) != new.get(k)), None)
+                names = sorted(old | new, key=lambda k: (not k.startswith("source_sha256"), k))
+                inner = next((k for k in names if old.get(k) != new.get(k)), None)
                 if inner is None:
                     continue
                 key, old, new = inner, old.get(inner), new.get(inner)
+            if key.startswith("source_sha256") and old and new:
+                raise OutputError(
+                    f"{self.model}: the file of {config['objective']['name']} has changed since "
+                    f"the run began (sha256 {old[:8]}..., now {new[:8]}...); restore it, or use "
+                    "--overwrite or another folder"
+                )
             if old != new:
                 raise OutputError(
                     f"{self.model}: the run there has {key} {old!r}, this one {new!r}; resume with "
@@ -260,15 +273,15 @@ class RunFolder:
         if not self.log.is_file():
             return
         lines = self.log.read_text("utf-8").splitlines()
-        kept = []
+        lines_before = []
         for line in lines:
             try:
                 if json.loads(line)["step"] <= step:
-                    kept.append(line)
+                    lines_before.append(line)
             except ValueError:  # the line that a kill cut short
                 break
         with atomic_file(self.log) as stream:
-            stream.writelines(line + "\n" for line in kept)
+            stream.writelines(line + "\n" for line in lines_before)
 
     def write_log(self, line: dict[str, Any]) -> None:
         """Append a line."""
@@ -325,7 +338,7 @@ def trajectory(model: Path) -> list[dict[str, float]]:
 
 def _defaults(before: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Today's defaults of the settings, and of the objective if the library has it."""
-    from contrasent.objectives._find import described
+    from contrasent.engine.registry import described
     from contrasent.train.settings import Settings
 
     found = {"settings": asdict(Settings())}

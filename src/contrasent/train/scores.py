@@ -29,13 +29,13 @@ class Paired(Protocol):
         """Of a later model; a row "gain_..." is the paired difference, with its interval."""
 
 
-class Scores:
+class ModelSelector:
     """The scores of a run so far. The main process evaluates, all of them know the values.
 
     Args:
         encoder: what is evaluated.
         place: whose log the reports go to.
-        judge: the first row of its report decides which model is the best; None for no evaluation.
+        evaluator: the first row of its report decides which model is the best; None for none.
         geometry: another evaluation, which decides nothing, or None.
         clock: counts their time as "evaluation".
         keep: which model the run gives.
@@ -51,38 +51,43 @@ class Scores:
         self,
         encoder: Encoder,
         place: RunFolder,
-        judge: Evaluate | None,
+        evaluator: Evaluate | None,
         geometry: Evaluate | None,
         clock: Clock,
         keep: Keep = "best",
     ) -> None:
         self.encoder, self.place, self.clock = encoder, place, clock
-        self.judge, self.geometry, self.keep = judge, geometry, keep
-        self.floor: float | None = getattr(judge, "floor", None)
+        self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
+        self.floor: float | None = getattr(evaluator, "floor", None)
         self.history: list[tuple[int, float]] = []
         self.base: Report | None = None
         self.report: Report | None = None
         self.latest: Report | None = None
 
-    def told(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
         reports = {"base": self.base, "report": self.report, "latest": self.latest}
-        kept = {name: report and report.to_json() for name, report in reports.items()}
-        return {"history": self.history, **kept}
+        stored = {name: report and report.to_json() for name, report in reports.items()}
+        return {"history": self.history, **stored}
 
-    def restore(self, told: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
-        self.history = [(int(s), float(v)) for s, v in told["history"]]
-        base, report, latest = (told.get(name) for name in ("base", "report", "latest"))
+        self.history = [(int(s), float(v)) for s, v in state["history"]]
+        base, report, latest = (state.get(name) for name in ("base", "report", "latest"))
         self.base = Report.from_json(base) if base else None
         self.report = Report.from_json(report) if report else None
         self.latest = Report.from_json(latest) if latest else None
 
     def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:
-        """Score the encoder after a step; ``save`` the base, and a step that is the best so far."""
+        """Score the encoder after a step; save the base, and a step that is the best so far.
+
+        Args:
+            step: steps taken; 0 for the base.
+            save: writes the encoder to a folder, with the step and its report.
+        """
         with self.clock.part("evaluation"):
             score = 0.0
-            if parallel.is_main() and self.judge is not None:
+            if parallel.is_main() and self.evaluator is not None:
                 report = self._measured()
                 score = report.rows[0].value
                 self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
@@ -100,9 +105,9 @@ class Scores:
             self.history.append((step, float(parallel.from_main(score))))
 
     def _measured(self) -> Report:
-        if self.base is not None and isinstance(self.judge, Paired):
-            return self.judge.against(self.encoder.encode, self.base)
-        return cast(Evaluate, self.judge)(self.encoder.encode)
+        if self.base is not None and isinstance(self.evaluator, Paired):
+            return self.evaluator.against(self.encoder.encode, self.base)
+        return cast(Evaluate, self.evaluator)(self.encoder.encode)
 
     def measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""

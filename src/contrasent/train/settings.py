@@ -1,19 +1,25 @@
 """The settings of a run: the same names in Python, in recipes and in ``--set``; no torch here."""
 
 import math
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import InitVar, dataclass, fields
+from functools import cache
+from typing import Annotated, Any, Literal, get_type_hints
 
+from contrasent.engine.parameters import Count, Parameter, Positive, Range, Size, check_values
+from contrasent.engine.registry import parameters
 from contrasent.errors import OptionError
-from contrasent.objectives._find import Parameter, parameters
 from contrasent.text.buckets import FINE
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]
 Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two"]
 Head = Literal["none", "tanh", "batchnorm"]
+Probability = Annotated[float, Range(least=0, below=1)]
+
+RENAMED = {"chunk": "grad_cache_rows"}
+"""Former names of settings, which ``--set``, recipes and stored runs may still have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +45,10 @@ class Settings:
         padding: "none" computes rows without padding where the encoder is of a kind that allows it
             (:mod:`contrasent.model.packed`); "groups" goes through the encoder's own forward pass,
             in padded groups of similar length. The mathematics is the same, dropout masks are not.
-        chunk: rows (of all views) whose forward pass is kept in memory at once; 0 for all. The
-            gradient is that of the whole batch, for one more forward pass
+        grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
+            all. The gradient is that of the whole batch, for one more forward pass
             (:mod:`contrasent.model.groups`).
+        chunk: the former name of ``grad_cache_rows``; deprecated.
         compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
             graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
@@ -55,60 +62,40 @@ class Settings:
         seed: of everything random.
     """
 
-    batch: int = 64
-    accumulate: int = 1
-    max_tokens: int = 32
-    epochs: float = 1.0
-    steps: int | None = None
-    lr: float = 3e-5
-    warmup: float = 0.0
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    dropout: float = 0.1
-    attention_dropout: float | None = None
+    batch: Count = 64
+    accumulate: Count = 1
+    # Two tokens are the marks at both ends.
+    max_tokens: Annotated[int, Range(least=3)] = 32
+    epochs: Positive = 1.0
+    steps: Count | None = None
+    lr: Positive = 3e-5
+    warmup: Probability = 0.0
+    weight_decay: Annotated[float, Range(least=0)] = 0.0
+    clip: Annotated[float, Range(above=0, most=math.inf)] = 1.0
+    dropout: Probability = 0.1
+    attention_dropout: Probability | None = None
     pooler: Pooler | None = None
     head: Head | None = None
     normalise: bool | None = None
     precision: Precision = "fp32"
     padding: Padding = "none"
-    chunk: int = 0
+    grad_cache_rows: Size = 0
     compile: bool = False
     buckets: str = "none"
-    evaluate_every: int = 125
-    geometry_every: int = 0
-    checkpoint_every: int = 250
-    patience: int = 0
-    heldout: int = 1000
-    seed: int = 0
+    evaluate_every: Count = 125
+    geometry_every: Size = 0
+    checkpoint_every: Count = 250
+    patience: Size = 0
+    heldout: Size = 1000
+    seed: Annotated[int, Range(least=0, below=2**63)] = 0
+    chunk: InitVar[int | None] = None
 
-    def __post_init__(self) -> None:
-        for name in ("batch", "accumulate", "evaluate_every", "checkpoint_every"):
-            _require(name, getattr(self, name), getattr(self, name) >= 1, "must be at least 1")
-        # Two of them are the marks at both ends.
-        _require("max_tokens", self.max_tokens, self.max_tokens >= 3, "must be at least 3")
-        _require("steps", self.steps, self.steps is None or self.steps >= 1, "must be at least 1")
-        for name in ("epochs", "lr"):
-            value = getattr(self, name)
-            _require(name, value, 0 < value < math.inf, "must be positive and finite")
-        _require("warmup", self.warmup, 0 <= self.warmup < 1, "must be a share in [0, 1)")
-        _require("clip", self.clip, self.clip > 0, "must be positive")
-        decay = self.weight_decay
-        _require("weight_decay", decay, 0 <= decay < math.inf, "must be finite and not negative")
-        for name in ("dropout", "attention_dropout"):
-            p = getattr(self, name)
-            _require(name, p, p is None or 0 <= p < 1, "must be a probability in [0, 1)")
-        for name in ("patience", "heldout", "seed", "geometry_every", "chunk"):
-            _require(name, getattr(self, name), getattr(self, name) >= 0, "must not be negative")
-        _require("seed", self.seed, self.seed < 2**63, "must be less than 2^63")
-        for name, kind in (
-            ("precision", Precision),
-            ("padding", Padding),
-            ("pooler", Pooler),
-            ("head", Head),
-        ):
-            value = getattr(self, name)
-            if value is not None and value not in get_args(kind):
-                raise OptionError(name, value, f"no such {name}", choices=get_args(kind))
+    def __post_init__(self, chunk: int | None) -> None:
+        if chunk is not None:
+            warnings.warn("chunk is now grad_cache_rows", DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "grad_cache_rows", chunk)
+        known = run_settings()
+        check_values(known.values(), {name: getattr(self, name) for name in known})
         _ = self.bucket_cuts
 
     @property
@@ -130,9 +117,16 @@ class Settings:
             ) from error
 
 
-def _require(name: str, value: object, holds: bool, problem: str) -> None:
-    if not holds:
-        raise OptionError(name, value, problem)
+@cache
+def run_settings() -> dict[str, Parameter]:
+    """The settings of a run by name, with types and ranges."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {f.name: Parameter(f.name, hints[f.name], f.default) for f in fields(Settings)}
+
+
+def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values under today's names of their settings."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,18 +148,20 @@ def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -
     Raises:
         OptionError: an unknown name, with the nearest known one, or a value of another type.
     """
-    own = parameters(objective)
-    known = {field.name for field in fields(Settings)}
-    hints = get_type_hints(Settings)
+    own, known = parameters(objective), run_settings()
+    for name in own.keys() & known.keys():
+        problem = f"its parameter {name!r} has the name of a setting of the run; give it another"
+        raise OptionError("--objective", objective, problem)
     chosen = Chosen({}, {})
     for name, value in given.items():
+        setting = name if name in own else RENAMED.get(name, name)
         if name in own:
-            chosen.objective[name] = _read(name, value, _kinds(own[name]))
-        elif name in known:
-            chosen.run[name] = _read(name, value, _options(hints[name]))
+            chosen.objective[name] = own[name].read(value)
+        elif setting in known:
+            chosen.run[setting] = known[setting].read(value)
         else:
             problem = f"no such setting of a run or of {objective}"
-            raise OptionError(option, name, problem, choices=sorted(known | set(own)))
+            raise OptionError(option, name, problem, choices=sorted(known | own))
     return chosen
 
 
@@ -182,40 +178,3 @@ def assignments(texts: list[str]) -> dict[str, str]:
             raise OptionError("--set", text, "write key=value")
         pairs[name.strip()] = value.strip()
     return pairs
-
-
-def _kinds(parameter: Parameter) -> tuple[Any, ...]:
-    if parameter.default is not None:
-        return (type(parameter.default), *((None,) if "None" in parameter.annotation else ()))
-    simple = {"int": int, "float": float, "str": str, "bool": bool, "None": None}
-    parts = [part.strip() for part in parameter.annotation.split("|")]
-    return tuple(simple[part] for part in parts if part in simple)
-
-
-def _options(hint: Any) -> tuple[Any, ...]:
-    parts = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
-    names = [name for part in parts if get_origin(part) is Literal for name in get_args(part)]
-    kinds = [str if get_origin(part) is Literal else part for part in parts]
-    # The text "none" is a head; it stands for None only where it is no value itself.
-    return tuple(
-        None if k is NoneType else k for k in kinds if k is not NoneType or "none" not in names
-    )
-
-
-def _read(name: str, value: Any, kinds: tuple[Any, ...]) -> Any:
-    text = str(value)
-    if None in kinds and (value is None or text.lower() in {"none", "null"}):
-        return None
-    for kind in kinds:
-        if kind is bool:
-            if text.lower() in {"true", "false"}:
-                return text.lower() == "true"
-        elif kind is str and isinstance(value, str):
-            return value
-        elif kind in (int, float) and not isinstance(value, bool):
-            try:
-                return kind(text)
-            except ValueError:
-                continue
-    wanted = " or ".join("none" if k is None else k.__name__ for k in kinds)
-    raise OptionError(name, value, f"must be of type {wanted}")

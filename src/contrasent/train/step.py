@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.objectives._base import Objective
+from contrasent.engine.objective import Objective
 from contrasent.text.batches import Collator
 from contrasent.train.clock import Clock
 from contrasent.train.monitor import Monitor
@@ -22,11 +22,11 @@ from contrasent.train.settings import Settings
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 WINDOW = 10
-"""Steps after which a GPU is asked for its numbers; asking waits until it has done them."""
+"""Steps after which the numbers of a GPU are read; reading waits until it has done them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StepMetrics:
     """The numbers of a step.
 
     Attributes:
@@ -48,7 +48,7 @@ class Told:
 
 
 @dataclass
-class Steps:
+class StepRunner:
     """Takes the steps of a run.
 
     On CPU the numbers of a step are looked at before its update. A GPU is not waited for: its
@@ -64,7 +64,7 @@ class Steps:
         settings: of the run.
         total: steps of the run.
         monitor: that looks at the numbers.
-        clock: that is told what time is spent on.
+        clock: counts what time is spent on.
         window: steps between looks.
     """
 
@@ -80,7 +80,7 @@ class Steps:
     window: int = 1
     _waiting: list[tuple[int, float, list[str], Tensor]] = field(default_factory=list)
 
-    def take(self, step: int) -> list[Told]:
+    def take(self, step: int) -> list[StepMetrics]:
         """Take a step; the numbers that have become known.
 
         Raises:
@@ -91,7 +91,7 @@ class Steps:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.zero_grad(set_to_none=True)
-        with steady(settings.precision):
+        with without_onednn(settings.precision):
             sums = self._gradient(step)
         with self.clock.part("optimizer"):
             self.scaler.unscale_(self.optimizer)
@@ -107,7 +107,7 @@ class Steps:
             self.objective.after_step()
         return known if len(self._waiting) < self.window else self.known()
 
-    def known(self) -> list[Told]:
+    def known(self) -> list[StepMetrics]:
         """The numbers of the steps that have not been looked at.
 
         Raises:
@@ -115,15 +115,15 @@ class Steps:
         """
         waiting, self._waiting = self._waiting, []
         values = [numbers for *_, numbers in waiting]
-        told = []
+        found = []
         for (step, rate, names, _), row in zip(waiting, _read(values), strict=True):
             norm, *rest = row
             terms = dict(zip(names, rest, strict=True))
             # In fp16 the scaler passes over steps whose gradients overflow.
             scaled = self.settings.precision == "fp16"
             self.monitor.check(step, terms if scaled else {**terms, "the gradient": norm}, rate)
-            told.append(Told(step, rate, norm, terms))
-        return told
+            found.append(StepMetrics(step, rate, norm, terms))
+        return found
 
     def _gradient(self, step: int) -> dict[str, Tensor]:
         """Leave the batch's gradient in the parameters; the loss and its terms."""
@@ -158,7 +158,14 @@ def _read(rows: list[Tensor]) -> list[list[float]]:
 
 
 def mix(seed: int, step: int, rank: int, part: int) -> int:
-    """One number for torch's generator, different for all four arguments."""
+    """One number for torch's generator, different for all four arguments.
+
+    Args:
+        seed: of the run.
+        step: from 0.
+        rank: of the process.
+        part: of the accumulated batch.
+    """
     return int(
         np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
     )
@@ -180,18 +187,18 @@ def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float
 
 
 @contextmanager
-def steady(precision: str) -> Iterator[None]:
-    """Use, for the block, no kernels that are made anew for every shape, where they gain nothing.
+def without_onednn(precision: str) -> Iterator[None]:
+    """Switch oneDNN off for the block where it only costs memory: in fp32 on x86.
 
-    In fp32 on x86 torch leaves GELU alone to oneDNN. That makes a kernel, of hundreds of small
-    blocks of memory, for every number of rows, and drops the oldest; batches have ever other
-    numbers. So new blocks always lay among a step's activations and tore the memory that is kept
-    into pieces: a process of 1.2 GB grew to 2.6 GB over 320 steps, and on. Steps take as
-    long with torch's own. In bf16 oneDNN multiplies too, as in fp32 on other processors, and stays.
+    There torch leaves GELU alone to oneDNN, which compiles a kernel of hundreds of small blocks of
+    memory for every number of rows and drops the oldest; batches have ever other numbers. The new
+    blocks lay among a step's activations and fragmented the heap: a process of 1.2 GB grew to
+    2.6 GB over 320 steps, and on. Steps take as long with torch's own kernel. In bf16, and in fp32
+    on other processors, oneDNN also multiplies matrices and stays on.
 
-    For steps alone. Vectors computed during a training are those that its model gives later, bit
-    for bit, and those of ``--invariant`` need a GELU that does not depend on where a number
-    stands: torch's takes the last of them, and of every thread's share, in another way.
+    For steps alone: vectors computed during a training are those that its model gives later, bit
+    for bit, and a vector that does not depend on its batch needs a GELU that does not depend on
+    where a number stands. Torch's computes the last of every thread's share in another way.
 
     Args:
         precision: of ``Settings``.
@@ -213,23 +220,23 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
     Gives a function that says whether one came.
     """
-    asked = False
+    received = False
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+    def receive(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        if received:
             raise KeyboardInterrupt
-        asked = True
+        received = True
 
     before = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, ask)
+            before[number] = signal.signal(number, receive)
     except ValueError:  # not the main thread, which alone may handle signals
         yield lambda: False
         return
     try:
-        yield lambda: asked
+        yield lambda: received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

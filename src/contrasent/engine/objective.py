@@ -1,43 +1,48 @@
 """What every objective is: the encoder and all else that trains, and a forward of named terms."""
 
-import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.encodings import BatchEncodings, Term, Terms
+from contrasent.engine.parameters import check_values, parameters_of
+from contrasent.engine.queue import MomentumQueue, copy_encoder
+from contrasent.engine.source import source_digest
 from contrasent.errors import TrainingError
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import make_head
-from contrasent.objectives._checks import check_values
-from contrasent.objectives._contrast import Contrast
-from contrasent.objectives._queue import MomentumQueue, follower
-from contrasent.objectives._step import Step
 from contrasent.text.views import Identity, View
 from contrasent.types import Batch
 
-Terms = dict[str, Tensor]
-"""Named scalars of one batch; those with a weight make the loss, all are logged."""
-
 
 class Objective(nn.Module):
-    """A training method: subclass it in a file of this folder, named after the method.
+    """A training method: subclass it in a file, in ``objectives/`` or anywhere else.
 
-    The constructor takes the encoder and keyword-only parameters with defaults; their names are
-    the keys of recipes and of ``--set``. Everything that trains is a sub-module, and everything
-    that must survive a resume a parameter or a buffer. Torch's random state at the start of
-    ``forward`` is a function of (seed, step, rank).
+    The constructor takes the encoder and keyword-only parameters with types and defaults
+    (:mod:`contrasent.engine.parameters`); their names are the keys of recipes and of ``--set``.
+    Everything that trains is a sub-module, and everything that must survive a resume a parameter
+    or a buffer. Torch's random state at the start of ``forward`` is a function of (seed, step,
+    rank).
 
     Most methods need no forward of their own: they put together, in the constructor, what the
     attributes below name. Such methods can be combined ("esimcse+simcse_plus_plus").
 
     Attributes:
         published: settings of a run with which the method was published for BERT base, literals
-            that are read from the source text (:func:`contrasent.objectives._find.published`).
+            that are read from the source text (:func:`contrasent.engine.registry.published`).
         labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
+        checks: functions of the parameters, by name, that refuse what does not belong together;
+            they are called before torch is loaded.
+        vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
+            encoder but vectors, so that cached gradients bound its memory.
         encoder: what will be saved.
         views: view c makes column c of a batch, see :mod:`contrasent.text.batches`.
-        fresh: whether views are drawn anew in every epoch.
+        resample_views: whether views are drawn anew in every epoch.
         roles: what each column is: "anchor", "positive" (one or more), "negative" or "edited"
             (not contrasted). Columns of a labelled corpus beyond these are hard negatives.
         projector: network on the pooled vectors that is dropped after training, or None.
@@ -46,26 +51,29 @@ class Objective(nn.Module):
         masks: "fixed" gives both views the same dropout masks.
         contrast: the contrastive term, or None.
         queue: negatives from earlier batches, or None.
-        terms: further terms by name: modules that map a ``Step`` to ``Terms``.
+        terms: further terms by name, see :class:`contrasent.engine.encodings.Term`.
         weights: weight of each term in the loss.
     """
 
     published: ClassVar[dict[str, Any]] = {}
     labelled: bool = False
+    checks: ClassVar[tuple[Callable[[Mapping[str, Any]], Any], ...]] = ()
+    vectors_only: bool = False
+    method_name: ClassVar[str | None] = None
     _given: dict[str, Any]
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Remember the parameters given, so that logs and cards can tell them."""
+        """Remember the parameters given, for logs and model cards."""
         self = super().__new__(cls)
         self.__dict__["_given"] = {k: v for k, v in given.items() if k != "encoder"}
         return self
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        check_values(self._given)
+        check_values(parameters_of(type(self)).values(), self._given)
         self.encoder = encoder
         self.views: tuple[View, ...] = (Identity(), Identity())
-        self.fresh = True
+        self.resample_views = True
         self.roles: tuple[str, ...] = ("anchor", "positive")
         self.projector: nn.Module | None = None
         self.second: Encoder | None = None
@@ -82,10 +90,12 @@ class Objective(nn.Module):
         Args:
             batch: the rows of this process.
         """
-        step = Step(self, batch)
-        terms: Terms = self.contrast(step) if self.contrast is not None else {}
+        encodings = BatchEncodings(self, batch)
+        terms: Terms = self.contrast(encodings) if self.contrast is not None else {}
         for term in self.terms.values():
-            terms.update(term(step))
+            terms.update(term(encodings))
+        if self.queue is not None and self.training:
+            self.queue.encode(encodings)
         return terms
 
     def loss(self, terms: Terms) -> Tensor:
@@ -93,23 +103,24 @@ class Objective(nn.Module):
         return torch.stack([w * terms[name] for name, w in self.weights.items()]).sum()
 
     def describe(self) -> dict[str, Any]:
-        """Name and own parameters, as logs and model cards show them."""
-        defaults = {
-            key: parameter.default
-            for key, parameter in inspect.signature(type(self).__init__).parameters.items()
-            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-        }
-        return {"name": self.name, **defaults, **self._given}
+        """Name and own parameters, as logs and model cards show them; a digest of others' files."""
+        file = getattr(sys.modules.get(type(self).__module__), "__file__", None)
+        digest = source_digest(Path(file)) if file else {}
+        defaults = {key: p.default for key, p in parameters_of(type(self)).items()}
+        return {"name": self.name, **digest, **defaults, **self._given}
 
     @property
     def name(self) -> str:
-        """The objective's name, which is its file's."""
-        return type(self).__module__.rsplit(".", 1)[-1]
+        """The method's name, by which it was found; its module's if it was not looked for."""
+        return type(self).__dict__.get("method_name") or type(self).__module__.rsplit(".", 1)[-1]
 
     def after_step(self) -> None:
-        """Called after every optimizer step: momentum, queues."""
+        """Called after every optimizer step: the momentum encoder, the queue, states of terms."""
         if self.queue is not None:
             self.queue.after_step(self.encoder)
+        for term in self.terms.values():
+            if isinstance(term, Term):
+                term.after_step(self.encoder)
 
     def use_projector(self, name: str, *, encoders: int = 1) -> None:
         """Put a freshly initialised projector on the encoder, and a second encoder beside it.
@@ -121,17 +132,13 @@ class Objective(nn.Module):
         """
         self.projector = make_head(name, self.encoder.dimension)
         if encoders == 2:
-            self.second = follower(self.encoder)
+            self.second = copy_encoder(self.encoder)
             self.second_projector = make_head(name, self.encoder.dimension)
 
     def use_contrast(self, weight: float, **settings: Any) -> None:
         """Make the contrastive term with its weight; a weight of 0 leaves it out."""
         self.contrast = Contrast(**settings) if weight else None
         self.weights = {"contrast": weight} if weight else {}
-
-    def roles_of(self, width: int) -> tuple[str, ...]:
-        """Roles of a batch's columns."""
-        return self.roles + ("negative",) * (width - len(self.roles))
 
     def check(self, width: int, *, ordered: bool = False) -> None:
         """Refuse a corpus that does not fit the objective.

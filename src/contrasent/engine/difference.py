@@ -1,4 +1,4 @@
-"""The difference prediction of DiffCSE: what was edited, told by the sentence vector."""
+"""The difference prediction of DiffCSE: what was edited, found with the sentence vector."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.engine import edits
+from contrasent.engine.discriminator import Discriminator
+from contrasent.engine.encodings import BatchEncodings, Term
+from contrasent.engine.masked_models import LanguageHead, MaskedModel
 from contrasent.errors import ModelError
 from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
 from contrasent.model.encoder import Encoder
 from contrasent.model.groups import by_length
-from contrasent.objectives import _masking
-from contrasent.objectives._discriminator import Discriminator
-from contrasent.objectives._masked_model import LanguageHead, MaskedModel
-from contrasent.objectives._step import Step
 from contrasent.types import Tokens
 
 Edits = Literal["replace", "insert", "delete", "all"]
@@ -47,7 +47,7 @@ class Difference:
         return ("replace", "insert", "delete") if self.edits == "all" else (self.edits,)
 
 
-class DifferencePrediction(nn.Module):
+class DifferencePrediction(Term):
     """The term "difference": detection, or the language-modelling tasks of DiffCSE's Table 3."""
 
     def __init__(
@@ -74,46 +74,46 @@ class DifferencePrediction(nn.Module):
             self.copy = nn.Linear(size, 1)
         self.to(encoder.device)
 
-    def forward(self, step: Step) -> dict[str, Tensor]:
+    def forward(self, encodings: BatchEncodings) -> dict[str, Tensor]:
         """The term of a step, and how well the discriminator does."""
-        conditions = self._conditions(step)
-        sources = self._sources(step)
+        conditions = self._conditions(encodings)
+        sources = self._sources(encodings)
         condition = torch.cat([conditions[i] for i, _, _ in sources])
         terms: list[dict[str, Tensor]] = []
         for k, kind in enumerate(self.settings.kinds):
-            edited = [self._edit(kind, step, tokens, 8 * k + c) for _, tokens, c in sources]
+            edited = [self._edit(kind, encodings, tokens, 8 * k + c) for _, tokens, c in sources]
             whole = Edit.join(edited)
             terms.append(self._predict(kind, whole, condition))
         names = terms[0].keys()
         return {name: torch.stack([t[name] for t in terms]).sum() for name in names}
 
-    def _conditions(self, step: Step) -> list[Tensor]:
-        found = step.noisy if self.settings.condition == "projected" else step.pooled
+    def _conditions(self, encodings: BatchEncodings) -> list[Tensor]:
+        found = encodings.noisy if self.settings.condition == "projected" else encodings.pooled
         return found[:2]
 
-    def _sources(self, step: Step) -> list[tuple[int, Tokens, int]]:
+    def _sources(self, encodings: BatchEncodings) -> list[tuple[int, Tokens, int]]:
         """Which sentence is edited under which view's vector: (view, tokens, column of masks)."""
-        own = step.columns("anchor", "positive")[:2]
+        own = encodings.columns("anchor", "positive")[:2]
         found = []
         if self.settings.target != "next":
             found += [(i, tokens, i) for i, tokens in enumerate(own)]
         if self.settings.target != "same":
-            following = step.columns("edited")[0]
+            following = encodings.columns("edited")[0]
             found += [(i, following, 2 + i) for i in range(len(own))]
         return found
 
-    def _edit(self, kind: str, step: Step, tokens: Tokens, column: int) -> "Edit":
-        randoms = step.generators(self, column)
-        tokenizer = step.objective.encoder.tokenizer
+    def _edit(self, kind: str, encodings: BatchEncodings, tokens: Tokens, column: int) -> "Edit":
+        randoms = encodings.generators(self, column)
+        tokenizer = encodings.networks.encoder.tokenizer
         settings = self.settings
         if kind == "delete":
-            gone = _masking.delete(tokens, settings.edit_ratio, tokenizer, randoms)
+            gone = edits.delete(tokens, settings.edit_ratio, tokenizer, randoms)
             return Edit(gone.tokens, gone.labels, gone.labels)
         if kind == "insert":
-            longer = _masking.insert_masks(tokens, settings.edit_ratio, tokenizer, randoms)
+            longer = edits.insert_masks(tokens, settings.edit_ratio, tokenizer, randoms)
             new = self._generate(longer.tokens, longer.labels > 0, randoms)
             return Edit(new, longer.labels, longer.labels)
-        masked = _masking.mask(tokens, settings.mask_ratio, tokenizer, randoms)
+        masked = edits.mask(tokens, settings.mask_ratio, tokenizer, randoms)
         if settings.task == "masked_lm":
             return Edit(masked.tokens, masked.labels, _ids(tokens))
         where = masked.labels >= 0

@@ -1,20 +1,15 @@
-"""The contrastive term: which encodings are positives, which negatives, and what else is one."""
+"""The contrastive term: which encodings make the positive pairs, and which the negative ones."""
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from contrasent import parallel
+from contrasent.engine.encodings import BatchEncodings, Source, Terms
 from contrasent.errors import OptionError
 from contrasent.losses import FactorForm, Similarity, info_nce, mean_cosines, two_source_info_nce
-
-if TYPE_CHECKING:
-    from contrasent.objectives._step import Step
-
-Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
-Terms = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +22,7 @@ class Contrast:
         symmetric: average with the direction from positives to anchors.
         alpha: weight of a row's own hard negatives (SimCSE, equation 8).
         positives: encodings that make the positive pairs.
-        negatives: encodings that make the negative pairs, see ``Step.pair``.
+        negatives: encodings that make the negative pairs, see ``BatchEncodings.vectors``.
         factor: m of SimCSE++ (equation 3).
         factor_form: where m stands, see ``two_source_info_nce``.
         passes: K of "mean" (SimCSE++, section 3.1).
@@ -56,53 +51,58 @@ class Contrast:
         """Whether positive and negative pairs come from the same encodings, unweighted."""
         return self.positives == "noisy" == self.negatives and self.factor == 1.0
 
-    def __call__(self, step: "Step") -> Terms:
-        """The term "contrast", and the mean cosines that are logged with it."""
-        anchors, *positives = step.positives(self)
-        queue = step.queued()
-        losses = [
-            self._plain(step, anchors, p, queue)
-            if self.plain
-            else self._two_sources(step, anchors, p, queue)
-            for p in positives
-        ]
-        return {"contrast": torch.stack(losses).mean(), **watch(anchors, positives[0])}
+    def __call__(self, encodings: BatchEncodings) -> Terms:
+        """The term "contrast", and the mean cosines that are logged with it.
 
-    def _plain(
-        self, step: "Step", anchors: Tensor, positives: Tensor, queue: Tensor | None
-    ) -> Tensor:
+        Args:
+            encodings: of the rows of this process.
+        """
+        count = 1 + encodings.roles.count("positive")
+        anchors, *positives = self._vectors(encodings, self.positives)[:count]
+        loss = self._one_source if self.plain else self._two_sources
+        losses = [loss(encodings, anchors, rows) for rows in positives]
+        same, others = mean_cosines(anchors.detach(), positives[0].detach())
+        return {
+            "contrast": torch.stack(losses).mean(),
+            "cosine_positive": same,
+            "cosine_negative": others,
+        }
+
+    def _one_source(self, encodings: BatchEncodings, anchors: Tensor, positives: Tensor) -> Tensor:
         return info_nce(
             anchors,
             parallel.gather(positives),
-            hard_negatives=_gathered(step.hard_negatives(clean=False)),
-            extra_negatives=queue,
-            temperature=self.temperature,
-            similarity=self.similarity,
-            first=parallel.first_row(len(anchors)),
-            alpha=self.alpha,
             symmetric=self.symmetric,
             anchors_all=parallel.gather(anchors) if self.symmetric else None,
+            **self._common(encodings, len(anchors), clean=False),
         )
 
-    def _two_sources(
-        self, step: "Step", anchors: Tensor, positives: Tensor, queue: Tensor | None
-    ) -> Tensor:
-        left, right = step.negatives(self)
-        clean = self.negatives == "off_dropout"
+    def _two_sources(self, encodings: BatchEncodings, anchors: Tensor, positives: Tensor) -> Tensor:
+        left, *right = self._vectors(encodings, self.negatives)
         return two_source_info_nce(
             anchors,
             positives,
             negative_anchors=left,
-            negatives=parallel.gather(right),
-            hard_negatives=_gathered(step.hard_negatives(clean=clean)),
-            extra_negatives=queue,
-            temperature=self.temperature,
-            similarity=self.similarity,
-            first=parallel.first_row(len(anchors)),
-            alpha=self.alpha,
+            negatives=parallel.gather(right[0] if right else left),
             factor=self.factor,
             factor_form=self.factor_form,
+            **self._common(encodings, len(anchors), clean=self.negatives == "off_dropout"),
         )
+
+    def _common(self, encodings: BatchEncodings, rows: int, *, clean: bool) -> dict[str, Any]:
+        """What both forms of the loss take: further negatives, and how they are compared."""
+        hard = encodings.hard_negatives(clean=clean)
+        return {
+            "hard_negatives": None if hard is None else parallel.gather(hard),
+            "extra_negatives": encodings.queued(),
+            "temperature": self.temperature,
+            "similarity": self.similarity,
+            "first": parallel.first_row(rows),
+            "alpha": self.alpha,
+        }
+
+    def _vectors(self, encodings: BatchEncodings, source: Source) -> list[Tensor]:
+        return encodings.vectors(source, passes=self.passes, noise_variance=self.noise_variance)
 
 
 def merge(settings: list[Contrast]) -> Contrast:
@@ -130,14 +130,3 @@ def merge(settings: list[Contrast]) -> Contrast:
             )
         merged[field.name] = departing[0] if departing else field.default
     return kind(**merged)
-
-
-@torch.no_grad()
-def watch(anchors: Tensor, positives: Tensor) -> Terms:
-    """Mean cosine of the positive pairs and of the other pairs of a batch; not part of the loss."""
-    same, others = mean_cosines(anchors, positives)
-    return {"cosine_positive": same, "cosine_negative": others}
-
-
-def _gathered(hard: Tensor | None) -> Tensor | None:
-    return None if hard is None else parallel.gather(hard)

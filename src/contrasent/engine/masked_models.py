@@ -1,4 +1,4 @@
-"""Masked language models of transformers: heads to train, and frozen ones that fill in."""
+"""Masked language models: heads to train, frozen ones that fill in, and the term "masked_lm"."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,11 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from contrasent import parallel
+from contrasent.engine import edits
+from contrasent.engine.encodings import BatchEncodings, Term, Terms
+from contrasent.engine.parameters import check_masked_model, check_vocabularies
 from contrasent.errors import ModelError, OptionError
+from contrasent.losses import masked_lm
 from contrasent.model.encoder import Encoder
 from contrasent.model.groups import by_length
 from contrasent.model.pretrained import resolve
-from contrasent.objectives._checks import check_vocabularies
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -105,14 +109,17 @@ class MaskedModel(nn.Module):
     ) -> "MaskedModel":
         """Load one and check that it reads the encoder's ids.
 
+        Args:
+            name: a folder or a name on the hub.
+            encoder: whose vocabulary it must have, and whose device it takes.
+            option: the parameter that names it.
+            noisy: leave its dropout on while what holds it trains.
+
         Raises:
             OptionError: none is named.
             ModelError: it cannot be loaded, or has another vocabulary.
         """
-        from contrasent.objectives._checks import check_generator
-
-        check_generator(name, None, option=option)
-        folder = resolve(str(name))
+        folder = check_masked_model(option, name, None)
         own = Tokenizer.load(folder, max_tokens=16)
         check_vocabularies(own, encoder.tokenizer, str(name))
         return cls(_read(str(folder)), encoder.tokenizer, noisy=noisy).to(encoder.device)
@@ -129,7 +136,7 @@ class MaskedModel(nn.Module):
         *,
         randoms: Sequence[np.random.Generator] | None = None,
     ) -> NDArray[np.int32]:
-        """Predicted ids at the positions asked for.
+        """Predicted ids at chosen positions.
 
         Args:
             tokens: rows with special tokens.
@@ -137,7 +144,7 @@ class MaskedModel(nn.Module):
             randoms: one generator a row to sample from the distribution; None for the best id.
 
         Returns:
-            (total,) int32: the prediction where asked, the id itself elsewhere.
+            (total,) int32: the prediction where chosen, the id itself elsewhere.
         """
         out = tokens.ids.astype(np.int32).copy()
         for rows, logits, mask in self._blocks(tokens):
@@ -145,13 +152,13 @@ class MaskedModel(nn.Module):
             cumulative = logits.double().softmax(-1).cumsum(-1) if randoms is not None else None
             for k, row in enumerate(rows.tolist()):
                 start, stop = int(tokens.offsets[row]), int(tokens.offsets[row + 1])
-                asked = where[start:stop]
+                chosen = where[start:stop]
                 new = best[k][mask[k].cpu().numpy()]
                 if cumulative is not None and randoms is not None:
                     draws = torch.from_numpy(randoms[row].random((stop - start, 1)))
                     shares = cumulative[k, : stop - start].cpu()
                     new = torch.searchsorted(shares, draws * shares[:, -1:]).squeeze(1).numpy()
-                out[start:stop] = np.where(asked, new, out[start:stop])
+                out[start:stop] = np.where(chosen, new, out[start:stop])
         return out
 
     @torch.no_grad()
@@ -161,6 +168,13 @@ class MaskedModel(nn.Module):
         """Scores at positions of rows without special tokens: what views ask for.
 
         Special tokens cannot be predicted: their scores are -inf.
+
+        Args:
+            rows: int32 ids of each row.
+            positions: of each row, (k,) int64.
+
+        Returns:
+            For each row (k, vocabulary) float32 scores.
         """
         before, after = self.tokenizer.frame
         tokens = Tokens.from_rows(np.concatenate([before, row, after]) for row in rows)
@@ -168,8 +182,8 @@ class MaskedModel(nn.Module):
         found: list[NDArray[np.float32]] = [np.empty((0, 0), np.float32)] * len(rows)
         for group, logits, _ in self._blocks(tokens):
             for k, row in enumerate(group.tolist()):
-                asked = torch.from_numpy(positions[row] + len(before))
-                scores = logits[k].cpu()[asked].float()
+                places = torch.from_numpy(positions[row] + len(before))
+                scores = logits[k].cpu()[places].float()
                 scores[:, special] = float("-inf")
                 found[row] = scores.numpy()
         return found
@@ -181,11 +195,54 @@ class MaskedModel(nn.Module):
             for start in range(0, len(group), ROWS):
                 rows = group[start : start + ROWS]
                 ids, mask = tokens.select(rows).pad(self.tokenizer.specials.pad)
-                told = torch.from_numpy(mask).to(device)
+                real = torch.from_numpy(mask).to(device)
                 output = self.model(
-                    input_ids=torch.from_numpy(ids).to(device), attention_mask=told.long()
+                    input_ids=torch.from_numpy(ids).to(device), attention_mask=real.long()
                 )
-                yield rows, output.logits, told
+                yield rows, output.logits, real
+
+
+class MaskedLanguageModelling(Term):
+    """A second pass of the encoder over masked copies of all columns (SimCSE, appendix A).
+
+    Masks are drawn independently for every row of every view; the contrast never sees them. The
+    loss is the mean over the masked tokens of all processes.
+    """
+
+    def __init__(self, encoder: Encoder, *, mask_ratio: float, head: str | None) -> None:
+        super().__init__()
+        if encoder.tokenizer.specials.mask is None:
+            raise ModelError("masked language modelling needs a tokenizer with a [MASK] token")
+        self.mask_ratio = mask_ratio
+        self.head = LanguageHead.load(head, encoder)
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        encoder = encodings.networks.encoder
+        parts = [
+            edits.mask(column, self.mask_ratio, encoder.tokenizer, encodings.generators(self, c))
+            for c, column in enumerate(encodings.batch.columns)
+        ]
+        tokens = Tokens.concatenate([part.tokens for part in parts])
+        labels = np.concatenate([part.labels for part in parts])
+        vectors, targets = _at_labels(encoder, tokens, labels)
+        count = parallel.average(torch.tensor(float(len(targets)), device=encoder.device))
+        return {"masked_lm": masked_lm(self.head(vectors), targets, count=count.clamp_min(1e-6))}
+
+
+def _at_labels(
+    encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]
+) -> tuple[Tensor, Tensor]:
+    """Token vectors (k, d) and labels (k,) where a label is not -1."""
+    vectors, targets = [], []
+    for rows in by_length(tokens.lengths):
+        hidden, _ = encoder.hidden(tokens.select(rows))
+        wanted = Tokens(cast(Any, labels), tokens.offsets).select(rows).pad(-1)[0]
+        chosen = torch.from_numpy(wanted).to(encoder.device)
+        # Where shapes are bucketed the block is wider than its longest row.
+        vectors.append(hidden[-1][:, : chosen.shape[1]][chosen >= 0])
+        targets.append(chosen[chosen >= 0])
+    return torch.cat(vectors), torch.cat(targets)
 
 
 def _read(name: str) -> nn.Module:

@@ -1,13 +1,19 @@
 """Several methods at once: "esimcse+simcse_plus_plus"."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from contrasent.engine import contrast
+from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.objectives import _contrast
-from contrasent.objectives._base import Objective
-from contrasent.objectives._find import agree, described, find, parameters
 from contrasent.text.views import Identity, View
+
+OWN = ("forward", "loss", "after_step", "check")
+"""Methods of an objective of which a combination has its own."""
+
+PARTS = {"encoder", "projector", "second", "second_projector", "contrast", "queue", "terms"}
+"""Modules of an objective that a combination takes over."""
 
 
 class Combination(Objective):
@@ -18,45 +24,53 @@ class Combination(Objective):
     first method named says their default. Two methods that want different things are an error.
     """
 
-    def __init__(self, encoder: Encoder, *, methods: tuple[str, ...], **given: Any) -> None:
-        super().__init__(encoder)
-        self.methods = methods
-        names = "+".join(methods)
-        known = parameters(names)
-        for option in given:
-            if option not in known:
-                problem = f"no such parameter of {names}"
-                raise OptionError("parameter", option, problem, choices=known)
-        agree(names, given)
-        values = {key: parameter.default for key, parameter in known.items()} | given
-        parts = []
-        for method in methods:
-            own = {key: values[key] for key in parameters(method)}
-            parts.append(find(method)(encoder, **own))
-        self._assemble(parts, names, values.get("contrast_weight", 1.0))
+    def __init__(
+        self, encoder: Encoder, parts: Sequence[Objective], description: dict[str, Any]
+    ) -> None:
+        """Join the parts of several methods.
 
-    def _assemble(self, parts: list[Objective], names: str, contrast_weight: float) -> None:
+        Args:
+            encoder: what is trained; that of every part.
+            parts: the methods, in the order in which they are named.
+            description: what ``describe`` shall give: the name and all parameters.
+
+        Raises:
+            OptionError: methods that exclude each other, or of which something would be lost.
+        """
+        super().__init__(encoder)
+        self._description = description
+        self._assemble(parts, str(description["name"]), description.get("contrast_weight"))
+
+    def _assemble(
+        self, parts: Sequence[Objective], names: str, contrast_weight: float | None
+    ) -> None:
         for part in parts:
-            for own in ("forward", "loss", "after_step"):
-                if getattr(type(part), own) is not getattr(Objective, own):
-                    problem = f"{part.name} has a {own} of its own; use it alone"
-                    raise OptionError("--objective", names, problem)
+            lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
+            lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]
+            if lost:
+                problem = f"{part.name} has a {lost[0]} of its own; use it alone, or make it a term"
+                raise OptionError("--objective", names, problem)
+        if contrast_weight is None:
+            weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
+            contrast_weight = _one(weights, 1.0, names, "weights of the contrast")
         self.labelled = any(part.labelled for part in parts)
         self.views = _views(parts, names)
         self.roles = _one({p.roles for p in parts}, ("anchor", "positive"), names, "columns")
         self.masks = _one({p.masks for p in parts}, "independent", names, "dropout masks")
-        self.fresh = all(part.fresh for part in parts)
+        self.resample_views = all(part.resample_views for part in parts)
         self.projector = next((p.projector for p in parts if p.projector is not None), None)
         seconds = [p for p in parts if p.second is not None]
         if seconds:
             self.second, self.second_projector = seconds[0].second, seconds[0].second_projector
         contrasts = [part.contrast for part in parts if part.contrast is not None]
-        self.contrast = _contrast.merge(contrasts) if contrasts and contrast_weight else None
+        self.contrast = contrast.merge(contrasts) if contrasts and contrast_weight else None
         queues = [part.queue for part in parts if part.queue is not None]
         self.queue = queues[0] if queues else None
         self.weights = {}
         for part in parts:
             for name, term in part.terms.items():
+                if name in self.terms and type(self.terms[name]) is not type(term):
+                    raise OptionError("--objective", names, f"both bring a term {name!r}")
                 self.terms[name] = term
             for name, weight in part.weights.items():
                 if name != "contrast":
@@ -84,15 +98,14 @@ class Combination(Objective):
     @property
     def name(self) -> str:
         """The methods' names, joined by "+"."""
-        return "+".join(self.methods)
+        return str(self._description["name"])
 
     def describe(self) -> dict[str, Any]:
-        """Name and all parameters."""
-        given = {key: value for key, value in self._given.items() if key != "methods"}
-        return described(self.name, given)
+        """Name and all parameters; digests of files that are not this library's."""
+        return dict(self._description)
 
 
-def _views(parts: list[Objective], names: str) -> tuple[View, ...]:
+def _views(parts: Sequence[Objective], names: str) -> tuple[View, ...]:
     """Column by column the one view that is not the sentence itself."""
     width = max(len(part.views) for part in parts)
     found: list[View] = []

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from contrasent.engine.queue import copy_encoder
 from contrasent.errors import ModelError
 from contrasent.model.encoder import Encoder
-from contrasent.objectives._queue import follower
 from contrasent.types import Tokens
 
 
@@ -23,7 +23,7 @@ class Discriminator(nn.Module):
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.reader = follower(encoder)
+        self.reader = copy_encoder(encoder)
         self.reader.head = None
         backbone = cast(Any, self.reader.backbone)
         # ELECTRA projects its embeddings to the hidden size in a layer of its own.

@@ -4,12 +4,15 @@ Every row has a random generator of its own, a function of (step, corpus row, co
 processes make the same edits as one, and a resumed run the same as before.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError
+from contrasent.engine.parameters import check_masked_model
+from contrasent.errors import ModelError, OptionError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens
@@ -32,8 +35,40 @@ class Edited:
     labels: NDArray[np.int64]
 
 
+def check_difference(values: Mapping[str, Any]) -> None:
+    """Refuse parameters of DiffCSE that do not belong together.
+
+    Args:
+        values: by name.
+
+    Raises:
+        OptionError: edits for a task that has none, no generator for those that need one, or
+            neither term has a weight.
+    """
+    if not values["difference_weight"] and not values["contrast_weight"]:
+        raise OptionError("difference_weight", 0, "and contrast_weight 0 leave nothing to learn")
+    if not values["difference_weight"]:
+        return
+    if values["task"] != "detection" and values["edits"] != "replace":
+        raise OptionError("edits", values["edits"], "belongs to task 'detection' alone")
+    if needs_generator(values) and not values["generator"]:
+        check_masked_model("generator", None, None)
+
+
+def needs_generator(values: Mapping[str, Any]) -> bool:
+    """Whether these parameters of DiffCSE make use of a generator."""
+    weight, task, edits = (values[k] for k in ("difference_weight", "task", "edits"))
+    return bool(weight) and task != "masked_lm" and edits != "delete"
+
+
 def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Generator]:
-    """One generator for each row of a column of a batch; other ones in every stream."""
+    """One generator for each row of a column of a batch; other ones in every stream.
+
+    Args:
+        batch: whose seed, step and rows decide.
+        column: a number below ``APART``.
+        stream: another number gives generators that are independent of these.
+    """
     purpose = EDIT + APART * stream + column
     return [random_for(batch.seed, purpose, int(row), batch.step) for row in batch.rows]
 
@@ -43,7 +78,16 @@ def mask(
 ) -> Edited:
     """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT).
 
-    Special tokens are never chosen. The input is not changed.
+    Special tokens are never chosen.
+
+    Args:
+        tokens: rows with special tokens; they are not changed.
+        ratio: share of the tokens.
+        tokenizer: for [MASK] and the other special tokens.
+        randoms: one generator a row.
+
+    Raises:
+        ModelError: the tokenizer has no [MASK].
     """
     special = _special(tokenizer)
     hidden = _mask_id(tokenizer)
@@ -64,7 +108,17 @@ def mask(
 def insert_masks(
     tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
 ) -> Edited:
-    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones."""
+    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones.
+
+    Args:
+        tokens: rows with special tokens; they are not changed.
+        ratio: of insertions to tokens between the special ones.
+        tokenizer: for [MASK] and the other special tokens.
+        randoms: one generator a row.
+
+    Raises:
+        ModelError: the tokenizer has no [MASK].
+    """
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i]
@@ -79,7 +133,14 @@ def insert_masks(
 def delete(
     tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
 ) -> Edited:
-    """Delete ``ratio`` times the length tokens; 1 marks a token whose predecessor was deleted."""
+    """Delete ``ratio`` times the length tokens; 1 marks a token whose predecessor was deleted.
+
+    Args:
+        tokens: rows with special tokens; they are not changed.
+        ratio: of deletions to tokens between the special ones.
+        tokenizer: for [MASK] and the other special tokens.
+        randoms: one generator a row.
+    """
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i]

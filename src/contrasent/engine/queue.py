@@ -3,17 +3,15 @@
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from contrasent import parallel
+from contrasent.engine.encodings import BatchEncodings
 from contrasent.model import dropout
 from contrasent.model.encoder import Encoder
-
-if TYPE_CHECKING:
-    from contrasent.objectives._step import Step
 
 Init = Literal["copy", "random"]
 Column = Literal["first", "second"]
@@ -70,7 +68,7 @@ class MomentumQueue(nn.Module):
         """
         super().__init__()
         self.size, self.momentum, self.column, self.start = size, momentum, column, start
-        self.momentum_encoder = follower(encoder)
+        self.momentum_encoder = copy_encoder(encoder)
         if init == "random":
             randomise(self.momentum_encoder)
         self.momentum_encoder.requires_grad_(False)
@@ -86,25 +84,32 @@ class MomentumQueue(nn.Module):
         return self.rows[self.size - filled :]
 
     @torch.no_grad()
-    def keep(self, step: "Step") -> None:
-        """Encode a batch for later steps; it enters the queue after this one."""
-        role = "anchor" if self.column == "first" else "positive"
-        tokens = step.columns(role)[0]
-        projector = step.objective.projector
-        with _still(self.momentum_encoder) as normalised:
+    def encode(self, encodings: BatchEncodings) -> None:
+        """Encode a batch; its rows enter with ``after_step``.
+
+        Args:
+            encodings: of the batch; rows of all processes are gathered.
+        """
+        networks = encodings.networks
+        tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
+        with _without_running_statistics(self.momentum_encoder) as normalised:
             if normalised and len(tokens) < 2:
                 return  # one row has no statistics
             vectors = parallel.gather(self.momentum_encoder(tokens))
-        if projector is not None:
-            with _still(projector) as normalised:
+        if networks.projector is not None:
+            with _without_running_statistics(networks.projector) as normalised:
                 if normalised and len(vectors) < 2:
                     return
-                vectors = projector(vectors)
-        self._waiting.append(vectors.float())
+                vectors = networks.projector(vectors)
+        self._waiting.append(vectors.to(self.rows.dtype))
 
     @torch.no_grad()
     def after_step(self, encoder: Encoder) -> None:
-        """Let the step's rows in and let the momentum encoder follow."""
+        """Let the step's rows in and let the momentum encoder follow.
+
+        Args:
+            encoder: theta_e, which has just been updated.
+        """
         for vectors in self._waiting:
             self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
             self.filled = (self.filled + len(vectors)).clamp_max(self.size)
@@ -117,7 +122,7 @@ class MomentumQueue(nn.Module):
 
 
 @contextmanager
-def _still(module: nn.Module) -> Iterator[bool]:
+def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
     """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere.
 
     Yields:
@@ -134,7 +139,7 @@ def _still(module: nn.Module) -> Iterator[bool]:
                 norm.track_running_stats = True
 
 
-def follower(encoder: Encoder) -> Encoder:
+def copy_encoder(encoder: Encoder) -> Encoder:
     """A copy of an encoder with weights of its own; the tokenizer is shared."""
     memo: dict[int, Any] = {id(encoder.tokenizer): encoder.tokenizer}
     return copy.deepcopy(encoder, memo)
@@ -145,7 +150,6 @@ def randomise(encoder: Encoder) -> None:
     from transformers import AutoModel
 
     config = copy.deepcopy(cast(Any, encoder.backbone).config)
-    fresh = AutoModel.from_config(config)
-    weights = fresh.state_dict()
+    weights = AutoModel.from_config(config).state_dict()
     own = encoder.backbone.state_dict()
     encoder.backbone.load_state_dict({k: weights[k] for k in own})
