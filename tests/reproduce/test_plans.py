@@ -10,7 +10,6 @@ import pytest
 
 from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
-from contrasent.objectives._find import names, parameters
 from contrasent.reproduce import measures, scale
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built

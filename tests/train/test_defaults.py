@@ -10,7 +10,6 @@ from contrasent import cli
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.engine.registry import find, names, published
 from contrasent.reproduce import scale as scales
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.train.defaults import (
