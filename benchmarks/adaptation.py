@@ -61,8 +61,9 @@ class Judged:
     def encoded(self, encode: Any) -> Any:
         """Unit vectors of queries and passages."""
         from contrasent.adapt.candidates import encode_evidence
+        from contrasent.search.exact import unit
 
-        return encode_evidence(encode, self.evidence, None)
+        return encode_evidence(encode, self.evidence, None).by(unit)
 
     def values(self, encoded: Any = None, fusion: Any = None, *, words: bool = False) -> Any:
         """(q,) nDCG@10 by vectors, words, or both."""

@@ -1,13 +1,14 @@
 """What is tried, and how each is measured on the selection part."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from contrasent import progress
 from contrasent.adapt.evidence import Evidence, Floats, WordScores, mean_over_kinds, measure
 from contrasent.evaluate.vectors import check_vectors
-from contrasent.search.exact import unit
 from contrasent.search.hybrid import Fusion
 from contrasent.types import EncodeFn, Vectors
 
@@ -21,8 +22,9 @@ class Candidate:
 
     Attributes:
         name: for people.
-        model: "base", "whitened", or the name of a trained one; "" for words alone.
-        share: of the trained model in the average of its weights with the base's; 1 for itself.
+        model: "base", "whitened", "mapped", or the name of a trained one; "" for words alone.
+        share: of what was trained (a network's weights, or a map) in the average with the base; 1
+            for itself.
         fusion: how words count beside vectors; None for vectors alone.
     """
 
@@ -73,10 +75,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Vectors of an evidence's queries and rows by one model, of unit length."""
+    """Vectors of an evidence's queries and rows by one model."""
 
     queries: Vectors
     rows: Vectors
+
+    def by(self, layer: Callable[[Vectors], Vectors]) -> "Encoded":
+        """What a layer makes of both."""
+        return Encoded(layer(self.queries), layer(self.rows))
 
 
 def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | None) -> Encoded:
@@ -85,17 +91,33 @@ def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | No
     Args:
         encode: the model.
         evidence: what to encode.
-        passages: (passages, d) unit vectors of the first rows, or None.
+        passages: (passages, d) vectors of the first rows by the same model, or None.
+
+    Returns:
+        Vectors as the model gives them.
     """
     queries = [query.text for query in evidence.queries]
     texts = list(evidence.texts if passages is None else evidence.texts[evidence.passages :])
     distinct = list(dict.fromkeys([*queries, *texts]))
     place = {text: at for at, text in enumerate(distinct)}
-    vectors = unit(check_vectors(encode(distinct), distinct))
+    vectors = check_vectors(encode(distinct), distinct)
     rows = vectors[[place[text] for text in texts]]
     if passages is not None:
         rows = np.concatenate([passages, rows]) if len(texts) else np.asarray(passages)
     return Encoded(vectors[[place[text] for text in queries]], rows)
+
+
+AT_ONCE = 512
+
+
+def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
+    """Vectors of all texts, with progress."""
+    blocks = []
+    with progress.task("encode", len(texts), "texts") as advance:
+        for start in range(0, len(texts), AT_ONCE):
+            blocks.append(encode(texts[start : start + AT_ONCE]))
+            advance(len(blocks[-1]))
+    return np.concatenate(blocks)
 
 
 SMALL = 0.01

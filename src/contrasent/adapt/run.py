@@ -7,9 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from contrasent import progress
 from contrasent.adapt import general, shipping
-from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, measure_candidate
+from contrasent.adapt.candidates import (
+    Candidate,
+    Encoded,
+    encode_all,
+    encode_evidence,
+    measure_candidate,
+)
 from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
     Evidence,
@@ -49,7 +54,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.search.exact import unit
 from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import Vectors
 
 ASKING: tuple[Maker, ...] = (
     title_to_passage, first_sentence, inverse_cloze, question_to_answer, summary_to_explanation,
@@ -213,15 +218,6 @@ def _asked(
     return asked
 
 
-def _encode(encode: EncodeFn, texts: Sequence[str], title: str) -> Vectors:
-    blocks = []
-    with progress.task(title, len(texts), "texts") as advance:
-        for start in range(0, len(texts), AT_ONCE):
-            blocks.append(encode(texts[start : start + AT_ONCE]))
-            advance(len(blocks[-1]))
-    return np.concatenate(blocks)
-
-
 class _Run:
     """One adaptation in progress."""
 
@@ -250,7 +246,7 @@ class _Run:
     def _base_vectors(self) -> tuple[Vectors, float]:
         self.say(f"encoding {len(self.texts):,} passages by {self.base_name}")
         began = self.work.seconds()
-        raw = self.work.vectors("base", lambda: _encode(self.base.encode, self.texts, "encode"))
+        raw = self.work.vectors("base", lambda: encode_all(self.base.encode, self.texts))
         spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
         return raw, float(spent) / len(self.texts)
 
@@ -310,6 +306,8 @@ class _Run:
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
         pairs = list(self._pairs(TEACHING, TRAIN))
+        few = {} if steps is None else {"most": 16 * steps}
+        selection.mapped(pairs, self.encoding, **few)
         look = self.encoding * (len(evidence.texts) + len(whole.queries) / 4)
         selection.trained(pairs, look, TRAINING * self.encoding, plans=plans, steps=steps)
         return selection
@@ -357,17 +355,17 @@ class _Run:
         self.say(f"chosen: {chosen.name}; opening the sealed part")
         evidence = self._evidence(SEALED)
         lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
-        base = encode_evidence(self.base.encode, evidence, unit(np.asarray(self.raw)))
+        raw = encode_evidence(self.base.encode, evidence, np.asarray(self.raw))
+        base = raw.by(unit)
         before = measure_candidate(evidence, base, None, None)
         after, encoded, checked = before, base, None
         words = None if chosen.fusion is None else lexical
         if chosen.model != "base":
-            encoder = shipping.encoder_of(selection, chosen)
-            passages = self.work.vectors(
-                shipping.vectors_name(chosen),
-                lambda: unit(_encode(encoder.encode, self.texts, "encode")),
+            encoder, passages = selection.encoder(chosen), selection.passages(chosen)
+            layer = selection.layer(chosen.model, chosen.share)
+            encoded = (
+                raw.by(layer) if layer else encode_evidence(encoder.encode, evidence, passages)
             )
-            encoded = encode_evidence(encoder.encode, evidence, passages)
             checked = general.check(self.base.encode, encoder.encode)
         if chosen.name != "base":
             after = measure_candidate(evidence, encoded, words, chosen.fusion)

@@ -7,6 +7,7 @@ along a path, since the best model is seldom at its end.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,14 @@ from contrasent.adapt.candidates import (
     Candidate,
     Encoded,
     Trial,
+    encode_all,
     encode_evidence,
     kind_means,
     measure_candidate,
     selection_score,
 )
-from contrasent.adapt.evidence import Evidence, WordScores
+from contrasent.adapt.evidence import Evidence, Floats, WordScores
+from contrasent.adapt.mapping import fit_map, toward_identity
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
 from contrasent.adapt.work import Work
@@ -40,6 +43,10 @@ SHARES = (0.5, 1.0)
 """Of the trained model in its averages with the base, after each round."""
 PATH = (0.25, 0.75)
 """The rest of the path, for the best of all alone."""
+MAPPING = 0.15
+"""Of the time that is left, for encoding the pairs that a linear map learns from."""
+MOST_MAPPED = 8000
+MAPPED = TrainingPlan("mapped", (), 0.0)
 FEWEST_PAIRS = 4 * BATCH
 FEWEST_STEPS = 4
 """Steps below which a round of training is not worth its measuring."""
@@ -101,36 +108,67 @@ class Selection:
     # ------------------------------------------------------------------ one candidate
 
     def vectors(self, model: str, share: float = 1.0) -> Encoded:
-        """Vectors of the selection queries and rows by a model, kept on disk."""
+        """Unit vectors of the selection queries and rows by a model; what it encoded is kept."""
         key = (model, share)
         if key not in self._vectors:
-            name = f"select-{model}-{share}".replace(" ", "-").replace(",", "")
-            queries = self.work.vectors(f"{name}-queries", lambda: self._encode(key).queries)
-            rows = self.work.vectors(f"{name}-rows", lambda: self._encode(key).rows)
-            self._vectors[key] = Encoded(queries, rows)
+            layer = self.layer(model, share)
+            name = "base" if layer else f"{model}-{share}"
+            made = cache(lambda: self._encode(None if layer else key))
+            queries = self.work.vectors(f"select-{name}-queries", lambda: made().queries)
+            rows = self.work.vectors(f"select-{name}-rows", lambda: made().rows)
+            self._vectors[key] = Encoded(queries, rows).by(layer or unit)
         return self._vectors[key]
 
-    def _encode(self, key: tuple[str, float]) -> Encoded:
-        if key in self._vectors:
-            return self._vectors[key]
-        model, share = key
+    def _encode(self, trained: tuple[str, float] | None) -> Encoded:
         ground = self.ground
-        if model == "base":
-            kept = unit(ground.raw[ground.kept])
-            made = encode_evidence(ground.base.encode, ground.select, kept)
-        elif model == "whitened":
-            fitted = whitening.fit(ground.raw)
-            encode = whitening.whitened(ground.base.encode, fitted)
-            made = encode_evidence(encode, ground.select, unit(fitted(ground.raw[ground.kept])))
-        else:
-            made = encode_evidence(self.encoder(model, share).encode, ground.select, None)
-        self._vectors[key] = made
-        return made
+        if trained is None:
+            return encode_evidence(ground.base.encode, ground.select, ground.raw[ground.kept])
+        return encode_evidence(self._network(*trained).encode, ground.select, None)
 
-    def encoder(self, model: str, share: float) -> Encoder:
-        """A trained model, averaged with the base."""
+    def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
+        """What makes a candidate's unit vectors of the base's; None if the network was trained."""
+        if model == "base":
+            return unit
+        fitted = self._linear(model, share)
+        if fitted is None:
+            return None
+        matrix, bias = fitted
+        return lambda raw: unit(np.asarray(raw) @ matrix.astype(np.float32) + np.float32(bias))
+
+    def _linear(self, model: str, share: float) -> tuple[Floats, Floats] | None:
+        """Matrix and bias of a candidate that is a linear layer over the base."""
+        if model == "whitened":
+            fitted = whitening.fit(self.ground.raw)
+            return fitted.matrix, fitted.bias
+        if model == "mapped":
+            learnt = np.load(self.work.folder / "map.npy", allow_pickle=False)
+            return toward_identity(learnt.astype(np.float64), share), np.zeros(learnt.shape[1])
+        return None
+
+    def _network(self, model: str, share: float) -> Encoder:
         trained = Encoder.load(self.work.folder / model, normalise=False)
         return trained if share == 1.0 else average(self.ground.base, trained, share)
+
+    def encoder(self, candidate: Candidate) -> Encoder:
+        """The model of a candidate, giving unit vectors."""
+        if self.layer(candidate.model, candidate.share) is None:
+            encoder = self._network(candidate.model, candidate.share)
+        else:
+            encoder = Encoder.load(self.ground.base_folder, normalise=False)
+            if (fitted := self._linear(candidate.model, candidate.share)) is not None:
+                encoder.add_layer(*fitted)
+        encoder.normalise = True
+        return encoder
+
+    def passages(self, candidate: Candidate) -> Vectors:
+        """(passages, d) unit vectors of all passages by a candidate's model."""
+        layer = self.layer(candidate.model, candidate.share)
+        if layer is not None:
+            return layer(np.asarray(self.ground.raw))
+        return self.work.vectors(
+            f"passages-{candidate.model}-{candidate.share}",
+            lambda: encode_all(self.encoder(candidate).encode, self.ground.texts),
+        )
 
     def try_one(self, candidate: Candidate, cost: float = 0.0) -> Trial:
         """Measure a candidate on the selection part."""
@@ -170,6 +208,42 @@ class Selection:
         dimension = self.ground.raw.shape[1]
         if len(self.ground.raw) > 4 * dimension:
             self.try_one(Candidate("whitened", model="whitened"))
+
+    def mapped(
+        self, pairs: Sequence[Pair], seconds_a_text: float, *, most: int = MOST_MAPPED
+    ) -> None:
+        """A linear map over the base, trained on pairs that a part of the time suffices to encode.
+
+        Args:
+            pairs: made of the training documents.
+            seconds_a_text: that encoding a passage takes.
+            most: pairs to learn from.
+        """
+        left = self.deadline - self.work.seconds()
+        affordable = int(MAPPING * left / max(2 * seconds_a_text, 1e-6))
+        count = int(self.work.stage("map-pairs", lambda: min(most, affordable)))
+        chosen = list(dict.fromkeys(mixture(pairs, MAPPED, count, self.ground.seed)))
+        if len(chosen) < FEWEST_PAIRS:
+            return
+        began = self.work.seconds()
+
+        def learnt() -> Vectors:
+            self.say(f"learning a linear map from {len(chosen):,} pairs")
+            encode = self.ground.base.encode
+            return fit_map(
+                encode_all(encode, [pair.query for pair in chosen]),
+                encode_all(encode, [pair.text for pair in chosen]),
+                [self.ground.documents[pair.passage] for pair in chosen],
+                seed=self.ground.seed,
+            )
+
+        self.work.vectors("map", learnt)
+        cost = self.work.seconds() - began
+        for share in (*PATH, *SHARES):
+            self.try_one(Candidate(f"mapped, {share:g}", "mapped", share), cost / 4)
+        best = self.best(dense=True).candidate
+        if best.model == "mapped":
+            self._fused(best.model, best.share, best.name)
 
     def _fused(self, model: str, share: float, name: str) -> None:
         for weight in WEIGHTS:
@@ -227,7 +301,7 @@ class Selection:
             ranked = sorted(ends, key=lambda plan: -ends[plan][0])
             beginnings = {plan: ends[plan][1] for plan in ranked[: max(1, len(ranked) // 2)]}
         best = self.best(dense=True).candidate
-        if best.model in ("base", "whitened"):
+        if self.layer(best.model, best.share) is not None:
             return
         for share in PATH:
             if not self._late(f"path-{share}"):

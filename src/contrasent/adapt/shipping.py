@@ -19,8 +19,6 @@ from contrasent.errors import OutputError
 from contrasent.files import check_writable, write_json
 from contrasent.model.card import Facts, card
 from contrasent.model.encoder import Encoder
-from contrasent.postprocess import whitening
-from contrasent.search.exact import unit
 from contrasent.search.hybrid import SETTING, Hybrid
 from contrasent.search.index import Index
 from contrasent.types import Vectors
@@ -99,26 +97,6 @@ def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
     return done
 
 
-def vectors_name(candidate: Candidate) -> str:
-    """Name under which the passages' vectors by a candidate's model are kept."""
-    return f"shipped-{candidate.model}-{candidate.share}"
-
-
-def encoder_of(selection: Selection, candidate: Candidate) -> Encoder:
-    """The model of a candidate, giving unit vectors."""
-    ground = selection.ground
-    if candidate.model == "base":
-        encoder = Encoder.load(ground.base_folder, normalise=True)
-    elif candidate.model == "whitened":
-        fitted = whitening.fit(ground.raw)
-        encoder = Encoder.load(ground.base_folder, normalise=False)
-        encoder.add_layer(fitted.matrix, fitted.bias)
-    else:
-        encoder = selection.encoder(candidate.model, candidate.share)
-        encoder.normalise = True
-    return encoder
-
-
 def ship(
     target: Path,
     *,
@@ -148,10 +126,10 @@ def ship(
     """
     work = selection.work
     shipped = chosen if verdict.improved else selection.trials[0].candidate
-    encoder = encoder_of(selection, shipped)
+    encoder = selection.encoder(shipped)
     _publish(target, encoder, work.folder / "model", base_name, shipped, verdict)
     say(f"indexing {len(reading.passages):,} passages")
-    vectors = _vectors(selection, shipped)
+    vectors = selection.passages(shipped)
     index = _index(target, encoder, vectors, reading, shipped)
     facts = {
         "format": 1,
@@ -215,15 +193,6 @@ def _publish(
         if place.is_dir():
             shutil.rmtree(place)
         path.rename(place)
-
-
-def _vectors(selection: Selection, shipped: Candidate) -> Vectors:
-    """The passages' vectors by the shipped model, which are there already."""
-    ground = selection.ground
-    if shipped.model == "base":
-        return unit(np.asarray(ground.raw))
-    stored = selection.work.folder / f"{vectors_name(shipped)}.npy"
-    return np.asarray(np.load(stored, mmap_mode="r", allow_pickle=False))
 
 
 def _index(
