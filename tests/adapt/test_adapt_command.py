@@ -55,7 +55,6 @@ def adapted(tmp_path_factory, model, documents):
     patch = pytest.MonkeyPatch()
     steps = {0: 2, 1: 1}
     patch.setattr(selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0))
-    patch.setattr(selection, "SHARES", (0.5, 1.0))
     patch.delenv("CONTRASENT_DATA", raising=False)
     said = []
     options = {"base": str(model), "budget": 60.0, "plans": training.PLANS[:2]}

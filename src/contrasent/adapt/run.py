@@ -69,7 +69,7 @@ A_KIND = 200
 """Made queries of a kind on the selection part at most, and twice as many on the sealed one."""
 HAYSTACK = 2000
 """Passages that candidates are compared on at most; the sealed part is searched among all."""
-LOOK = 0.02
+LOOK = 0.04
 """Share of the budget that measuring one candidate on the selection part may take."""
 FEWEST_ROWS = 400
 TRAINING = 3.0
@@ -309,7 +309,7 @@ class _Run:
         few = {} if steps is None else {"most": 16 * steps}
         selection.mapped(pairs, self.encoding, **few)
         look = self.encoding * (len(evidence.texts) + len(whole.queries) / 4)
-        selection.trained(pairs, look, TRAINING * self.encoding, plans=plans, steps=steps)
+        selection.train(pairs, look, TRAINING * self.encoding, plans=plans, steps=steps)
         return selection
 
     @property

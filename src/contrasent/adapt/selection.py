@@ -37,12 +37,11 @@ from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
 
-ROUNDS = (0.4, 1.0)
+ROUNDS = (0.3, 1.0)
 """Of the time that is left, for each round of training: first all plans, then the better half."""
-SHARES = (0.5, 1.0)
-"""Of the trained model in its averages with the base, after each round."""
-PATH = (0.25, 0.75)
-"""The rest of the path, for the best of all alone."""
+PATH = (0.5, 0.75, 0.25)
+"""Shares of the best trained model in its averages with the base, in the order in which they are
+tried."""
 MAPPING = 0.15
 """Of the time that is left, for encoding the pairs that a linear map learns from."""
 MOST_MAPPED = 8000
@@ -239,7 +238,7 @@ class Selection:
 
         self.work.vectors("map", learnt)
         cost = self.work.seconds() - began
-        for share in (*PATH, *SHARES):
+        for share in (*PATH, 1.0):
             self.try_one(Candidate(f"mapped, {share:g}", "mapped", share), cost / 4)
         best = self.best(dense=True).candidate
         if best.model == "mapped":
@@ -251,7 +250,7 @@ class Selection:
         ranks = Fusion(method="ranks")
         self.try_one(Candidate(f"{name} + BM25 by ranks", model, share, ranks))
 
-    def trained(
+    def train(
         self,
         pairs: Sequence[Pair],
         look: float,
@@ -275,40 +274,33 @@ class Selection:
         makers = {made.maker for made in pairs}
         usable = [plan for plan in plans if not plan.makers or makers & set(plan.makers)]
         beginnings: dict[TrainingPlan, str] = dict.fromkeys(usable, "")
-        done = 0
+        done, trained = 0, self.trials[0]
         for number in range(len(ROUNDS)):
             count = self._steps(number, len(beginnings), look, pair)
             count = count if steps is None else min(count, steps - done)
-            done += count
             if count < 1:
                 break
-            ends: dict[TrainingPlan, tuple[float, str]] = {}
+            done += count
+            ends: dict[TrainingPlan, Trial] = {}
             for plan, start in beginnings.items():
                 if ends and self._late(f"{number}-{plan.name}"):
                     break
                 began = self.work.seconds()
                 model = f"round{number + 1}-{plans.index(plan)}"
                 self._train(model, number, plan, start, count, pairs)
-                cost = self.work.seconds() - began
-                scores = [
-                    self.try_one(
-                        Candidate(f"{plan.name}, round {number + 1}, {share:g}", model, share),
-                        cost / len(SHARES),
-                    ).score
-                    for share in SHARES
-                ]
-                ends[plan] = (max(scores), model)
-            ranked = sorted(ends, key=lambda plan: -ends[plan][0])
-            beginnings = {plan: ends[plan][1] for plan in ranked[: max(1, len(ranked) // 2)]}
-        best = self.best(dense=True).candidate
-        if self.layer(best.model, best.share) is not None:
-            return
-        for share in PATH:
+                candidate = Candidate(f"{plan.name}, round {number + 1}", model)
+                ends[plan] = self.try_one(candidate, self.work.seconds() - began)
+            ranked = sorted(ends, key=lambda plan: -ends[plan].score)
+            better = ranked[: max(1, len(ranked) // 2)]
+            beginnings = {plan: ends[plan].candidate.model for plan in better}
+            trained = ends[ranked[0]]
+        for share in PATH if done else ():
             if not self._late(f"path-{share}"):
-                name = f"{best.name.rpartition(',')[0]}, {share:g}"
-                self.try_one(Candidate(name, best.model, share))
+                name, model = trained.candidate.name, trained.candidate.model
+                self.try_one(Candidate(f"{name}, {share:g}", model, share))
         best = self.best(dense=True).candidate
-        self._fused(best.model, best.share, best.name)
+        if self.layer(best.model, best.share) is None:
+            self._fused(best.model, best.share, best.name)
 
     def _late(self, what: str) -> bool:
         """Whether the time is up for something; what was found once holds after a resume."""
@@ -322,9 +314,9 @@ class Selection:
 
         def planned() -> int:
             # The looks of this round, and those along the path after the last.
-            looks = plans * len(SHARES) + len(PATH)
+            looks = plans + len(PATH)
             left = self.deadline - self.work.seconds() - looks * look
-            part = left * ROUNDS[number] / plans
+            part = left * (ROUNDS[number] if plans > 1 else 1.0) / plans
             rate = BATCH * (self._seconds_a_pair() or pair)
             return int(part / rate) if part / rate >= FEWEST_STEPS else 0
 
