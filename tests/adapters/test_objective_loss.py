@@ -153,7 +153,7 @@ def test_bad_input(folder, sentences):
         ObjectiveLoss(model, "simcse", view="crop")
     loss = ObjectiveLoss(model, "simcse")
     features = model.tokenize(sentences[:4])
-    with pytest.raises(TrainingError, match="no labels"):
+    with pytest.raises(TrainingError, match="learns from text without scores"):
         loss([features], torch.ones(4))
     with pytest.raises(TrainingError, match="2 columns"):
         loss([features, features])

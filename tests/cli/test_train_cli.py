@@ -104,6 +104,27 @@ def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
     assert [step for step, _ in json.loads(out)["history"]] == [0, 2, 4]
 
 
+def test_ratings_train_and_decide(run, bert, tmp_path, sentences):
+    rows = [f"{i % 6}\t{sentences[i]}\t{sentences[i + 1]}" for i in range(60)]
+    (tmp_path / "ratings.tsv").write_text("rating\tone\ttwo\n" + "\n".join(rows) + "\n")
+    asked = ["--base", bert, *FAST, "--set", "steps=4", "--set", "evaluate_every=2", "--json"]
+    out, _ = run("train", "ratings.tsv", "-o", "m", "--score", "rating", *asked)
+    assert json.loads(out)["evaluate"] == "heldout"
+    assert settings_of(tmp_path / "m")["objective"]["name"] == "cosent"
+    assert "spearman" in (tmp_path / "m" / "README.md").read_text()
+    log = (tmp_path / "m" / "run" / "log.jsonl").read_text().splitlines()
+    steps = [line for line in map(json.loads, log) if "loss" in line]
+    assert len(steps) == 4 and all(line["cosent"] == line["loss"] > 0 for line in steps)
+    again, _ = run("train", "ratings.tsv", "-o", "m", "--score", "rating", *asked, "--resume")
+    assert json.loads(again) == json.loads(out) | {"defaults": json.loads(again)["defaults"]}
+    _, err = run("train", "ratings.tsv", "-o", "n", "--objective", "angle", *asked, code=2)
+    assert "score 'score': no such column in ratings.tsv" in err
+    _, err = run(
+        "train", "ratings.tsv", "-o", "n", "--objective", "simcse", "--score", "0", *asked, code=2
+    )
+    assert "--score '0': simcse does not learn from scores; cosent, angle" in err
+
+
 def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     """Pairs, 50 of them held out, and a rate that wrecks any model."""
     rows = [f"{text}\t{text.replace('the', 'a')} indeed" for text in sentences[:250]]

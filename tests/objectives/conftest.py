@@ -31,7 +31,24 @@ def masked(tiny, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def examples(masked):
+def guide(tiny, tmp_path_factory):
+    """Folder of a sentence encoder with the tokenizer of the kind "bert"."""
+    import torch
+
+    from contrasent.model.encoder import Encoder
+
+    encoder = Encoder.load(tiny["bert"], pooler="mean", max_tokens=24)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(12)
+        for weight in encoder.parameters():
+            weight.add_(torch.randn_like(weight) * 0.1)
+    folder = tmp_path_factory.mktemp("guides") / "guide"
+    encoder.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def examples(masked, guide):
     """Every objective, by name, with the parameters that it cannot do without."""
 
     def parameters(kind):
@@ -47,6 +64,12 @@ def examples(masked):
             "dimension_wise": {},
             "simcse_noise": {"passes": 2},
             "simcse_copies": {"copy_filler": model},
+            "cosent": {},
+            "angle": {},
+            "cosine_regression": {"highest_score": 5},
+            "gist": {"guide": str(guide), "temperature": 0.1},
+            "ranking_distillation": {"guide": str(guide)},
+            "matryoshka": {"dimensions": "8,16"},
         }
 
     return parameters

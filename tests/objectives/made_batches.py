@@ -32,12 +32,20 @@ def column(objective, view, index, texts, rows):
 
 
 def batch(objective, step=0, part=slice(None)):
-    """The views of the sentences; for a labelled objective two hard negatives beside them."""
+    """The views of the sentences.
+
+    For a labelled objective two hard negatives stand beside them; a graded one has other positives
+    and scores.
+    """
     rows = np.arange(len(TEXTS))[part]
     texts = [TEXTS[row] for row in rows]
     columns = [column(objective, view, i, texts, rows) for i, view in enumerate(objective.views)]
-    if objective.labelled:
+    scores = None
+    if objective.graded:
+        columns[1] = objective.encoder.tokenizer([" ".join(t.split()[::2]) for t in texts])[0]
+        scores = np.array([0, 2.5, 5, 2.5, 1, 4])[part]
+    elif objective.labelled:
         hard = [" ".join(reversed(text.split())) for text in texts]
         shorter = [" ".join(text.split()[:3]) for text in texts]
         columns += [objective.encoder.tokenizer(made)[0] for made in (hard, shorter)]
-    return Batch(tuple(columns), rows.astype(np.int64), step)
+    return Batch(tuple(columns), rows.astype(np.int64), step, scores=scores)

@@ -10,7 +10,7 @@ from contrasent.engine.registry import find
 STEPS = 3
 
 
-def cases(masked):
+def cases(masked, guide):
     generator = {"generator": masked, "temperature": 1.0}
     head = {"language_head": masked, "mask_ratio": 0.4}
     return {
@@ -36,15 +36,22 @@ def cases(masked):
         "simcse_supervised+esimcse+masked_lm": {**head, "queue_size": 9},
         "esimcse+simcse_plus_plus": {"queue_size": 9},
         "diffcse+simcse_plus_plus": generator,
+        "cosent": {"temperature": 1.0},
+        "angle": {"temperature": 1.0},
+        "cosine_regression": {"highest_score": 5.0},
+        "gist": {"guide": guide, "temperature": 0.2},
+        "ranking_distillation": {"guide": guide, "temperature": 1.0},
+        "matryoshka+simcse_supervised": {"dimensions": "8,16", "debias": 0.1, "temperature": 1.0},
+        "simcse_supervised masked": {"duplicates": "mask", "hardness": 0.3, "temperature": 1.0},
     }
 
 
-def train(folder, masked, rank, world):
+def train(folder, masked, guide, rank, world):
     """Losses of each step and all weights at the end, by case."""
     from contrasent.model.encoder import Encoder
 
     found = {}
-    for case, given in cases(masked).items():
+    for case, given in cases(masked, guide).items():
         torch.manual_seed(3)
         encoder = Encoder.load(
             folder, pooler="cls", dropout=0.0, attention_dropout=0.0, max_tokens=24
@@ -68,27 +75,29 @@ def train(folder, masked, rank, world):
     return found
 
 
-def work(rank, store, folder, masked, out):
+def work(rank, store, folder, masked, guide, out):
     """One of the two processes."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=2
     )
-    found = train(folder, masked, rank, 2)
+    found = train(folder, masked, guide, rank, 2)
     torch.save(found, f"{out}.{rank}")
     torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def results(tiny, masked, tmp_path_factory):
-    folder, model = str(tiny["bert"]), str(masked["bert"])
+def results(tiny, masked, guide, tmp_path_factory):
+    folder, model, guide = str(tiny["bert"]), str(masked["bert"]), str(guide)
     home = tmp_path_factory.mktemp("two")
-    torch.multiprocessing.spawn(work, (home / "store", folder, model, home / "out"), nprocs=2)
+    torch.multiprocessing.spawn(
+        work, (home / "store", folder, model, guide, home / "out"), nprocs=2
+    )
     both = [torch.load(home / f"out.{rank}", weights_only=True) for rank in (0, 1)]
-    return train(folder, model, 0, 1), *both
+    return train(folder, model, guide, 0, 1), *both
 
 
-@pytest.mark.parametrize("case", list(cases("")))
+@pytest.mark.parametrize("case", list(cases("", "")))
 def test_losses_and_weights_are_those_of_one_process(results, case):
     (losses, weights), *others = (found[case] for found in results)
     for two_losses, two_weights in others:

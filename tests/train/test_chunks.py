@@ -26,6 +26,8 @@ CASES = {
     "queue": ("esimcse", {"queue_size": 24}, 2),
     "off-dropout and dimensions": ("simcse_plus_plus", {}, 2),
     "mean of draws": ("simcse_noise", {"passes": 2}, 2),
+    "scores": ("angle", {}, 2),
+    "nested, weighted": ("matryoshka+simcse_supervised", {"dimensions": "8", "hardness": 0.2}, 3),
 }
 
 lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: np.array(x, np.int64))
@@ -51,7 +53,8 @@ def made(bert, case, sentences, padding="none"):
     assert objective.encoder.chunk == 5
     assert objective.encoder.packed == (padding == "none")
     columns = [objective.encoder.tokenise(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
-    return objective, Batch(tuple(columns), np.arange(12), 0, 2)
+    scores = np.arange(12) % 5.0 if objective.graded else None
+    return objective, Batch(tuple(columns), np.arange(12), 0, 2, scores)
 
 
 def gradient(objective, batch):

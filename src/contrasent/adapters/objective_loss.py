@@ -30,7 +30,8 @@ class ObjectiveLoss(nn.Module):
         SentenceTransformerTrainer(model, train_dataset=sentences, loss=loss).train()
 
     The data set has one column of sentences, or, for a labelled objective, anchors, positives and
-    any number of hard negatives. The model's own weights train; projectors, queues, generators and
+    any number of hard negatives, or pairs and a label for one that learns from scores. The model's
+    own weights train; projectors, queues, generators and
     discriminators live in the loss and stay out of the saved model. Dropout is the model's own.
 
     Momentum and queues move at the beginning of the next batch, which is the optimizer's step
@@ -81,15 +82,11 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             sentence_features: one dictionary a column, with ``input_ids`` and ``attention_mask``.
-            labels: none; an objective learns from the text alone.
+            labels: (n,) the scores of the pairs, for an objective that learns from them.
 
         Raises:
-            TrainingError: labels, several processes, or columns that do not fit the objective.
+            TrainingError: several processes, or columns and labels that do not fit the objective.
         """
-        if labels is not None:
-            raise TrainingError(
-                f"objective {self.objective.name}: takes no labels; remove the column"
-            )
         if parallel.world() > 1:
             raise TrainingError(
                 "several processes: gradients would not be shared through this loss; "
@@ -100,14 +97,14 @@ class ObjectiveLoss(nn.Module):
         if training and not self._stepped:
             self.objective.after_step()
         columns = [_tokens(features) for features in sentence_features]
-        self.objective.check(len(columns))
-        terms = self.objective(self._batch(columns))
+        self.objective.check(len(columns), scored=labels is not None)
+        terms = self.objective(self._batch(columns, labels))
         if training:
             self._stepped = False
             self.batches += 1
         return self.objective.loss(terms)
 
-    def _batch(self, columns: list[Tokens]) -> Batch:
+    def _batch(self, columns: list[Tokens], labels: Tensor | None) -> Batch:
         views = self.objective.views
         if not self.objective.labelled:
             columns = columns * len(views)
@@ -117,7 +114,8 @@ class ObjectiveLoss(nn.Module):
             self._viewed(views[i] if i < len(views) else Identity(), column, i, rows)
             for i, column in enumerate(columns)
         ]
-        return Batch(tuple(viewed), rows, self.batches, self.seed)
+        scores = None if labels is None else labels.cpu().numpy().astype(np.float64)
+        return Batch(tuple(viewed), rows, self.batches, self.seed, scores)
 
     def _viewed(self, view: View, tokens: Tokens, index: int, rows: Any) -> Tokens:
         if isinstance(view, Identity):

@@ -46,6 +46,10 @@ def encode(
     ],
     column: Column = None,
     unit: Annotated[bool, typer.Option("--unit", help="Scale vectors to length one.")] = False,
+    dimensions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Keep the first so many dimensions, scaled to length one."),
+    ] = None,
     runtime: Runtime = None,
     invariant: Invariant = False,
     pooler: Pooler = None,
@@ -73,8 +77,13 @@ def encode(
         max_tokens=max_tokens,
         invariant=invariant,
     )
+    size = function.encoder.dimension
+    if dimensions is not None and dimensions > size:
+        raise OptionError("--dimensions", dimensions, f"the model has {size}")
     began = time.monotonic()
-    manifest = write(output, corpus, function, unit=unit, overwrite=overwrite)
+    manifest = write(
+        output, corpus, function, unit=unit, overwrite=overwrite, dimensions=dimensions
+    )
     seconds = time.monotonic() - began
     if as_json:
         emit(
@@ -99,6 +108,10 @@ def encode(
         )
     if corpus.skipped:
         remark(f"{corpus.skipped:,} blank lines were passed over", quiet=quiet)
+    nested = getattr(function.encoder, "nested", ())
+    if dimensions not in (None, size, *nested):
+        known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
+        remark(f"--dimensions {dimensions}: the model was trained {known}", quiet=quiet)
     line = function.remark()
     if line:
         remark(line, quiet=quiet)
@@ -148,9 +161,24 @@ def open_texts(source: str, column: str | None) -> "Corpus":
 
 
 def write(
-    output: Path, corpus: "Corpus", function: Counting[Model], *, unit: bool, overwrite: bool
+    output: Path,
+    corpus: "Corpus",
+    function: Counting[Model],
+    *,
+    unit: bool,
+    overwrite: bool,
+    dimensions: int | None = None,
 ) -> "Manifest":
-    """Encode into shards, and put them together if a file is wanted."""
+    """Encode into shards, and put them together if a file is wanted.
+
+    Args:
+        output: file or folder.
+        corpus: of one column.
+        function: the model.
+        unit: scale vectors to length one.
+        overwrite: replace vectors of something else.
+        dimensions: keep the first so many, scaled to length one; all if None.
+    """
     from contrasent.search.exact import unit as scaled
     from contrasent.search.shards import encode_shards, read_manifest, read_shards
 
@@ -161,6 +189,7 @@ def write(
         "runtime": function.runtime,
         "invariant": function.invariant,
         "unit": unit,
+        **({} if dimensions is None else {"dimensions": dimensions}),
     }
     begun = read_manifest(place)
     if begun is not None and overwrite:
@@ -169,10 +198,12 @@ def write(
             shutil.rmtree(place)
     manifest = encode_shards(
         place,
-        (lambda texts: scaled(function(texts))) if unit else function,
+        (lambda texts: scaled(function(texts)[:, :dimensions]))
+        if unit or dimensions is not None
+        else function,
         (row[0] for row in corpus),
         facts=facts,
-        dimension=function.encoder.dimension,
+        dimension=dimensions or function.encoder.dimension,
         rows=SHARD,
         keep_texts=output.suffix == ".parquet",
     )

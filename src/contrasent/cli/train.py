@@ -23,13 +23,20 @@ RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "objective": (str,),
     "base": (str,),
     "columns": (str, list),
+    "score": (str, int),
     "documents": (bool,),
     "evaluate": (str,),
     "keep": (str,),
     "require_improvement": (bool,),
     "settings": (dict,),
 }
-TOML = {str: "a text", list: "a list", bool: "true or false", dict: "a table"}
+TOML = {
+    str: "a text",
+    int: "a number",
+    list: "a list",
+    bool: "true or false",
+    dict: "a table",
+}
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 
 
@@ -43,11 +50,19 @@ def train(
         str | None,
         typer.Option(
             help="Method: a name, names joined by +, a file of your own (my_method.py), or "
-            "package.module:Class. [default: simcse for sentences, simcse_supervised for pairs]"
+            "package.module:Class. [default: simcse for sentences, simcse_supervised for pairs, "
+            "cosent for pairs with scores]"
         ),
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Columns of a table, by name or position, with commas.")
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of a table that rates each pair, for methods that learn from ratings. "
+            "[default: score, with such a method]"
+        ),
     ] = None,
     documents: Annotated[
         bool,
@@ -93,7 +108,7 @@ def train(
     """Train a model on text of your own.
 
     Without labels a corpus is one column of sentences; with labels, pairs that belong together
-    (two columns), or pairs and hard negatives (three and more).
+    (two columns), pairs and hard negatives (three and more), or pairs with a score each.
     """
     quiet = quiet or os.environ.get("RANK", "0") != "0"  # of several processes one speaks
     quieten(quiet)
@@ -114,8 +129,10 @@ def train(
     _check_visible(require_improvement, evaluate)
     ordered = documents or bool(stated.get("documents", False))
     wanted = column_list(columns or stated.get("columns"))
-    source = open_corpus(corpus, columns=wanted, documents=ordered)
-    name = objective or stated.get("objective") or _default_objective(source.width)
+    name = objective or stated.get("objective")
+    rated = _score_column(score if score is not None else stated.get("score"), name)
+    source = open_corpus(corpus, columns=wanted, score=rated, documents=ordered)
+    name = name or ("cosent" if source.scored else _default_objective(source.width))
     choose(stated.get("settings", {}), name, option=f"{recipe}:")
     given: dict[str, Any] = {**stated.get("settings", {}), **assignments(assign or [])}
     if seed is not None:
@@ -220,6 +237,20 @@ def _check_visible(required: bool, judge: str | None) -> None:
 def _public(base: str) -> str:
     """A base's name without the path of this machine."""
     return Path(base).name if Path(base).is_dir() else base
+
+
+def _score_column(stated: str | int | None, objective: str | None) -> str | int | None:
+    """The column of the scores; by default "score", of a method that learns from them."""
+    from contrasent.engine.registry import needs_scores
+
+    needed = objective is not None and needs_scores(objective)
+    if stated is None:
+        return "score" if needed else None
+    if objective is not None and not needed:
+        problem = f"{objective} does not learn from scores; cosent, angle and cosine_regression do"
+        raise OptionError("--score", stated, problem)
+    found = column_list(str(stated))
+    return found[0] if found else None
 
 
 def _default_objective(width: int) -> str:

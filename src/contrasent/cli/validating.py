@@ -72,6 +72,9 @@ def _named(
         count, seed = settings.heldout, settings.seed
         if judge == "heldout":
             split = heldout.hold_out(source, count, seed=seed)
+            if source.scored:
+                sides = split.queries, split.documents
+                return validation.LabelledValidation(*sides, split.scores), split.train
             pools = {"pairs": (split.queries, split.documents)}
             return validation.RetrievalValidation(judge, pools), split.train
         if judge == "documents":

@@ -8,15 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from contrasent.engine.contrast import Contrast
+    from contrasent.engine.contrast import Contrast, Duplicates
     from contrasent.engine.difference import Difference, DifferencePrediction
     from contrasent.engine.dimensions import Barlow, DimensionWise
     from contrasent.engine.encodings import BatchEncodings, Source, Term, Terms
+    from contrasent.engine.graded import GradedPairs
+    from contrasent.engine.guide import Guide
     from contrasent.engine.masked_models import LanguageHead, MaskedLanguageModelling, MaskedModel
     from contrasent.engine.objective import Objective
     from contrasent.engine.parameters import (
         Count,
         Fresh,
+        GuideFolder,
         MaskedModelFolder,
         Plain,
         Positive,
@@ -35,14 +38,25 @@ if TYPE_CHECKING:
     from contrasent.text.views import Identity, View
 
 _HOME = {
-    "contrasent.engine.contrast": ("Contrast",),
+    "contrasent.engine.contrast": ("Contrast", "Duplicates"),
     "contrasent.engine.difference": ("Difference", "DifferencePrediction"),
     "contrasent.engine.dimensions": ("Barlow", "DimensionWise"),
     "contrasent.engine.encodings": ("BatchEncodings", "Source", "Term", "Terms"),
+    "contrasent.engine.graded": ("GradedPairs",),
+    "contrasent.engine.guide": ("Guide",),
     "contrasent.engine.masked_models": ("LanguageHead", "MaskedLanguageModelling", "MaskedModel"),
     "contrasent.engine.objective": ("Objective",),
     "contrasent.engine.parameters": (
-        *("Count", "Fresh", "MaskedModelFolder", "Plain", "Positive", "Projector", "Range"),
+        *(
+            "Count",
+            "Fresh",
+            "GuideFolder",
+            "MaskedModelFolder",
+            "Plain",
+            "Positive",
+            "Projector",
+            "Range",
+        ),
         *("Share", "Size", "Weight"),
     ),
     "contrasent.engine.queue": ("MomentumQueue", "copy_encoder"),
@@ -63,8 +77,12 @@ __all__ = [
     "Difference",
     "DifferencePrediction",
     "DimensionWise",
+    "Duplicates",
     "Encoder",
     "Fresh",
+    "GradedPairs",
+    "Guide",
+    "GuideFolder",
     "Identity",
     "LanguageHead",
     "MaskedLanguageModelling",

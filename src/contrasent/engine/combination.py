@@ -54,6 +54,7 @@ class Combination(Objective):
             weights = {p.weights["contrast"] for p in parts if "contrast" in p.weights}
             contrast_weight = _one(weights, 1.0, names, "weights of the contrast")
         self.labelled = any(part.labelled for part in parts)
+        self.graded = any(part.graded for part in parts)
         self.views = _views(parts, names)
         self.roles = _one({p.roles for p in parts}, ("anchor", "positive"), names, "columns")
         self.masks = _one({p.masks for p in parts}, "independent", names, "dropout masks")
@@ -82,7 +83,9 @@ class Combination(Objective):
     def _refuse(self, names: str, *, twice: bool) -> None:
         """Refuse what would be ignored."""
         problem = None
-        if twice:
+        if self.graded and self.contrast is not None:
+            problem = "a contrast takes every pair for a positive, and pairs with scores are not"
+        elif twice:
             problem = "both bring a queue"
         elif self.queue is not None and self.contrast is None:
             problem = "a queue needs a contrast"

@@ -1,8 +1,11 @@
 """The contrastive term: which encodings make the positive pairs, and which the negative ones."""
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,6 +13,10 @@ from contrasent import parallel
 from contrasent.engine.encodings import BatchEncodings, Source, Terms
 from contrasent.errors import OptionError
 from contrasent.losses import FactorForm, Similarity, info_nce, mean_cosines, two_source_info_nce
+from contrasent.types import Tokens
+
+Duplicates = Literal["contrast", "mask"]
+"""What becomes of negatives that share a text with the pair: contrasted, or masked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +34,11 @@ class Contrast:
         factor_form: where m stands, see ``two_source_info_nce``.
         passes: K of "mean" (SimCSE++, section 3.1).
         noise_variance: of "gaussian".
+        hardness: beta (Robinson et al. 2021), see ``info_nce``; 0 counts all negatives alike.
+        debias: tau^+ (Chuang et al. 2020), see ``info_nce``; 0 takes all negatives for true.
+        duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's.
+        dimensions: sizes below the full one; the term is the sum of the losses of the first so many
+            dimensions, and of all (Matryoshka: Kusupati et al. 2022, equation 1).
     """
 
     temperature: float = 0.05
@@ -39,6 +51,10 @@ class Contrast:
     factor_form: FactorForm = "positive_logit"
     passes: int = 10
     noise_variance: float = 0.1
+    hardness: float = 0.0
+    debias: float = 0.0
+    duplicates: Duplicates = "contrast"
+    dimensions: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.symmetric and not self.plain:
@@ -59,50 +75,97 @@ class Contrast:
         """
         count = 1 + encodings.roles.count("positive")
         anchors, *positives = self._vectors(encodings, self.positives)[:count]
-        loss = self._one_source if self.plain else self._two_sources
-        losses = [loss(encodings, anchors, rows) for rows in positives]
+        losses = []
+        for column, rows in enumerate(positives):
+            given = self._compared(encodings, anchors, rows)
+            weights = _not_shared(encodings, column) if self.duplicates == "mask" else None
+            losses += [self._loss(given, weights, size) for size in (*self.dimensions, None)]
         same, others = mean_cosines(anchors.detach(), positives[0].detach())
         return {
-            "contrast": torch.stack(losses).mean(),
+            "contrast": torch.stack(losses).sum() / len(positives),
             "cosine_positive": same,
             "cosine_negative": others,
         }
 
-    def _one_source(self, encodings: BatchEncodings, anchors: Tensor, positives: Tensor) -> Tensor:
-        return info_nce(
-            anchors,
-            parallel.gather(positives),
-            symmetric=self.symmetric,
-            anchors_all=parallel.gather(anchors) if self.symmetric else None,
-            **self._common(encodings, len(anchors), clean=False),
-        )
+    def _compared(
+        self, encodings: BatchEncodings, anchors: Tensor, positives: Tensor
+    ) -> dict[str, Tensor | None]:
+        """The vectors that the loss compares, by the names of its arguments."""
+        given: dict[str, Tensor | None] = {"anchors": anchors}
+        if self.plain:
+            given["positives"] = parallel.gather(positives)
+            given["anchors_all"] = parallel.gather(anchors) if self.symmetric else None
+        else:
+            left, *right = self._vectors(encodings, self.negatives)
+            given |= {"positives": positives, "negative_anchors": left}
+            given["negatives"] = parallel.gather(right[0] if right else left)
+        hard = encodings.hard_negatives(clean=self.negatives == "off_dropout")
+        given["hard_negatives"] = None if hard is None else parallel.gather(hard)
+        given["extra_negatives"] = encodings.queued()
+        return given
 
-    def _two_sources(self, encodings: BatchEncodings, anchors: Tensor, positives: Tensor) -> Tensor:
-        left, *right = self._vectors(encodings, self.negatives)
-        return two_source_info_nce(
-            anchors,
-            positives,
-            negative_anchors=left,
-            negatives=parallel.gather(right[0] if right else left),
-            factor=self.factor,
-            factor_form=self.factor_form,
-            **self._common(encodings, len(anchors), clean=self.negatives == "off_dropout"),
-        )
-
-    def _common(self, encodings: BatchEncodings, rows: int, *, clean: bool) -> dict[str, Any]:
-        """What both forms of the loss take: further negatives, and how they are compared."""
-        hard = encodings.hard_negatives(clean=clean)
-        return {
-            "hard_negatives": None if hard is None else parallel.gather(hard),
-            "extra_negatives": encodings.queued(),
+    def _loss(
+        self,
+        given: dict[str, Tensor | None],
+        weights: Callable[[slice], Tensor] | None,
+        size: int | None,
+    ) -> Tensor:
+        """The loss of the first dimensions, or of all."""
+        rows: Any = {k: None if v is None else v[..., :size] for k, v in given.items()}
+        options: dict[str, Any] = {
             "temperature": self.temperature,
             "similarity": self.similarity,
-            "first": parallel.first_row(rows),
+            "first": parallel.first_row(len(rows["anchors"])),
             "alpha": self.alpha,
+            "weights": weights,
+            "hardness": self.hardness,
+            "debias": self.debias,
         }
+        if self.plain:
+            return info_nce(**rows, symmetric=self.symmetric, **options)
+        return two_source_info_nce(
+            **rows, factor=self.factor, factor_form=self.factor_form, **options
+        )
 
     def _vectors(self, encodings: BatchEncodings, source: Source) -> list[Tensor]:
         return encodings.vectors(source, passes=self.passes, noise_variance=self.noise_variance)
+
+
+def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:
+    """Weights of the negatives, of which those of pairs that share a text are masked.
+
+    Args:
+        encodings: of the rows of this process.
+        column: which of the positives.
+
+    Returns:
+        A function from a slice of the rows to a mask: true where a column is a negative.
+    """
+    anchors, *positives = encodings.columns("anchor", "positive")
+    own = [_keys(anchors), _keys(positives[column])]
+    texts = [parallel.gather(keys) for keys in own]
+    hard = [_keys(negatives) for negatives in encodings.columns("negative")]
+    others = parallel.gather(torch.stack(hard, dim=1)).flatten() if hard else texts[0][:0]
+    queued = encodings.queued()
+    device = encodings.networks.encoder.device
+
+    def weights(part: slice) -> Tensor:
+        mine = [keys[part, None] for keys in own]
+        pairs = torch.stack([one == other for one in mine for other in texts]).any(dim=0)
+        equal = torch.stack([one == others for one in mine]).any(dim=0)
+        older = pairs.new_zeros(len(pairs), 0 if queued is None else len(queued))
+        return ~torch.cat([pairs, equal, older], dim=1).to(device)
+
+    return weights
+
+
+def _keys(tokens: Tokens) -> Tensor:
+    """(n,) a number for each text; equal texts have equal ones."""
+    digests = [
+        hashlib.blake2b(row.tobytes(), digest_size=8).digest()
+        for row in map(tokens.__getitem__, range(len(tokens)))
+    ]
+    return torch.from_numpy(np.frombuffer(b"".join(digests), np.int64).copy())
 
 
 def merge(settings: list[Contrast]) -> Contrast:

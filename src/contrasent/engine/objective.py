@@ -36,6 +36,7 @@ class Objective(nn.Module):
         published: settings of a run with which the method was published for BERT base, literals
             that are read from the source text (:func:`contrasent.engine.registry.published`).
         labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
+        graded: whether every pair must have a score; there are no hard negatives then.
         checks: functions of the parameters, by name, that refuse what does not belong together;
             they are called before torch is loaded.
         vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
@@ -57,6 +58,7 @@ class Objective(nn.Module):
 
     published: ClassVar[dict[str, Any]] = {}
     labelled: bool = False
+    graded: bool = False
     checks: ClassVar[tuple[Callable[[Mapping[str, Any]], Any], ...]] = ()
     vectors_only: bool = False
     method_name: ClassVar[str | None] = None
@@ -140,17 +142,22 @@ class Objective(nn.Module):
         self.contrast = Contrast(**settings) if weight else None
         self.weights = {"contrast": weight} if weight else {}
 
-    def check(self, width: int, *, ordered: bool = False) -> None:
+    def check(self, width: int, *, ordered: bool = False, scored: bool = False) -> None:
         """Refuse a corpus that does not fit the objective.
 
         Args:
             width: the number of its columns.
             ordered: whether it is in document order, with its documents marked.
+            scored: whether its rows have scores.
 
         Raises:
-            TrainingError: it has no pairs, or has pairs that would be ignored, or a view needs the
-                sentences that follow and nothing says which do.
+            TrainingError: it has no pairs or scores, or has some that would be ignored, or a view
+                needs the sentences that follow and nothing says which do.
         """
+        if self.graded != scored or (self.graded and width != 2):
+            wanted = "two columns of text and a score" if self.graded else "text without scores"
+            found = f"{width} and {'scores' if scored else 'none'}"
+            raise TrainingError(f"objective {self.name}: learns from {wanted}; this has {found}")
         if self.labelled and width < 2:
             raise TrainingError(
                 f"objective {self.name}: needs a corpus of pairs (two columns or more); "

@@ -73,12 +73,18 @@ class MaskedModelName:
     """Marks a parameter that names a masked language model with the encoder's vocabulary."""
 
 
+@dataclass(frozen=True, slots=True)
+class GuideName:
+    """Marks a parameter that names a guide, a sentence encoder that must be there."""
+
+
 Positive = Annotated[float, Range(above=0)]
 Weight = Annotated[float, Range(least=0)]
 Share = Annotated[float, Range(above=0, below=1)]
 Count = Annotated[int, Range(least=1)]
 Size = Annotated[int, Range(least=0)]
 MaskedModelFolder = Annotated[str | None, MaskedModelName()]
+GuideFolder = Annotated[str | None, GuideName()]
 Projector = Literal["none", "tanh", "batchnorm"]
 Fresh = Literal["epoch", "static"]
 """Whether views are drawn anew in every epoch, or once for the whole run."""
@@ -249,6 +255,33 @@ def check_masked_model(option: str, name: str | None, base: Path | None) -> Path
 
         own = Tokenizer.load(describe(base).transformer, max_tokens=16)
         check_vocabularies(Tokenizer.load(folder, max_tokens=16), own, name)
+    return folder
+
+
+def check_guide(option: str, name: str | None) -> Path:
+    """Refuse a guide that is missing, or does not say how it pools.
+
+    Args:
+        option: the parameter that names it.
+        name: a folder or a name on the hub.
+
+    Returns:
+        The model's folder.
+
+    Raises:
+        OptionError: none is named.
+        ModelError: it cannot be found, or is no sentence encoder.
+    """
+    from contrasent.model.folder import describe
+    from contrasent.model.pretrained import resolve
+
+    if not name:
+        raise OptionError(
+            option, "", "needs a sentence encoder to learn from, by folder or name@commit"
+        )
+    folder = resolve(name)
+    if describe(folder).pooler is None:
+        raise ModelError(f"{name}: a bare encoder, which does not say how it pools, is no guide")
     return folder
 
 

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contrasent.engine.parameters import (
+    GuideName,
     MaskedModelName,
     Parameter,
     Plain,
+    check_guide,
     check_masked_model,
     check_values,
 )
@@ -179,6 +181,15 @@ def needs_pairs(name: str) -> bool:
     return any(method.attribute("labelled", False) for method in methods(name))
 
 
+def needs_scores(name: str) -> bool:
+    """Whether a method, or one of a combination, learns from scores of pairs.
+
+    Raises:
+        OptionError: no such method; the nearest name is suggested.
+    """
+    return any(method.attribute("graded", False) for method in methods(name))
+
+
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Name and all parameters, as logs and model cards show them.
 
@@ -244,6 +255,8 @@ def check(
         for key, parameter in method.parameters.items():
             if models and own[key] and parameter.mark(MaskedModelName):
                 check_masked_model(key, own[key], base)
+            if models and parameter.mark(GuideName) is not None:
+                check_guide(key, own[key])
 
 
 def find(name: str) -> "Callable[..., Objective]":

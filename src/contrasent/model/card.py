@@ -71,6 +71,8 @@ def _tags(facts: Facts) -> list[str]:
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
     if "rows" in facts.data:
         tags.append(f"dataset_size:{facts.data['rows']}")
+    if "matryoshka" in str(facts.objective.get("name")):
+        tags.append("matryoshka")
     if "name" in facts.objective:
         tags.append(f"loss:{facts.objective['name']}")
     return tags
@@ -81,8 +83,16 @@ def _about(encoder: "Encoder") -> str:
     return (
         f"Vectors of {encoder.dimension} dimensions ({unit}), pooled by `{encoder.pooling}` from "
         f"{encoder.layers} layers; texts are cut at {encoder.max_tokens} tokens. "
-        "Compare vectors by cosine.\n"
+        f"Compare vectors by cosine.{_nested(encoder)}\n"
     )
+
+
+def _nested(encoder: "Encoder") -> str:
+    if not encoder.nested:
+        return ""
+    *most, last = encoder.nested[1:]
+    sizes = f"{', '.join(map(str, most))} or {last}" if most else f"{last}"
+    return f" Their first {sizes} dimensions alone are vectors too (Matryoshka)."
 
 
 def _use(encoder: "Encoder") -> str:

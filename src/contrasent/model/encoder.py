@@ -144,6 +144,22 @@ class Encoder(Pooled):
         return [m for m in self.head.modules() if isinstance(m, nn.Linear)][-1].out_features
 
     @property
+    def nested(self) -> tuple[int, ...]:
+        """Sizes that vectors were trained to be cut to, largest first; none of most models.
+
+        Kept in config.json as ``matryoshka_dimensions``, where vLLM looks for them.
+        """
+        found = getattr(self._config, "matryoshka_dimensions", None)
+        return tuple(int(size) for size in found or ())
+
+    @nested.setter
+    def nested(self, sizes: Sequence[int]) -> None:
+        if sizes:
+            self._config.matryoshka_dimensions = list(sizes)
+        elif hasattr(self._config, "matryoshka_dimensions"):
+            del self._config.matryoshka_dimensions
+
+    @property
     def max_tokens(self) -> int:
         """Sentences are cut at this many tokens, special tokens included."""
         return self.tokenizer.max_tokens

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine.contrast import Contrast
+from contrasent.engine.contrast import Contrast, Duplicates
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import (
     Count,
@@ -12,6 +12,7 @@ from contrasent.engine.parameters import (
     Positive,
     Projector,
     Range,
+    Weight,
 )
 from contrasent.engine.views import Which, check_fixed_masks, check_view, make_views
 from contrasent.losses import Similarity
@@ -36,6 +37,9 @@ class SimCSE(Objective):
         similarity: "cosine", or "dot" (Table D.1).
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         symmetric: average with the loss from the second view to the first.
+        hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
+        debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
+        duplicates: "contrast", or "mask" negatives that share a text with the sentence.
         encoders: 1, or 2 independent ones (Table 2); the paper does not say which of the two is
             tested, here it is the one of the anchors.
         masks: "independent", or "fixed": both views with the same dropout masks (Table 3, "fixed
@@ -67,6 +71,9 @@ class SimCSE(Objective):
         similarity: Similarity = "cosine",
         projector: Projector = "tanh",
         symmetric: bool = False,
+        hardness: Weight = 0.0,
+        debias: Annotated[float, Range(least=0, below=1)] = 0.0,
+        duplicates: Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
         masks: Literal["independent", "fixed"] = "independent",
         view: Annotated[str, Plain("dropout")] = "dropout",
@@ -88,7 +95,12 @@ class SimCSE(Objective):
         self.views = make_views(encoder, options, views=views)
         self.resample_views = fresh == "epoch"
         self.contrast = Contrast(
-            temperature=temperature, similarity=similarity, symmetric=symmetric
+            temperature=temperature,
+            similarity=similarity,
+            symmetric=symmetric,
+            hardness=hardness,
+            debias=debias,
+            duplicates=duplicates,
         )
         self.masks = masks
         check_fixed_masks({"masks": masks, "view": view, "encoders": encoders})

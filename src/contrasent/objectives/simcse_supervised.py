@@ -1,10 +1,10 @@
 """SimCSE with labels: pairs that belong together, and hard negatives that do not."""
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine.contrast import Contrast
+from contrasent.engine.contrast import Contrast, Duplicates
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Projector, Weight
+from contrasent.engine.parameters import Positive, Projector, Range, Weight
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 
@@ -28,6 +28,9 @@ class SupervisedSimCSE(Objective):
         projector: "none", "tanh" or "batchnorm"; dropped after training.
         alpha: weight of a row's own hard negatives (Table 7).
         symmetric: average with the loss from positives to anchors.
+        hardness: beta: negatives count in proportion to exp(beta s / tau) (Robinson et al. 2021).
+        debias: tau^+: the share of negatives that are taken for positives (Chuang et al. 2020).
+        duplicates: "contrast", or "mask" negatives that share a text with the pair.
         encoders: 1, or 2: one for anchors and one for the rest (section 4.1, "dual encoder").
     """
 
@@ -52,10 +55,19 @@ class SupervisedSimCSE(Objective):
         projector: Projector = "none",
         alpha: Weight = 1.0,
         symmetric: bool = False,
+        hardness: Weight = 0.0,
+        debias: Annotated[float, Range(least=0, below=1)] = 0.0,
+        duplicates: Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
     ) -> None:
         super().__init__(encoder)
         self.contrast = Contrast(
-            temperature=temperature, similarity=similarity, alpha=alpha, symmetric=symmetric
+            temperature=temperature,
+            similarity=similarity,
+            alpha=alpha,
+            symmetric=symmetric,
+            hardness=hardness,
+            debias=debias,
+            duplicates=duplicates,
         )
         self.use_projector(projector, encoders=encoders)

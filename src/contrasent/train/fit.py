@@ -135,7 +135,8 @@ class _Loop:
 
     def run(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> Run:
         began = time.monotonic()
-        self.objective.check(self.corpus.width, ordered=self.corpus.documents)
+        corpus = self.corpus
+        self.objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         going_on = self._open(rows, resume=resume, overwrite=overwrite)
         done = self.place.finished()
         if done is not None:

@@ -43,6 +43,7 @@ def prepare(
         dropout=settings.dropout,
         attention_dropout=settings.dropout if attention is None else attention,
     )
+    encoder.nested = ()  # what trains it now says whether its first dimensions are vectors
     return find(objective)(encoder, **parameters).to(encoder.device)
 
 

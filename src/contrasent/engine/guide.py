@@ -1,0 +1,55 @@
+"""A guide: a frozen encoder that says in training what is alike."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from contrasent.engine.parameters import check_guide
+from contrasent.model.encoder import Encoder
+from contrasent.types import Tokens
+
+
+class Guide:
+    """A frozen sentence encoder. No module, so that no checkpoint holds its weights.
+
+    Attributes:
+        encoder: of the guide, without dropout.
+        student: the encoder that is trained, whose token ids the guide is given.
+    """
+
+    def __init__(self, encoder: Encoder, student: Encoder) -> None:
+        self.encoder = encoder.requires_grad_(False).eval()
+        self.student = student
+        one, other = encoder.tokenizer.backend, student.tokenizer.backend
+        self._same_ids = encoder.tokenizer.max_tokens >= student.tokenizer.max_tokens and (
+            one.to_str() == other.to_str()
+        )
+
+    @classmethod
+    def load(cls, name: str | None, student: Encoder) -> "Guide":
+        """Load one.
+
+        Args:
+            name: a folder, or a name on the hub.
+            student: the encoder that is trained.
+
+        Raises:
+            OptionError: none is named.
+            ModelError: it cannot be loaded, or does not say how it pools.
+        """
+        folder = check_guide("guide", name)
+        return cls(Encoder.load(folder, device=str(student.device)), student)
+
+    @torch.no_grad()
+    def __call__(self, columns: Sequence[Tokens]) -> list[Tensor]:
+        """Vectors of columns of the student's token ids, (n, g) each.
+
+        A guide with another tokenizer reads the text that the ids stand for.
+        """
+        tokens = Tokens.concatenate(columns)
+        if not self._same_ids:
+            backend = self.student.tokenizer.backend
+            texts = backend.decode_batch([tokens[i].tolist() for i in range(len(tokens))])
+            tokens = self.encoder.tokenise(texts)[0]
+        return list(self.encoder(tokens).split([len(column) for column in columns]))

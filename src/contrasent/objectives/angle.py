@@ -1,0 +1,51 @@
+"""AnglE: the order of rated pairs, by cosines and by differences of angle in complex space."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+from contrasent.engine.graded import GradedPairs
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive, Weight
+from contrasent.losses import complex_cosines, cosent
+from contrasent.model.encoder import Encoder
+
+
+class AnglE(Objective):
+    """AnglE (Li & Li, 2024, sections 3.2 and 3.4; Table 2).
+
+    The corpus has two columns of text and a score. The cosine term is CoSENT's; the angle term
+    orders the pairs in the same way by :func:`contrasent.losses.complex_cosines`, which, unlike the
+    cosine, does not level off near its ends. The encoder's dimension must be even.
+
+    Paper and code: the paper's equation of the angle term orders by a difference that should fall
+    as similarity rises, the released code, followed here, by one that rises. Their in-batch term
+    (section 3.3) needs pairs known to be positives, and is the contrast of other methods.
+
+    Args:
+        encoder: what is trained.
+        temperature: tau of the cosine term.
+        cosine_weight: of the cosine term; 1 in the paper.
+        angle_weight: of the angle term; 1 in the paper.
+        angle_temperature: tau of the angle term; 1 in the paper and its first code.
+    """
+
+    labelled = True
+    graded = True
+    published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
+    """Those of CoSENT, which it extends; the paper's differ from one data set to the next."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        temperature: Positive = 0.05,
+        cosine_weight: Weight = 1.0,
+        angle_weight: Weight = 1.0,
+        angle_temperature: Positive = 1.0,
+    ) -> None:
+        super().__init__(encoder)
+        self.terms["cosine"] = GradedPairs("cosine", partial(cosent, temperature=temperature))
+        self.terms["angle"] = GradedPairs(
+            "angle", partial(cosent, temperature=angle_temperature), similarity=complex_cosines
+        )
+        self.weights = {"cosine": cosine_weight, "angle": angle_weight}

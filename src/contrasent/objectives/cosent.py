@@ -1,0 +1,33 @@
+"""CoSENT: the order of pairs that people have rated."""
+
+from functools import partial
+from typing import Any, ClassVar
+
+from contrasent.engine.graded import GradedPairs
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive
+from contrasent.losses import cosent
+from contrasent.model.encoder import Encoder
+
+
+class CoSENT(Objective):
+    """CoSENT (Su, 2022, an article with code; no paper and no tables by him).
+
+    The corpus has two columns of text and a score. Of any two pairs of a batch the one with the
+    higher score is to have the higher cosine; how far the scores are apart plays no part, so that
+    any rating will do, labels of entailment included.
+
+    Args:
+        encoder: what is trained.
+        temperature: tau; the code has lambda = 1 / tau = 20.
+    """
+
+    labelled = True
+    graded = True
+    published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
+    """The released code."""
+
+    def __init__(self, encoder: Encoder, *, temperature: Positive = 0.05) -> None:
+        super().__init__(encoder)
+        self.terms["cosent"] = GradedPairs("cosent", partial(cosent, temperature=temperature))
+        self.weights = {"cosent": 1.0}

@@ -1,0 +1,32 @@
+"""Cosine regression: the cosine of a rated pair is to be its score."""
+
+from typing import Any, ClassVar
+
+from contrasent.engine.graded import GradedPairs
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive
+from contrasent.losses import cosine_regression
+from contrasent.model.encoder import Encoder
+
+
+class CosineRegression(Objective):
+    """The regression objective of Sentence-BERT (Reimers & Gurevych, 2019, section 3; Table 2).
+
+    The corpus has two columns of text and a score; the loss is the mean squared difference of
+    cosine and score. Scores must be in the cosine's unit: ratings from 0 to 5 are divided by 5.
+
+    Args:
+        encoder: what is trained.
+        highest_score: the score of pairs that mean the same, by which scores are divided; 5 for the
+            STS Benchmark.
+    """
+
+    labelled = True
+    graded = True
+    published: ClassVar[dict[str, Any]] = {"batch": 16, "lr": 2e-5, "epochs": 4.0, "warmup": 0.1}
+    """The released script for the STS Benchmark."""
+
+    def __init__(self, encoder: Encoder, *, highest_score: Positive = 1.0) -> None:
+        super().__init__(encoder)
+        self.terms["regression"] = GradedPairs("regression", cosine_regression, unit=highest_score)
+        self.weights = {"regression": 1.0}

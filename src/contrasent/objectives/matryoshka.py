@@ -1,0 +1,72 @@
+"""Matryoshka: the first dimensions of a vector are to be a vector of their own."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from contrasent.engine.contrast import Contrast
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import Positive, Projector
+from contrasent.errors import OptionError
+from contrasent.losses import Similarity
+from contrasent.model.encoder import Encoder
+
+
+def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
+    """The sizes that the parameter ``dimensions`` lists, largest first.
+
+    Raises:
+        OptionError: it lists none, or what is no size; or there is a projector.
+    """
+    if values["projector"] != "none":
+        problem = (
+            "matryoshka nests the vectors that are saved, not a projector's; set projector=none"
+        )
+        raise OptionError("projector", values["projector"], problem)
+    text = str(values["dimensions"])
+    try:
+        found = sorted({int(part) for part in text.split(",")}, reverse=True)
+    except ValueError:
+        found = []
+    if not found or found[-1] < 1:
+        raise OptionError("dimensions", text, 'write sizes such as "256,128,64"')
+    return tuple(found)
+
+
+class Matryoshka(Objective):
+    """Matryoshka representation learning (Kusupati et al., 2022, section 3, equation 1).
+
+    The contrast is summed over vectors cut to each of some sizes, and whole ones, all with weight
+    1, so that a vector's first dimensions can be used alone. By itself this is SimCSE without a
+    projector; with "+" it nests the contrast of any method: "matryoshka+simcse_supervised". Named
+    first, it leaves out the other method's projector, of which the vectors would be nested.
+
+    The sizes are saved with the model, and are those that serving promises.
+
+    Args:
+        encoder: what is trained.
+        dimensions: sizes with commas, each less than the encoder's.
+        temperature: tau.
+        similarity: "cosine" or "dot".
+        projector: "none".
+    """
+
+    published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
+    """Those of SimCSE; the paper trains no sentence encoders."""
+    checks = (sizes,)
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        dimensions: str = "256,128,64",
+        temperature: Positive = 0.05,
+        similarity: Similarity = "cosine",
+        projector: Projector = "none",
+    ) -> None:
+        super().__init__(encoder)
+        found = sizes({"dimensions": dimensions, "projector": projector})
+        if found[0] >= encoder.dimension:
+            problem = f"must be less than the encoder's {encoder.dimension}"
+            raise OptionError("dimensions", dimensions, problem)
+        encoder.nested = (encoder.dimension, *found)
+        self.contrast = Contrast(temperature=temperature, similarity=similarity, dimensions=found)

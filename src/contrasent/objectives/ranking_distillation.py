@@ -1,0 +1,88 @@
+"""Ranking distillation: the batch is to be ranked as a guide ranks it."""
+
+from typing import Any, ClassVar
+
+from contrasent import parallel
+from contrasent.engine.encodings import BatchEncodings, Term, Terms
+from contrasent.engine.guide import Guide
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import GuideFolder, Positive, Projector, Weight
+from contrasent.losses import Similarity, distil_ranking
+from contrasent.model.encoder import Encoder
+
+
+class Ranking(Term):
+    """The term "ranking", see :func:`contrasent.losses.distil_ranking`."""
+
+    vectors_only = True
+
+    def __init__(self, guide: Guide, *, temperature: float, guide_temperature: float) -> None:
+        super().__init__()
+        self.guide, self.temperature = guide, temperature
+        self.guide_temperature = guide_temperature
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        anchors, positives = encodings.noisy[:2]
+        guided = self.guide(encodings.columns("anchor", "positive")[:2])
+        loss = distil_ranking(
+            anchors,
+            parallel.gather(positives),
+            guided[0],
+            parallel.gather(guided[1]),
+            first=parallel.first_row(len(anchors)),
+            temperature=self.temperature,
+            guide_temperature=self.guide_temperature,
+        )
+        return {"ranking": loss}
+
+
+class RankingDistillation(Objective):
+    """SimCSE plus ranking distillation (RankCSE: Liu et al., 2023, section 4).
+
+    The similarities of each anchor to the other rows of the batch are to be distributed like those
+    of a guide, a frozen sentence encoder (ListNet). RankCSE takes two guides, averaged, and a third
+    term, the consistency of both views' rankings; neither is here.
+
+    Args:
+        encoder: what is trained.
+        guide: folder or name@commit of a sentence encoder.
+        temperature: tau of the contrast.
+        similarity: "cosine" or "dot", of the contrast.
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+        contrast_weight: of the contrast; 0 distils alone.
+        ranking_weight: of the term (gamma); the paper does not settle on one, here it is 1.
+        ranking_temperature: tau of the term; 0.05 in the released code.
+        guide_temperature: tau of the guide's ranking, half of the above in the released code.
+    """
+
+    published: ClassVar[dict[str, Any]] = {
+        "batch": 128,
+        "lr": 3e-5,
+        "epochs": 1.0,
+        "max_tokens": 32,
+    }
+    """A released script for BERT base, by others than the authors."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        guide: GuideFolder = None,
+        temperature: Positive = 0.05,
+        similarity: Similarity = "cosine",
+        projector: Projector = "tanh",
+        contrast_weight: Weight = 1.0,
+        ranking_weight: Weight = 1.0,
+        ranking_temperature: Positive = 0.05,
+        guide_temperature: Positive = 0.025,
+    ) -> None:
+        super().__init__(encoder)
+        self.use_projector(projector)
+        self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
+        self.terms["ranking"] = Ranking(
+            Guide.load(guide, encoder),
+            temperature=ranking_temperature,
+            guide_temperature=guide_temperature,
+        )
+        self.weights["ranking"] = ranking_weight

@@ -1,0 +1,214 @@
+"""Methods of scores, guides, nested dimensions and weighted negatives, number by number."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from made_batches import TEXTS
+
+from contrasent.engine.guide import Guide
+from contrasent.engine.registry import check, find
+from contrasent.errors import ModelError, OptionError, TrainingError
+from contrasent.types import Batch
+
+
+def cosine(a, b):
+    dot = sum(x * y for x, y in zip(a, b, strict=True))
+    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+
+
+def vectors(encoder, tokens):
+    """As lists of float64, without dropout."""
+    with torch.no_grad(), encoder.dropout_off():
+        return encoder(tokens).double().tolist()
+
+
+def terms_of(name, load, batches, **parameters):
+    objective = find(name)(load(dropout=0.0), **parameters).train()
+    batch = batches(objective)
+    rows = [vectors(objective.encoder, column) for column in batch.columns]
+    return {k: v.item() for k, v in objective(batch).items()}, rows, batch
+
+
+def cosent(found, scores, tau):
+    total = 1.0
+    for s_i, y_i in zip(found, scores, strict=True):
+        for s_j, y_j in zip(found, scores, strict=True):
+            total += math.exp((s_j - s_i) / tau) if y_i > y_j else 0.0
+    return math.log(total)
+
+
+def test_cosent_and_angle(load, batches):
+    terms, (a, b), batch = terms_of("angle", load, batches)
+    cosines = [cosine(x, y) for x, y in zip(a, b, strict=True)]
+    assert terms["cosine"] == pytest.approx(cosent(cosines, batch.scores, 0.05), rel=1e-3)
+    half = len(a[0]) // 2
+    angles = []
+    for x, y in zip(a, b, strict=True):
+        z = [complex(x[k], x[half + k]) for k in range(half)]
+        w = [complex(y[k], y[half + k]) for k in range(half)]
+        lengths = math.hypot(*x) * math.hypot(*y)
+        parts = [p * q.conjugate() / lengths for p, q in zip(z, w, strict=True)]
+        angles.append(abs(sum(p.real + p.imag for p in parts)))
+    assert terms["angle"] == pytest.approx(cosent(angles, batch.scores, 1.0), rel=1e-4)
+    one, _, _ = terms_of("cosent", load, batches)
+    assert one["cosent"] == terms["cosine"]
+
+
+def test_cosine_regression_and_its_unit(load, batches):
+    terms, (a, b), batch = terms_of("cosine_regression", load, batches, highest_score=5.0)
+    gaps = [cosine(x, y) - s / 5 for x, y, s in zip(a, b, batch.scores, strict=True)]
+    assert terms["regression"] == pytest.approx(sum(g * g for g in gaps) / len(gaps), rel=1e-4)
+    with pytest.raises(
+        TrainingError, match=r"score 5 is beyond the highest, 2, .*set highest_score"
+    ):
+        terms_of("cosine_regression", load, batches, highest_score=2.0)
+
+
+def test_scores_are_wanted_where_they_are_used_and_only_there(load):
+    graded, plain = find("cosent")(load()), find("simcse_supervised")(load())
+    graded.check(2, scored=True)
+    plain.check(2)
+    for objective, width, scored in ((graded, 2, False), (graded, 3, True), (plain, 2, True)):
+        with pytest.raises(TrainingError, match="learns from"):
+            objective.check(width, scored=scored)
+    tokens = graded.encoder.tokenise(TEXTS)[0]
+    with pytest.raises(TrainingError, match="'cosent' needs a corpus with scores"):
+        graded(Batch((tokens, tokens), np.arange(len(TEXTS)), 0))
+    with pytest.raises(OptionError, match="takes every pair for a positive"):
+        find("cosent+simcse_supervised")(load())
+
+
+def test_gist_masks_by_the_guide(load, batches, guide):
+    terms, (q, p, *hard), batch = terms_of(
+        "gist", load, batches, guide=str(guide), temperature=0.5, margin=-0.02
+    )
+    student = load(dropout=0.0)
+    knows = Guide.load(str(guide), student)
+    gq, gp, *ghard = (vectors(knows.encoder, column) for column in batch.columns)
+    total, masked = 0.0, 0
+    for i in range(len(q)):
+        limit = cosine(gq[i], gp[i]) + 0.02
+        rest = 0.0
+        for j in range(len(q)):
+            pairs = [(q[i], n[j], gq[i], g[j]) for n, g in zip(hard, ghard, strict=True)]
+            if j != i:
+                pairs += [(q[i], p[j], gq[i], gp[j]), (q[i], q[j], gq[i], gq[j])]
+                pairs.append((p[i], p[j], gp[i], gp[j]))
+            for x, y, gx, gy in pairs:
+                keep = cosine(gx, gy) <= limit
+                masked += not keep
+                rest += math.exp(cosine(x, y) / 0.5) if keep else 0.0
+        total += math.log1p(rest / math.exp(cosine(q[i], p[i]) / 0.5))
+    assert terms["gist"] == pytest.approx(total / len(q), rel=1e-4)
+    assert len(hard) == 2
+
+
+def test_ranking_distillation(load, batches, guide):
+    terms, (q, p), batch = terms_of(
+        "ranking_distillation", load, batches, guide=str(guide), projector="none"
+    )
+    knows = Guide.load(str(guide), load())
+    gq, gp = (vectors(knows.encoder, column) for column in batch.columns)
+    total = 0.0
+    for i in range(len(q)):
+        others = [j for j in range(len(q)) if j != i]
+        s = [math.exp(cosine(q[i], p[j]) / 0.05) for j in others]
+        t = [math.exp(cosine(gq[i], gp[j]) / 0.025) for j in others]
+        total += sum(
+            y / sum(t) * math.log(y / sum(t) / (x / sum(s))) for x, y in zip(s, t, strict=True)
+        )
+    assert terms["ranking"] == pytest.approx(total / len(q), rel=1e-3)
+
+
+def test_a_guide_of_another_tokenizer_reads_the_text(load, guide):
+    student = load("roberta")
+    knows = Guide.load(str(guide), student)
+    tokens = student.tokenise(TEXTS)[0]
+    texts = student.tokenizer.backend.decode_batch([tokens[i].tolist() for i in range(len(TEXTS))])
+    (found,) = knows([tokens])
+    assert torch.allclose(found, torch.from_numpy(knows.encoder.encode(texts)), atol=1e-6)
+    same = Guide.load(str(guide), load("bert"))
+    (found,) = same([load("bert").tokenise(TEXTS)[0]])
+    assert torch.allclose(found, torch.from_numpy(same.encoder.encode(TEXTS)), atol=1e-6)
+
+
+def test_a_guide_is_frozen_and_in_no_checkpoint(load, batches, guide):
+    objective = find("gist")(load(), guide=str(guide), temperature=0.1).train()
+    assert {k.split(".")[0] for k in objective.state_dict()} == {"encoder"}
+    knows = objective.terms["gist"].guide.encoder
+    before = {k: v.clone() for k, v in knows.state_dict().items()}
+    objective.loss(objective(batches(objective))).backward()
+    assert not knows.training and all(p.grad is None for p in knows.parameters())
+    assert all(torch.equal(v, before[k]) for k, v in knows.state_dict().items())
+
+
+def test_a_guide_must_be_named_and_be_a_sentence_encoder(tiny):
+    with pytest.raises(OptionError, match="guide '': needs a sentence encoder"):
+        check("gist", {})
+    with pytest.raises(ModelError, match="bare encoder"):
+        check("ranking_distillation", {"guide": str(tiny["bert"])})
+
+
+def simcse(a, b, tau, size, counts=lambda i, j: True):
+    total = 0.0
+    for i in range(len(a)):
+        logits = [cosine(a[i][:size], y[:size]) / tau for y in b]
+        rest = sum(math.exp(s) for j, s in enumerate(logits) if j != i and counts(i, j))
+        total += math.log1p(rest / math.exp(logits[i]))
+    return total / len(a)
+
+
+def test_matryoshka_is_the_sum_over_the_sizes(load, batches, tmp_path):
+    objective = find("matryoshka")(load(dropout=0.0), dimensions="8, 16").train()
+    batch = batches(objective)
+    a, b = (vectors(objective.encoder, column) for column in batch.columns)
+    expected = sum(simcse(a, b, 0.05, size) for size in (8, 16, len(a[0])))
+    assert objective(batch)["contrast"].item() == pytest.approx(expected, rel=1e-3)
+    assert objective.encoder.nested == (32, 16, 8)
+    objective.encoder.save(tmp_path / "m")
+    assert type(objective.encoder).load(tmp_path / "m").nested == (32, 16, 8)
+
+
+@pytest.mark.parametrize("given", ["", "a", "0,8", "32", "64,8"])
+def test_sizes_that_cannot_be_are_refused(load, given):
+    with pytest.raises(OptionError, match="dimensions"):
+        find("matryoshka")(load(), dimensions=given)
+
+
+def test_a_projector_and_matryoshka_exclude_each_other(load):
+    with pytest.raises(OptionError, match="set projector=none"):
+        check("simcse+matryoshka", {})
+    check("matryoshka+simcse", {})
+
+
+def test_masked_duplicates(load):
+    texts = [TEXTS[0], TEXTS[1], TEXTS[0], TEXTS[3]]
+    objective = find("simcse_supervised")(
+        load(dropout=0.0), duplicates="mask", temperature=0.5
+    ).train()
+    others = [TEXTS[4], TEXTS[3], TEXTS[5], TEXTS[2]]  # the second's positive is the last's anchor
+    columns = tuple(objective.encoder.tokenise(side)[0] for side in (texts, others))
+    a, b = (vectors(objective.encoder, column) for column in columns)
+    loss = objective(Batch(columns, np.arange(4), 0))["contrast"].item()
+    shared = {(0, 2), (2, 0), (1, 3), (3, 1)}
+    expected = simcse(a, b, 0.5, None, lambda i, j: (i, j) not in shared)
+    assert loss == pytest.approx(expected, rel=1e-4)
+    assert loss != pytest.approx(simcse(a, b, 0.5, None), rel=1e-2)
+    # A hard negative that is the positive of its own row is none either.
+    hard = (*columns, objective.encoder.tokenise([TEXTS[4], *others[1:]])[0])
+    again = objective(Batch(hard, np.arange(4), 0))["contrast"].item()
+    rows = [b[j] for j in range(4)]
+    total = 0.0
+    for i in range(4):
+        near = {(0, 2), (2, 0), (1, 3), (3, 1)}
+        rest = sum(
+            math.exp(cosine(a[i], b[j]) / 0.5) for j in range(4) if j != i and (i, j) not in near
+        )
+        # Hard negatives equal their rows' positives; that of the last row is no other row's text.
+        for j in range(4):
+            if texts[i] != others[j] and others[i] != others[j]:
+                rest += math.exp(cosine(a[i], rows[j]) / 0.5)
+        total += math.log1p(rest / math.exp(cosine(a[i], b[i]) / 0.5))
+    assert again == pytest.approx(total / 4, rel=1e-4)
