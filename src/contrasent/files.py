@@ -96,6 +96,20 @@ def recover_folder(target: Path) -> None:
         aside.rename(target)
 
 
+def remove_temporaries(folder: Path, name: str = "*") -> None:
+    """Delete what writers that were killed left in a folder; no other may be at work on it.
+
+    Args:
+        folder: perhaps not there.
+        name: of the target that they were to replace.
+    """
+    for path in (*folder.glob(f".{name}.????????"), *folder.glob(f".{name}.old")):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def write_json(target: Path, data: Any) -> None:
     """Write a JSON file atomically, indented, keys in the order given."""
     with atomic_file(target) as stream:

@@ -1,12 +1,15 @@
 """``contrasent adapt`` from documents to a search, with a tiny model; killed, resumed, refused."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from contrasent import files
 from contrasent.adapt import selection, training
 from contrasent.adapt.run import adapt
 from contrasent.cli.adapt import adapt as command
@@ -85,6 +88,12 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
     page = (folder / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<circle") >= 120
+    assert f"contrasent serve {folder} --index {folder}/index" in page
+    for head in ("Before and after", "What was tried", "changed most", "elsewhere", "map", "read"):
+        assert sum(head in line for line in page.splitlines() if line.startswith("<h2>")) == 1
+    for one in facts["changes"]:
+        assert {hit["right"] for hit in (*one["base"], *one["chosen"])} <= {True, False}
+        assert one["before"] != one["after"]
     result = run("search", folder / "index", "the gardener", "-k", 2, "--json")
     assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2
 
@@ -115,12 +124,46 @@ def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents,
     with pytest.raises(OutputError, match="seed"):
         adapt(documents, tmp_path / "m", **options, seed=1, resume=True)
     chosen = next(line for line in lines if line.startswith("chosen"))
+    (tmp_path / "m" / ".index.abcd_123").mkdir()  # what a kill leaves of a folder half written
+    (tmp_path / "m" / "work" / ".base.npy.abcd_123").write_text("half")
     monkeypatch.setattr("contrasent.adapt.run.read_source", None)
     monkeypatch.setattr("contrasent.adapt.selection.measure_candidate", None)
     again = []
     done = adapt(documents, tmp_path / "m", **options, resume=True, say=again.append)
     assert chosen in again
     assert (done.folder / "report.json").is_file()
+    assert not list(done.folder.glob(".*"))
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, documents, monkeypatch):
+    """The disk is full three times, and each resumed run gets further."""
+    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    monkeypatch.setattr(selection.Selection, "train", lambda *_, **__: None)
+    options = {"base": str(model), "budget": 10.0}
+    whole = adapt(documents, tmp_path / "whole", **options)
+    flush, writes = os.fsync, []
+
+    def full(handle):
+        writes.append(handle)
+        if len(writes) in (3, 12, 24):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(handle)
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    failures = 0
+    while True:
+        try:
+            done = adapt(documents, tmp_path / "m", **options, resume=failures > 0)
+            break
+        except OutputError as error:
+            failures += 1
+            assert "No space left on device" in str(error)
+            assert "free some space" in str(error)
+    assert failures == 3
+    assert (done.shipped, done.verdict) == (whole.shipped, whole.verdict)
+    assert sorted(p.name for p in done.folder.iterdir()) == sorted(
+        p.name for p in whole.folder.iterdir()
+    )
 
 
 def test_queries_of_people_decide(tmp_path, model, documents, sentences):
@@ -138,6 +181,46 @@ def test_queries_of_people_decide(tmp_path, model, documents, sentences):
     assert (tmp_path / "page.html").read_text() == (tmp_path / "m" / "report.html").read_text()
     # Only the words tell the notes apart: the model has never seen these numbers.
     assert facts["improved"] and facts["shipped"]["fusion"]
+
+
+def test_clicks_are_trained_on_and_decide_where_there_are_enough(
+    tmp_path, model, documents, monkeypatch
+):
+    plans = []
+    monkeypatch.setattr(
+        selection.Selection, "train", lambda self, pairs, *costs, **o: plans.append((pairs, o))
+    )
+    path = tmp_path / "log.jsonl"
+    rows = [{"query": f"k{n:03d}?", "document": f"note-{n:03d}", "count": 5} for n in range(120)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    options = {"base": str(model), "budget": 10.0}
+    done = adapt(documents, tmp_path / "m", **options, clicks=path)
+    ((pairs, given),) = plans
+    opened = [pair for pair in pairs if pair.maker == "click"]
+    assert len(opened) == 3 * 72  # 5 is 101 in binary; three fifths of the documents
+    assert given["plans"][0].makers == ("click",)
+    assert list(done.verdict.kinds) == ["click"]
+    assert done.verdict.kinds["click"].queries == 24
+    assert done.facts["queries"]["from_people"] == 120
+    said = []
+    path.write_text("\n".join(map(json.dumps, rows[:20])))
+    done = adapt(documents, tmp_path / "m2", **options, clicks=path, say=said.append)
+    assert any(line.startswith("the clicks are about") for line in said)
+    assert "click" not in done.verdict.kinds
+
+
+def test_few_documents_are_searched_but_nothing_is_trained(tmp_path, model, documents):
+    few = tmp_path / "few"
+    few.mkdir()
+    for path in sorted(documents.iterdir())[:50]:
+        (few / path.name).write_text(path.read_text())
+    said = []
+    done = adapt(few, tmp_path / "m", base=str(model), budget=3600.0, say=said.append)
+    assert any("60 documents are needed" in line for line in said)
+    assert not any("training" in line for line in said)
+    assert not done.improved
+    assert done.shipped.name == "base"
+    assert {trial.candidate.model for trial in done.trials} <= {"base", "", "whitened"}
 
 
 def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(

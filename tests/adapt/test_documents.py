@@ -308,6 +308,37 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
         open_documents(tmp_path / "note.md")
 
 
+def sparse(path, start=b""):
+    with path.open("wb") as stream:
+        stream.write(start)
+        stream.truncate(10 << 30)  # takes no room on the disk
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "reason", "remedy"),
+    [
+        ("dump.txt", b"", "too large", "split files"),
+        ("dump.html", b"", "too large", "split files"),
+        ("dump.pdf", b"%PDF-1.7\n", "too large", "office files and pdf"),
+        ("rows.csv", b"title,text\n", "no text but binary", "read are"),
+        ("rows.jsonl", b'{"text": "a"}\n', "no text but binary", "read are"),
+    ],
+)
+def test_a_file_of_ten_gigabytes_is_passed_over_at_once(tmp_path, name, start, reason, remedy):
+    sparse(tmp_path / name, start)
+    with pytest.raises(InputError, match=rf"1 {reason}; .*{remedy}"):
+        list(open_documents(tmp_path))
+
+
+def test_broken_files_and_scans_come_with_a_remedy(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
+    (tmp_path / "b.epub").write_bytes(b"no zip")
+    (tmp_path / ".env").write_text("KEY=1")
+    found = r"1 secret, 1 broken archive, 1 broken; .*save it anew; pack or download .* again"
+    with pytest.raises(InputError, match=found):
+        list(open_documents(tmp_path))
+
+
 def test_the_limit_of_characters_holds(tmp_path):
     for name in "abc":
         (tmp_path / f"{name}.md").write_text(PROSE)

@@ -30,6 +30,9 @@ PAIRS = [
 ]
 
 
+OWN = [(2 * n, 2 * n + 1) for n in range(12)]
+
+
 def random_vectors(count, seed):
     return unit(np.random.default_rng(seed).standard_normal((count, 6)).astype(np.float32))
 
@@ -117,9 +120,8 @@ def test_vectors_are_measured_as_by_plain_loops():
 
 
 def test_words_and_both_together_are_measured_as_by_plain_loops():
-    evidence = judged_evidence(
-        TEXTS, DOCUMENTS, [("salt and rope", {0: 1.0, 5: 2.0}), ("7", {3: 1.0}), ("?", {2: 1.0})]
-    )
+    asked = [("salt and rope", {0: 1.0, 5: 2.0}), ("7", {3: 1.0}), ("?", {2: 1.0})]
+    evidence = judged_evidence(TEXTS, DOCUMENTS, OWN, asked)
     lexical = Lexical.build(TEXTS, language="none")
     rows, queries = random_vectors(24, 3), random_vectors(3, 4)
     by_words = measure(evidence, lexical=lexical)
@@ -142,6 +144,21 @@ def test_words_and_both_together_are_measured_as_by_plain_loops():
             0.6 * c + 0.4 * w for c, w in zip(scaled(cosines), scaled(counts.tolist()), strict=True)
         ]
         assert math.isclose(both[number], ndcg_by_loops(evidence, query, fused), abs_tol=1e-9)
+
+
+def test_a_document_that_is_a_copy_is_found_by_what_it_copies():
+    holding = [*OWN, (3,), (4, 5)]  # documents 12 and 13 were removed as copies
+    asked = [("first", {12: 1.0}), ("second", {0: 1.0, 13: 1.0})]
+    evidence = judged_evidence(TEXTS, DOCUMENTS, holding, asked)
+    assert evidence.passages == 24
+    assert [evidence.texts[row] for row in range(24, 27)] == [TEXTS[3], TEXTS[4], TEXTS[5]]
+    assert evidence.units[24:].tolist() == [12, 13, 13]
+    rows = unit(np.eye(24, 6, dtype=np.float32) + 0.01)
+    rows = np.concatenate([rows, rows[[3, 4, 5]]])
+    # The first query is row 3, which two documents hold: the original comes first, then the copy.
+    values = measure(evidence, queries=rows[[3, 4]], rows=rows)
+    assert values[0] == pytest.approx(1 / math.log2(3))
+    assert 0 < values[1] < 1
 
 
 def test_a_kind_does_not_outweigh_another():

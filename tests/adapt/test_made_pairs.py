@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.adapt.pairs import Pair, without_copied
+from contrasent.adapt.pairs.clicks import clicks
 from contrasent.adapt.pairs.crops import FEWEST_WORDS, LONGEST, crops, neighbours
 from contrasent.adapt.pairs.keywords import keyword_query
 from contrasent.adapt.pairs.questions import question_to_answer
@@ -133,7 +134,8 @@ def test_text_without_spaces_gives_crops_and_sentences_too():
     (pair,) = first_sentence(rows, [0], lambda t: [s + "。" for s in t.split("。") if s], 0)
     assert pair.query == "古い水車は川のそばに立っている。"
     left = without_copied(pair.query, "古い水車", words, 1.0, 0)
-    assert "古い" not in left and "立っ" in left
+    assert left == "は川のそばに立っている。"  # no pairs of characters that overlap, no spaces
+    assert without_copied(pair.query, pair.query, words, 0.0, 0) == pair.query
 
 
 def test_copied_words_are_taken_out_in_the_share_that_is_named():
@@ -145,6 +147,21 @@ def test_copied_words_are_taken_out_in_the_share_that_is_named():
     assert half["beta"] == half["delta"] == 50
     # 100 shared words, each kept with probability one half: four standard deviations are 20.
     assert math.isclose(half["alpha"] + half["gamma"], 50, abs_tol=20)
+
+
+def test_a_query_asks_for_the_passage_of_what_was_opened_that_shares_its_words():
+    rows = [passage("red tea"), passage("green tea"), passage("blue ink"), passage("old ink")]
+    holding = [(0, 1), (2,), (3,)]
+    log = [("green", {0: 1.0}), ("ink", {1: 3.0, 2: 1.0}), ("Tea", {2: 1.0, 0: 2.0})]
+    make = clicks(log, holding)
+
+    def made(numbers):
+        return [(p.query, p.passage, p.maker) for p in make(rows, numbers, split, 0)]
+
+    once = [("green", 1, "click"), *[("ink", 2, "click")] * 2, ("ink", 3, "click")]
+    assert made(range(4)) == [*once, ("Tea", 3, "click"), *[("Tea", 0, "click")] * 2]
+    assert made([3]) == []  # both queries belong to where they were opened most
+    assert made([0, 1]) == [("green", 1, "click"), *[("Tea", 0, "click")] * 2]
 
 
 def test_negatives_are_of_training_documents_and_never_of_the_pairs_own():

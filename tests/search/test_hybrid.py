@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contrasent.errors import InputError, OptionError, UserError
+from contrasent.errors import DataError, InputError, OptionError, UserError
 from contrasent.search.hybrid import FOLDER, Fusion, Hybrid, own_fusion, searcher
 from contrasent.search.index import Index
 from contrasent.search.lexical import Analyzer, Lexical, language_of, words
@@ -116,6 +116,25 @@ def test_the_words_come_back_from_disk_and_not_for_other_rows(tmp_path):
         Lexical.open(tmp_path / "words", "abc")
 
 
+def test_words_that_are_replaced_while_they_are_read_are_read_again(tmp_path, monkeypatch):
+    """Another process puts other rows in place between the reading of two files."""
+    Lexical.build(TEXTS[:2]).save(tmp_path / "words", "abc")
+    load, loads = Lexical._load, []
+
+    def slow(*arguments):
+        loads.append(arguments)
+        if len(loads) == 1:
+            Lexical.build(TEXTS).save(tmp_path / "words", "abc")
+        return load(*arguments)
+
+    monkeypatch.setattr(Lexical, "_load", slow)
+    again = Lexical.open(tmp_path / "words", "abc")
+    assert len(loads) == 2
+    assert (
+        again.scores("grease pump").tolist() == Lexical.build(TEXTS).scores("grease pump").tolist()
+    )
+
+
 numbers = st.lists(st.floats(-1, 1, width=32), min_size=2, max_size=12)
 
 
@@ -196,6 +215,8 @@ def test_words_are_counted_once_and_again_when_rows_are_added(index, tmp_path, m
 
 def test_an_index_says_how_it_is_searched(index):
     assert own_fusion({}) is None
+    with pytest.raises(DataError, match="colour"):
+        own_fusion({"hybrid": {"colour": "red"}})
     assert own_fusion({"hybrid": {"lexical_weight": 0.4, "method": "weighted"}}) == Fusion(0.4)
     assert searcher(index) is index
     assert isinstance(searcher(index, hybrid=True), Hybrid)

@@ -264,6 +264,34 @@ def test_hybrid_search_counts_words_also_of_rows_that_come_later(
     assert after["results"][0]["hits"][0]["id"] == "new"
 
 
+def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp_path, monkeypatch):
+    from contrasent.search.writer import Writer
+    from contrasent.serve import library
+
+    monkeypatch.setattr(library, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(library, "PATIENCE", 0.01)
+    folder = tmp_path / "index"
+    Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(folder)
+    served = library.Library(Index.open(folder), hybrid=True)
+    counted, count = threading.Event(), served._open
+
+    def slow(index):
+        counted.wait(30)
+        return count(index)
+
+    served._open = slow
+    with Writer(folder) as writer:
+        writer.add([LINES[4]], encoder.encode)
+    queries = encoder.encode(["a pet"])
+    for _ in range(3):
+        found, texts = served.search(["a pet"], queries, 5, None, None)
+        assert (len(found[0]), texts) == (3, 3)
+    counted.set()
+    served._opening.join(30)
+    found, texts = served.search(["a pet"], queries, 5, None, None)
+    assert (len(found[0]), texts) == (4, 4)
+
+
 def test_index_of_another_model_is_refused(model):
     other = Index.build(lambda t: np.ones((len(t), 384), np.float32), ["a"], model="other")
     with pytest.raises(ModelError, match="cannot be compared"):

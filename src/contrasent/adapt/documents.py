@@ -68,6 +68,15 @@ LARGEST_BINARY = 1_000_000_000
 CHARACTERS = 1_000_000_000
 """Characters of all documents together; they are held in memory later."""
 
+_REMEDIES = {
+    "no text (a scan?)": "run scans through OCR first",
+    "too large": f"split files of more than {LARGEST_TEXT // 10**6} MB (office files and pdf: "
+    f"{LARGEST_BINARY // 10**6} MB), or write a csv or jsonl with a row a document",
+    "broken": "see whether its own program opens what is broken, and save it anew",
+    "broken archive": "pack or download the archive again",
+    "secret": "rename what is no secret",
+}
+
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+[\w+/=\s:,-]{200}")
 _BROKEN = (
     OSError, EOFError, zlib.error, zipfile.BadZipFile, ValueError, RecursionError, KeyError,
@@ -308,8 +317,10 @@ def _nothing(report: ReadReport) -> str:
     if not report.skipped:
         return f"the folder is empty; put documents there, such as {', '.join(FORMATS[:6])}"
     reasons = ", ".join(f"{found.count:,} {reason}" for reason, found in report.skipped.items())
-    remedy = "" if "no text (a scan?)" not in report.skipped else "; run scans through OCR first"
-    return f"no text to read; skipped: {reasons}{remedy}; read are {', '.join(FORMATS)}"
+    remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in report.skipped]
+    if not remedies or "unknown type" in report.skipped:
+        remedies.append(f"read are {', '.join(FORMATS)}")
+    return f"no text to read; skipped: {reasons}; {'; '.join(remedies)}"
 
 
 def open_documents(

@@ -26,11 +26,12 @@ CUT = 10
 FEWEST = 20
 """Documents that a kind of queries is about, below which it does not count beside others."""
 
-TITLED = ("title", "question")
-"""Kinds of queries that may be a title or a heading, which stands before every passage below it."""
+WHOLE = ("title", "question", "click")
+"""Kinds of queries that any passage of their document may answer: titles and headings stand before
+every passage below them, and people open documents."""
 
-WRITTEN = ("docstring",)
-"""Kinds of queries that people wrote beside their answers, and that are therefore left whole."""
+WRITTEN = ("docstring", "click")
+"""Kinds of queries that people wrote, and that are therefore left as they are."""
 
 COPIED = 0.5
 """Share of the words that a made query shares with its answer which are taken out of it. A word of
@@ -128,7 +129,7 @@ def made_evidence(
             rows.append(pair.text)
             units.append(unit)
             # The other passages of a document still bear the title that asks.
-            own = of_document[documents[unit]] if kind in TITLED else [unit]
+            own = of_document[documents[unit]] if kind in WHOLE else [unit]
             about = (documents[unit], {unit: 1.0}, tuple(own), (row,))
             queries.append(Query(text, kind, *about))
     return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
@@ -264,6 +265,7 @@ def mean_over_kinds(evidence: Evidence, values: Floats) -> float:
 def judged_evidence(
     texts: Sequence[str],
     documents: Sequence[int],
+    holding: Sequence[Sequence[int]],
     asked: Sequence[tuple[str, Mapping[int, float]]],
 ) -> Evidence:
     """Evidence from queries that people asked, with documents that answer them.
@@ -271,15 +273,26 @@ def judged_evidence(
     Args:
         texts: of the passages, as they are indexed.
         documents: number of each passage's document; a document counts by its best passage.
+        holding: for each document the passages that hold its text; one that was removed as a copy
+            is found by a row of its own.
         asked: queries, and the gain of each document that answers.
     """
+    answers = sorted({document for _, gains in asked for document in gains})
+    copies = [
+        (passage, document)
+        for document in answers
+        for passage in holding[document]
+        if documents[passage] != document
+    ]
+    shown = tuple(range(len(texts), len(texts) + len(copies)))
     queries = [
         # Every query is evidence of its own: its number stands for a document.
-        Query(text, "real", number, dict(gains))
+        Query(text, "real", number, dict(gains), shown=shown)
         for number, (text, gains) in enumerate(asked)
     ]
-    units = np.array(documents, dtype=np.int64)
-    return Evidence(tuple(texts), len(texts), units, tuple(queries))
+    rows = (*texts, *(texts[passage] for passage, _ in copies))
+    units = np.array([*documents, *(document for _, document in copies)], dtype=np.int64)
+    return Evidence(rows, len(texts), units, tuple(queries))
 
 
 def narrowed(evidence: Evidence, passages: NDArray[np.int64]) -> Evidence:

@@ -1,10 +1,12 @@
 """The report of an adaptation as one self-contained page: what was read, tried and proven."""
 
+import shlex
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from contrasent.adapt.evidence import WRITTEN
 from contrasent.evaluate.page import STYLE
 from contrasent.files import atomic_file
 from contrasent.search.index import Index
@@ -19,6 +21,7 @@ OWN_STYLE = """
 .yes { border-color: #2f9e6e; } .no { border-color: #d9822b; }
 circle { fill: #3d7edb; fill-opacity: .75; } circle.words { fill: #d9822b; }
 circle.chosen { fill: none; stroke: currentColor; stroke-width: 2; }
+polyline { fill: none; stroke: #2f9e6e; stroke-width: 1.5; }
 text { fill: currentColor; font: 11px system-ui, sans-serif; } line { stroke: var(--line); }
 pre { background: var(--band); padding: .6rem 1rem; overflow-x: auto; }
 .found { font-size: 14px; margin: .2rem 0 1rem; } .found p { margin: .2rem 0; }
@@ -37,19 +40,21 @@ def write_page(target: Path, facts: dict[str, Any], index: Index) -> None:
         OutputError: the file cannot be written.
     """
     parts = [
-        _verdict(facts),
+        _verdict(facts, target.parent),
         _kinds(facts["verdict"]["kinds"]),
         "<h2>What was tried</h2>",
         _curve(facts),
         _trials(facts),
         "<h2>Queries that changed most</h2>",
         _changes(facts["changes"]),
+        "<h2>Quality elsewhere</h2>",
+        _elsewhere(facts["verdict"]["general"]),
         "<h2>A map of the collection</h2>",
         _map(index),
         "<h2>What was read</h2>",
         "<ul>" + "".join(f"<li>{escape(line)}" for line in facts["reading"]["lines"]) + "</ul>",
     ]
-    title = f"Adaptation of {escape(facts['base'])}"
+    title = f"Adaptation of {escape(Path(facts['base']).name)}"
     text = (
         "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
         '<meta name=viewport content="width=device-width, initial-scale=1">\n'
@@ -60,32 +65,39 @@ def write_page(target: Path, facts: dict[str, Any], index: Index) -> None:
         stream.write(text)
 
 
-def _verdict(facts: dict[str, Any]) -> str:
+def _verdict(facts: dict[str, Any], folder: Path) -> str:
     verdict, yes = facts["verdict"], facts["improved"]
     head = f"Shipped: {facts['shipped']['name']}" if yes else "Shipped: the base, unchanged"
-    general = verdict["general"]
-    elsewhere = (
-        ""
-        if general is None
-        else f"<p>Elsewhere: {escape(general['task'])} {general['before']:.3f} before, "
-        f"{general['after']:.3f} after (it may fall by {general['margin']}).</p>"
-    )
+    name = shlex.quote(str(folder))
+    commands = f'contrasent search {name}/index "your question"\n'
+    commands += f"contrasent serve {name} --index {name}/index"
     advice = "".join(f"<li>{escape(line)}" for line in facts["advice"])
     return (
         f"<div class='verdict {'yes' if yes else 'no'}'><p><strong>{escape(head)}</strong></p>"
-        f"<p>{escape(verdict['reason'])}.</p>{elsewhere}</div><ul>{advice}</ul>"
-        "<pre>contrasent search MODEL/index &quot;your question&quot;\n"
-        "contrasent serve MODEL --index MODEL/index</pre>"
+        f"<p>{escape(verdict['reason'])}.</p></div><ul>{advice}</ul>"
+        f"<p>What to type next:</p><pre>{escape(commands)}</pre>"
+    )
+
+
+def _elsewhere(general: dict[str, Any] | None) -> str:
+    """What the chosen model still knows of everyday text."""
+    if general is None:
+        return "<p>The model's weights are the base's: it has forgotten nothing.</p>"
+    return (
+        f"<p>{escape(general['task'])}: {general['before']:.3f} before, {general['after']:.3f} "
+        f"after. A fall of more than {general['margin']} would be a no.</p>"
     )
 
 
 def _kinds(kinds: dict[str, Any]) -> str:
     about = (
         "The queries are people's."
-        if list(kinds) == ["real"]
+        if set(kinds) <= {"real", "click"}
         else "Queries made of the text show how well passages are told apart, not which words your "
         "users will use. Half of the words that a query shares with its answer were taken out."
     )
+    if written := [kind for kind in kinds if kind in WRITTEN]:
+        about += f" People wrote these, and they are whole: {', '.join(written)}."
     rows = "".join(
         f"<tr><td>{escape(kind)}<td>{one['queries']}<td>{one['before']:.3f}<td>{one['after']:.3f}"
         f"<td>{_change(one)}"
@@ -143,32 +155,52 @@ def _curve(facts: dict[str, Any]) -> str:
         )
         if one["candidate"] == facts["chosen"]:
             marks.append(f'<circle class=chosen cx="{x:.1f}" cy="{y:.1f}" r="8"/>')
+    steps: list[tuple[float, float]] = []
+    best = low
+    for one in sorted(trials, key=lambda one: float(one["seconds"])):
+        if one["candidate"]["model"] and (not steps or one["score"] > best):
+            steps += [(one["seconds"], best)] if steps else []
+            best = one["score"]
+            steps.append((one["seconds"], best))
+    points = [place(*step) for step in (*steps, (most, best))]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     _, base = place(0, 0.0)
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Score against time">'
         f'<line x1="40" x2="{WIDTH - 20}" y1="{base:.1f}" y2="{base:.1f}"/>'
-        f'<text x="44" y="{base - 4:.1f}">base</text>{"".join(marks)}'
+        f'<text x="44" y="{base - 4:.1f}">base</text><polyline points="{path}"/>'
+        f'<text x="2" y="24">{high:+.2f}</text><text x="2" y="{HEIGHT - 36}">{low:+.2f}</text>'
+        f"{''.join(marks)}"
         f'<text x="40" y="{HEIGHT - 12}">0 s</text>'
         f'<text x="{WIDTH - 20}" y="{HEIGHT - 12}" text-anchor="end">{most:.0f} s</text></svg>'
-        "<figcaption class=faint>Quality on the selection part against time. Blue: vectors; "
-        "orange: with words; ringed: chosen.</figcaption></figure>"
+        "<figcaption class=faint>Quality on the selection part against time (mean log ratio "
+        "of nDCG@10 to the base's), and the best so far. Blue: vectors; orange: with words; "
+        "ringed: chosen.</figcaption></figure>"
     )
 
 
 def _changes(changes: Sequence[dict[str, Any]]) -> str:
     if not changes:
         return "<p class=faint>None: the base was chosen, or no query's ranking changed.</p>"
+    gained = [one for one in changes if one["after"] > one["before"]]
+    lost = [one for one in changes if one["after"] < one["before"]]
     return "".join(
+        f"<h3>{head}</h3>{''.join(map(_query, some)) or '<p class=faint>None.</p>'}"
+        for head, some in (("Gained", gained), ("Lost", lost))
+    )
+
+
+def _query(one: dict[str, Any]) -> str:
+    """A query with what each of the two finds; right answers are marked."""
+    found = "".join(
+        f"<p><em>{label}</em> {'✓ ' if hit['right'] else ''}{escape(_short(hit['text']))}</p>"
+        for label, hits in (("base finds", one["base"]), ("chosen finds", one["chosen"]))
+        for hit in hits
+    )
+    return (
         f"<details class=found><summary>{one['before']:.2f} → {one['after']:.2f} · "
         f"{escape(_short(one['query']))} <small>({escape(one['kind'])})</small></summary>"
-        f"<p><em>should find</em> {escape(_short(one['answer']))}</p>"
-        + "".join(
-            f"<p><em>{label}</em> {escape(_short(text))}</p>"
-            for label, texts in (("base finds", one["base"]), ("chosen finds", one["chosen"]))
-            for text in texts
-        )
-        + "</details>"
-        for one in changes
+        f"<p><em>should find</em> {escape(_short(one['answer']))}</p>{found}</details>"
     )
 
 

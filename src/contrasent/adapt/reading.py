@@ -123,13 +123,15 @@ def sentences_of(text: str) -> list[str]:
 # ---------------------------------------------------------------------- queries of people
 
 
-def read_queries(path: Path, documents: Sequence[str]) -> Asked:
-    """Queries with the document that answers each: what people searched for and opened.
+def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") -> Asked:
+    """Queries with the documents that answer them, or that people opened.
 
     Args:
         path: a csv, tsv or jsonl file with the columns "query" and "document", and perhaps
-            "gain"; a query may stand in several rows.
+            ``weight``; a query may stand in several rows.
         documents: ids, as the passages have them. A row may name the end of an id alone.
+        weight: "gain", how good an answer is, or "count", how often it was opened: counts of rows
+            that say the same are added.
 
     Raises:
         InputError: the file cannot be read, or no row names a document that was read.
@@ -137,14 +139,18 @@ def read_queries(path: Path, documents: Sequence[str]) -> Asked:
     rows: dict[str, dict[str, float]] = {}
     for number, row in _rows(path):
         try:
-            gain = float(row.get("gain") or 1.0)
+            gain = float(row.get(weight) or 1.0)
             if not math.isfinite(gain):
                 raise ValueError(gain)
-            if gain > 0:
-                rows.setdefault(str(row["query"]), {})[str(row["document"])] = gain
+            query, document = str(row["query"]), str(row["document"])
+            if gain > 0 and query.strip():
+                found = rows.setdefault(query, {})
+                found[document] = gain + (found.get(document, 0.0) if weight == "count" else 0.0)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
-                path, 'needs columns "query" and "document", and "gain" as a number', line=number
+                path,
+                f'needs columns "query" and "document", and "{weight}" as a number if it is there',
+                line=number,
             ) from error
     return _asked(path, rows, documents)
 

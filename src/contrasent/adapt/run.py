@@ -26,6 +26,7 @@ from contrasent.adapt.evidence import (
     ranking,
 )
 from contrasent.adapt.pairs import Maker, Pair
+from contrasent.adapt.pairs.clicks import clicks as click_maker
 from contrasent.adapt.pairs.crops import crops, neighbours
 from contrasent.adapt.pairs.docstrings import summary_to_explanation
 from contrasent.adapt.pairs.keywords import keyword_query
@@ -46,7 +47,7 @@ from contrasent.adapt.selection import Ground, Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
-from contrasent.adapt.verdict import Verdict, decide
+from contrasent.adapt.verdict import FEWEST, PROOF, Verdict, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
@@ -64,6 +65,9 @@ BM25's weights, they would be no evidence for or against BM25."""
 
 TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
 """Makers of the pairs that are trained on."""
+
+CLICKED = TrainingPlan("clicks", ("click",), 5e-5)
+"""What is tried besides where there is a click log."""
 
 A_KIND = 200
 """Made queries of a kind on the selection part at most, and twice as many on the sealed one."""
@@ -91,6 +95,7 @@ def adapt(
     budget: float = 1800.0,
     queries: str | Path | None = None,
     collection: str | Path | None = None,
+    clicks: str | Path | None = None,
     columns: Sequence[str] | None = None,
     plans: Sequence[TrainingPlan] = PLANS,
     steps: int | None = None,
@@ -115,6 +120,8 @@ def adapt(
         queries: a file of queries with documents that answer them; they decide instead of queries
             that are made of the text.
         collection: the same as a folder in BEIR's layout.
+        clicks: a file of queries with the documents that people opened: pairs to train on, and
+            queries to choose and to judge by if there are enough and no others.
         columns: of tables, those to read.
         plans: what is trained, see :mod:`contrasent.adapt.training`.
         steps: of training that a plan gets at most; None for what the budget allows.
@@ -136,7 +143,7 @@ def adapt(
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
     if queries is not None and collection is not None:
         raise OptionError("queries", str(queries), "give queries or a collection, not both")
-    for given in (queries, collection):
+    for given in (queries, collection, clicks):
         if given is not None and not Path(given).exists():
             raise InputError(given, missing(Path(given)))
     if isinstance(source, str | Path):
@@ -154,6 +161,7 @@ def adapt(
             "budget": budget,
             "queries": None if queries is None else str(queries),
             "collection": None if collection is None else str(collection),
+            "clicks": None if clicks is None else str(clicks),
             "columns": None if columns is None else list(columns),
             "plans": [asdict(plan) for plan in plans],
             "steps": steps,
@@ -168,13 +176,17 @@ def adapt(
             write_reading(kept, _read(source, encoder))
         reading = load_reading(kept)
         asked = _asked(queries, collection, reading)
+        log = [] if clicks is None else _log(Path(clicks), reading, asked)
+    except OutputError:
+        raise
     except UserError:
         work.discard()  # a corrected run is another run
         raise
     for line in reading.lines:
         say(line)
-    run = _Run(work, reading, encoder, place, base, asked, budget, seed, say)
-    return shipping.tidied(run.finish(target, plans, steps), keep_candidates)
+    run = _Run(work, reading, encoder, place, base, asked, log, budget, seed, say)
+    done = run.finish(target, (CLICKED, *plans) if log else plans, steps)
+    return shipping.tidied(done, keep_candidates)
 
 
 def _read(source: Documents, encoder: Encoder) -> Reading:
@@ -218,6 +230,13 @@ def _asked(
     return asked
 
 
+def _log(path: Path, reading: Reading, asked: Asked | None) -> Asked:
+    """A click log without the queries that judge."""
+    known = {query.casefold() for query, _ in asked or ()}
+    found = read_queries(path, reading.documents, weight="count")
+    return [(query, counts) for query, counts in found if query.casefold() not in known]
+
+
 class _Run:
     """One adaptation in progress."""
 
@@ -229,6 +248,7 @@ class _Run:
         base_folder: Path,
         base_name: str,
         asked: Asked | None,
+        log: Asked,
         budget: float,
         seed: int,
         say: Say,
@@ -242,6 +262,32 @@ class _Run:
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Lexical.build(self.texts)
         self.asked = asked
+        self.asking, self.teaching, self.opened = ASKING, TEACHING, 0
+        if log:
+            self._add_clicks(log)
+        proofs = int((self.parts == SEALED).sum()) if asked is None else len(asked) // 2
+        self.provable = proofs >= FEWEST
+        if not self.provable:
+            self.say(
+                f"no gain can be proven on so little ({PROOF}): the base is going to be shipped, "
+                "so nothing is trained"
+            )
+
+    def _add_clicks(self, log: Asked) -> None:
+        """Train on clicks; choose and judge by them alone if they are about enough documents."""
+        maker = click_maker(log, self.reading.holding)
+        self.teaching = (maker, *TEACHING)
+        about = [
+            {self.documents[pair.passage] for pair in self._pairs((maker,), part)}
+            for part in (SELECT, SEALED)
+        ]
+        if min(map(len, about)) >= FEWEST:
+            self.asking, self.opened = (maker,), len(log)
+        elif self.asked is None:
+            self.say(
+                f"the clicks are about {min(map(len, about))} documents to choose or judge by, and "
+                f"{FEWEST} are needed: they are trained on, and queries made of the text judge"
+            )
 
     def _base_vectors(self) -> tuple[Vectors, float]:
         self.say(f"encoding {len(self.texts):,} passages by {self.base_name}")
@@ -265,7 +311,7 @@ class _Run:
             changes=changes,
             reading=self.reading,
             base_name=self.base_name,
-            asked=None if self.asked is None else len(self.asked),
+            asked=self.opened or None if self.asked is None else len(self.asked),
             say=self.say,
         )
 
@@ -305,7 +351,9 @@ class _Run:
         selection = Selection(ground, self.work, self.budget - closing, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
-        pairs = list(self._pairs(TEACHING, TRAIN))
+        if not self.provable:
+            return selection
+        pairs = list(self._pairs(self.teaching, TRAIN))
         few = {} if steps is None else {"most": 16 * steps}
         selection.mapped(pairs, self.encoding, **few)
         look = self.encoding * (len(evidence.texts) + len(whole.queries) / 4)
@@ -325,8 +373,8 @@ class _Run:
     def _evidence(self, part: int) -> Evidence:
         if self.asked is not None:
             half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
-            return judged_evidence(self.texts, self.documents, half)
-        pairs = list(self._pairs(ASKING, part))
+            return judged_evidence(self.texts, self.documents, self.reading.holding, half)
+        pairs = list(dict.fromkeys(self._pairs(self.asking, part)))
         if not pairs:
             raise InputError(
                 self.reading.documents[0],
@@ -373,16 +421,20 @@ class _Run:
         order = np.argsort(after - before, kind="stable")
         most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
 
-        def texts(number: int, by: Encoded, lexical: Lexical | None) -> list[str]:
+        def found(number: int, by: Encoded, lexical: Lexical | None) -> list[dict[str, Any]]:
+            query = evidence.queries[number]
             best = ranking(
                 evidence,
-                evidence.queries[number],
+                query,
                 vector=by.queries[number],
                 rows=by.rows,
                 lexical=lexical,
                 fusion=chosen.fusion,
             )
-            return [evidence.texts[row] for row in best[:3]]
+            return [
+                {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}
+                for row in best[:3]
+            ]
 
         changes = [
             {
@@ -391,8 +443,8 @@ class _Run:
                 "before": float(before[n]),
                 "after": float(after[n]),
                 "answer": self._answer(evidence, n),
-                "base": texts(n, base, None),
-                "chosen": texts(n, encoded, words),
+                "base": found(n, base, None),
+                "chosen": found(n, encoded, words),
             }
             for n in dict.fromkeys(map(int, most))
         ]
@@ -401,4 +453,4 @@ class _Run:
     def _answer(self, evidence: Evidence, number: int) -> str:
         query = evidence.queries[number]
         rows = np.flatnonzero(np.isin(evidence.units, list(query.relevant)))
-        return evidence.texts[query.shown[0] if query.shown else int(rows[0])]
+        return evidence.texts[next((row for row in rows if row in query.shown), rows[0])]

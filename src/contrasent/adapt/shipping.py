@@ -13,10 +13,10 @@ from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.page import write_page
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.selection import Selection
-from contrasent.adapt.verdict import FEWEST, Verdict
+from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
-from contrasent.files import check_writable, write_json
+from contrasent.files import check_writable, remove_temporaries, write_json
 from contrasent.model.card import Facts, card
 from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import SETTING, Hybrid
@@ -67,6 +67,9 @@ def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
     elif there and ((target / REPORT).is_file() or not (target / WORK).is_dir()):
         raise OutputError(f"{target}: is there already; choose another name or add --overwrite")
     check_writable(target)
+    for name in (INDEX, REPORT, PAGE):
+        remove_temporaries(target, name)
+    remove_temporaries(target / WORK)
 
 
 def finished(target: Path) -> Adaptation | None:
@@ -74,6 +77,7 @@ def finished(target: Path) -> Adaptation | None:
     path = target / REPORT
     if not path.is_file():
         return None
+    remove_temporaries(target, WORK)
     facts = json.loads(path.read_text("utf-8"))
     trials = tuple(
         Trial(
@@ -164,10 +168,7 @@ def advice(verdict: Verdict, asked: int | None) -> list[str]:
     queries = [change.queries for change in verdict.kinds.values()]
     documents = sum(queries) // max(1, len(queries))
     if not verdict.improved and documents < FEWEST:
-        lines.append(
-            f"a gain cannot be proven on so little: {3 * FEWEST} documents are needed, or "
-            f"{2 * FEWEST} queries of people"
-        )
+        lines.append(f"a gain cannot be proven on so little: {PROOF}")
     elif not verdict.improved:
         lines.append(
             "more text, a longer --budget or another --base may change the verdict; until then the "

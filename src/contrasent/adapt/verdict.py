@@ -13,6 +13,7 @@ RESAMPLES = 10_000
 RESAMPLES_OF_KIND = 2_000
 FEWEST = 20
 """Documents below which no verdict is given."""
+PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people"
 MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
 

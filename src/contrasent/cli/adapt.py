@@ -35,6 +35,10 @@ def adapt(
     collection: Annotated[
         Path | None, typer.Option(help="The same as a folder in BEIR's layout.")
     ] = None,
+    clicks: Annotated[
+        Path | None,
+        typer.Option(help="What people opened: csv, tsv or jsonl, query, document and count."),
+    ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Columns of tables to read, with commas; title first.")
     ] = None,
@@ -66,6 +70,7 @@ def adapt(
         budget=seconds,
         queries=queries,
         collection=collection,
+        clicks=clicks,
         columns=[part.strip() for part in columns.split(",")] if columns else None,
         seed=seed,
         resume=resume,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import DataError, OptionError, OutputError
 from contrasent.search.exact import largest
 from contrasent.search.filters import Where
 from contrasent.search.index import Index
@@ -77,9 +77,21 @@ class Fusion:
 
 
 def own_fusion(settings: Mapping[str, Any]) -> Fusion | None:
-    """The fusion that an index's settings say it is searched with; None if there is none."""
+    """The fusion that an index's settings say it is searched with; None if there is none.
+
+    Raises:
+        DataError: settings that are no fusion.
+    """
     stored = settings.get(SETTING)
-    return Fusion(**stored) if isinstance(stored, dict) else None
+    if stored is None:
+        return None
+    try:
+        return Fusion(**stored)
+    except TypeError as error:
+        raise DataError(
+            f"the index says that it is searched by {stored!r}, which this version does not know; "
+            "choose --hybrid with --lexical-weight, or --dense, or make the index again"
+        ) from error
 
 
 def _scaled(scores: Floats, proposed: int) -> Floats:

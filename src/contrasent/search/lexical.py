@@ -207,19 +207,33 @@ class Lexical:
         Raises:
             InputError: it is damaged.
         """
-        try:
-            facts = json.loads((folder / "lexical.json").read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise InputError(folder, f"cannot be read ({error}); delete the folder") from error
-        try:
-            if facts["fingerprint"] != fingerprint:
+        path, before = folder / "lexical.json", b""
+        while True:
+            try:
+                stored = path.read_bytes()
+            except FileNotFoundError:
                 return None
-            vocabulary = {term: number for number, term in enumerate(facts["terms"])}
-            scorer = None
-            if vocabulary:
-                scorer = bm25s.BM25.load(folder, mmap=True, load_corpus=False, allow_pickle=False)
-            return cls(Analyzer(facts["language"]), vocabulary, scorer, int(facts["rows"]))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(folder, f"is damaged ({error}); delete the folder") from error
+            except OSError as error:
+                raise InputError(folder, f"cannot be read ({error}); delete the folder") from error
+            if stored == before:
+                break
+            before = stored
+            try:
+                found, broken = cls._load(folder, stored, fingerprint), None
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                found, broken = None, error
+            # Read again: another process may have put another folder in its place meanwhile.
+        if broken is not None:
+            raise InputError(folder, f"is damaged ({broken}); delete the folder") from broken
+        return found
+
+    @classmethod
+    def _load(cls, folder: Path, stored: bytes, fingerprint: str) -> "Lexical | None":
+        facts = json.loads(stored)
+        if facts["fingerprint"] != fingerprint:
+            return None
+        vocabulary = {term: number for number, term in enumerate(facts["terms"])}
+        scorer = None
+        if vocabulary:
+            scorer = bm25s.BM25.load(folder, mmap=True, load_corpus=False, allow_pickle=False)
+        return cls(Analyzer(facts["language"]), vocabulary, scorer, int(facts["rows"]))

@@ -18,6 +18,8 @@ from contrasent.search.plane import plane, spread
 from contrasent.types import Vectors
 
 LOOK_EVERY = 1.0
+PATIENCE = 2.0
+"""Seconds that an answer waits for a newer snapshot."""
 PLACED = {"pca": 5000, "umap": 2000}
 """Rows that a map is made of, by method."""
 
@@ -47,20 +49,34 @@ class Library:
         self._texts = len(index)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
+        self._opening = threading.Thread()
         self._drawing = threading.Lock()
         self._maps: dict[tuple[int, str], dict[str, Any]] = {}
 
     def _newest(self) -> tuple[AnyIndex, int]:
-        """The snapshot to use and its size; looks for a newer one once a second at most."""
+        """The snapshot to use and its size; looks for a newer one once a second at most.
+
+        A newer one is opened in a thread, since its words may have to be counted first, and is
+        waited for a moment alone: until it is there, answers come from the one before.
+        """
+        opening = None
         with self._lock:
-            if time.monotonic() - self._looked > LOOK_EVERY:
+            if time.monotonic() - self._looked > LOOK_EVERY and not self._opening.is_alive():
                 self._looked = time.monotonic()
-                with suppress(UserError):  # where the folder has gone, what is mapped stays good
-                    newest = self._index.refreshed()
-                    if newest is not self._index:
-                        self._index, self._searcher = newest, self._open(newest)
-                    self._texts = len(self._index)
+                opening = self._opening = threading.Thread(target=self._refresh, daemon=True)
+                opening.start()
+        if opening is not None:
+            opening.join(PATIENCE)
+        with self._lock:
             return self._index, self._texts
+
+    def _refresh(self) -> None:
+        with suppress(UserError):  # where the folder has gone, what is mapped stays good
+            newest, using = self._index.refreshed(), self._searcher
+            if newest is not self._index:
+                using = self._open(newest)
+            with self._lock:
+                self._index, self._searcher, self._texts = newest, using, len(newest)
 
     def texts(self) -> int:
         """How many texts there are, or were when the index was last within reach."""

@@ -89,6 +89,8 @@ def without_copied(
     """
     there = set(terms(text))
     random = np.random.default_rng(seed)
-    asked = query.split() if len(query.split()) > 1 else words(query)
+    asked, space = pieces(query), " "
+    if len(asked) > len(query.split()):  # characters: words of unspaced scripts are about a pair
+        asked, space = ["".join(asked[at : at + 2]) for at in range(0, len(asked), 2)], ""
     left = [w for w in asked if not (there & set(terms(w)) and random.random() < share)]
-    return " ".join(left)
+    return space.join(left)
