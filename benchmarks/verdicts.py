@@ -156,7 +156,7 @@ def promised(item: Item, tables: int, seed: int, deviation: float) -> Iterator[s
     for _ in range(tables):
         pilot = simulated(item, random, alike(0.0), alike(deviation), alike(3))
         shown = deciding.decide(item, "lab", pilot, forms(item), {}).columns[column]
-        needed.append(shown.needed or 0)
+        needed.append(shown["needed"] or 0)
         # The reference is the first row, the others lie around it.
         more = simulated(
             item,

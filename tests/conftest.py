@@ -20,6 +20,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
+    # Files that take long come first, so that no worker is left alone with one in the end.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     if DATA:
         return
     for item in items:
@@ -33,6 +36,38 @@ def as_the_library_is():
     yield
     progress.show("silent")
     logging.getLogger("contrasent.model.encoder").setLevel(logging.NOTSET)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def what_the_kernel_has_is_safe():
+    """No test cuts the power, and a kill loses nothing that the kernel has; disks are slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session")
+def graphs_written_once(tmp_path_factory):
+    """Writing a graph takes seconds of tracing: the same model's is a copy of the first one."""
+    import hashlib
+    import shutil
+
+    from contrasent.model import export
+
+    home, write = tmp_path_factory.mktemp("graphs"), export.write_onnx
+
+    def written(encoder, path):
+        key = hashlib.sha256(repr((encoder, encoder.normalise, export.VERY_LOW)).encode())
+        for name, tensor in sorted(encoder.state_dict().items()):
+            key.update(name.encode() + tensor.numpy().tobytes())
+        graph = home / f"{key.hexdigest()}.onnx"
+        if not graph.is_file():
+            write(encoder, graph)
+        shutil.copy(graph, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "write_onnx", written)
+        yield
 
 
 @pytest.fixture(scope="session")

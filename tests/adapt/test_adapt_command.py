@@ -13,7 +13,7 @@ from contrasent import files
 from contrasent.adapt import selection, training
 from contrasent.adapt.run import adapt
 from contrasent.cli.adapt import adapt as command
-from contrasent.cli.adapt import parse_budget
+from contrasent.cli.options import parse_budget
 from contrasent.cli.search import search
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.hybrid import own_fusion

@@ -29,22 +29,20 @@ def test_models_that_know_nothing_take_the_bases_place_in_no_more_than_one_of_tw
     """Labels without meaning: the best of four random models on one part, judged on another."""
     shipped = 0
     runs = 200
+    choosing, judging = (
+        evidence_of(range(40 * part, 40 * part + 40), kinds=("a",), rows=80) for part in (0, 1)
+    )
+
+    def score(part, rows, queries):
+        return measure(part, queries=queries, rows=rows)
+
     for seed in range(runs):
         random = np.random.default_rng(seed)
-        parts = [evidence_of(range(40 * part, 40 * part + 40), rows=80) for part in (0, 1)]
-        values = []
-        for _ in range(5):
-            rows = vectors(80, random)
-            queries = [vectors(len(part.queries), random) for part in parts]
-            values.append(
-                [
-                    measure(part, queries=found, rows=rows)
-                    for part, found in zip(parts, queries, strict=True)
-                ]
-            )
-        best = max(values[1:], key=lambda found: found[0].mean())
-        verdict = decide(parts[1], values[0][1], best[1], name="random", seed=seed)
-        shipped += verdict.improved
+        models = [[vectors(80, random), vectors(40, random), vectors(40, random)] for _ in range(5)]
+        base, *others = models
+        rows, _, queries = max(others, key=lambda model: score(choosing, *model[:2]).mean())
+        before, after = score(judging, base[0], base[2]), score(judging, rows, queries)
+        shipped += decide(judging, before, after, name="random", seed=seed).improved
     assert shipped <= 0.05 * runs
 
 

@@ -18,6 +18,7 @@ from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.encoder import Encoder
 
 pytest.importorskip("onnxruntime")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("graphs_written_once")]
 
 app = typer.Typer()
 for command in (encode, evaluate, export, index, search):
@@ -40,7 +41,7 @@ def lines(tmp_path_factory, sentences):
 
 
 @pytest.fixture(scope="module")
-def model(bert, tmp_path_factory, lines):
+def model(bert, tmp_path_factory, lines, graphs_written_once):
     """A tiny model with two exports beside it."""
     folder = tmp_path_factory.mktemp("model") / "m"
     Encoder.load(bert, pooler="mean", normalise=True).save(folder, card="# A card\n")

@@ -390,7 +390,7 @@ def wait_for_lines(path, count, process):
 
 def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     """From the shell: 130 and a usable checkpoint; SIGKILL; and the same bits in the end."""
-    asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=300", "--set", "dropout=0.2"]
+    asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=200", "--set", "dropout=0.2"]
     asked += ["--set", "checkpoint_every=40", "--set", "view=repeat_tokens"]
     log = tmp_path / "m" / "run" / "log.jsonl"
     first = started(*asked, "-o", "m", folder=tmp_path)

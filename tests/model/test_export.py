@@ -15,6 +15,7 @@ from contrasent.model.runtime import Exported, read_export
 from tiny_models import KINDS
 
 pytest.importorskip("onnxruntime")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("graphs_written_once")]
 
 WAYS = {
     "bert": ("mean", "none", True),
@@ -45,7 +46,7 @@ def models(tiny, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def onnx(models):
+def onnx(models, graphs_written_once):
     """The tiny BERT's export, beside it."""
     export(models["bert"], models["bert"] / "onnx", engine="onnx")
     return models["bert"] / "onnx"

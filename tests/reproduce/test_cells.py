@@ -9,7 +9,7 @@ from contrasent.reproduce.cells import (
     forms,
     number,
     p_value,
-    turned,
+    should_transpose,
 )
 from contrasent.reproduce.results import times
 
@@ -69,16 +69,16 @@ def test_a_cell():
         more="p 0.23",
     )
     assert told.gap == "-0.80 [-2.00, +0.40]"
-    assert told.said == "cannot tell (p 0.23)"
+    assert told.verdict == "cannot tell (p 0.23)"
     assert [p_value(p) for p in (0.0004, 0.0123, 0.5)] == ["p < 0.001", "p 0.012", "p 0.50"]
     one = cell_texts({"ours": 1.0, "seeds": 0}, column)
-    assert (one.seeds, one.said, one.gap) == ("-", "", "")
+    assert (one.seeds, one.verdict, one.gap) == ("-", "", "")
 
 
 def test_many_columns_of_few_rows_are_lines():
-    assert turned(8, 2)
-    assert not turned(8, 5)
-    assert not turned(2, 1)
+    assert should_transpose(8, 2)
+    assert not should_transpose(8, 5)
+    assert not should_transpose(2, 1)
 
 
 def test_time_is_counted_once():

@@ -228,7 +228,7 @@ WRONG = [
     (('corpus = "wiki"', 'corpus = "wikki"'), 19, "did you mean 'wiki'?"),
     (('use = "unsup"\nset', 'use = "unsop"\nset'), 28, "did you mean 'unsup'?"),
     (("lr = 5e-5", "learning_rate = 5e-5"), 29, "'learning_rate': no such setting"),
-    (("lr = 5e-5", "lr = -1.0"), 29, "must be positive"),
+    (("lr = 5e-5", "lr = -1.0"), 29, "lr -1.0: must be greater than 0"),
     (('view = "crop"', 'view = "crops"'), 29, "did you mean 'crop'?"),
     (("percent = [10, 20]", "percent = [10, 120]"), 30, "percent 120"),
     (("percent = [10, 20]", "percnt = [10, 20]"), 27, "{...} must be one of the axes"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from contrasent.cli.options import parse_budget
 from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
 from contrasent.reproduce import measures, scale
@@ -18,7 +19,7 @@ from contrasent.reproduce.jobs import Place
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.run import _Clock, duration, seconds_of
+from contrasent.reproduce.run import _Clock, duration
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
 
@@ -290,13 +291,13 @@ def test_a_lock_is_gone_with_its_process(tmp_path):
     [("90", 90), ("30m", 1800), ("1h30m", 5400), ("2d", 172800), ("0.5h", 1800)],
 )
 def test_times(text, seconds):
-    assert seconds_of(text) == seconds
+    assert parse_budget(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "3 x", "-5m", "h"])
 def test_no_times(text):
-    with pytest.raises(OptionError, match="write a time such as 30m"):
-        seconds_of(text)
+    with pytest.raises(OptionError, match="write a time such as 90s"):
+        parse_budget(text)
 
 
 def test_how_times_are_said():

@@ -327,7 +327,7 @@ def test_recipes(call, home):
         (["simcse:tabel1"], "did you mean 'simcse:table1'?"),
         ([], "name a table or figure"),
         (["simcse:table1", "--scale", "labs"], "did you mean 'lab'?"),
-        (["simcse:table1", "--budget", "soon"], "write a time such as 30m"),
+        (["simcse:table1", "--budget", "soon"], "write a time such as 90s"),
         (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
         (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
         (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be at least 1"),

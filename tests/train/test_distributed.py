@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 EXACT = ("simcse", "chunked", "symmetric", "dot", "batchnorm", "pairs", "hard negatives")
 

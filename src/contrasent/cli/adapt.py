@@ -1,14 +1,12 @@
 """``contrasent adapt SOURCE -o MODEL``."""
 
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten, remark
-from contrasent.errors import OptionError
+from contrasent.cli.options import Json, Overwrite, Quiet, emit, parse_budget, quieten, remark
 
 if TYPE_CHECKING:
     from contrasent.adapt.documents import Documents
@@ -16,7 +14,6 @@ if TYPE_CHECKING:
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 NOT_IMPROVED = 3
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def adapt(
@@ -105,18 +102,6 @@ def carry_out(
     except KeyboardInterrupt:
         remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
         raise
-
-
-def parse_budget(text: str) -> float:
-    """Seconds of "90s", "30m", "2h" or a plain number of seconds.
-
-    Raises:
-        OptionError: it is none of these.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text.lower())
-    if match is None:
-        raise OptionError("--budget", text, "write a time such as 90s, 30m or 2h")
-    return float(match[1]) * _UNITS[match[2]]
 
 
 def show(done: "Adaptation") -> None:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.adapt import DEFAULT_BASE, carry_out, parse_budget, show
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.adapt import DEFAULT_BASE, carry_out, show
+from contrasent.cli.options import Json, Overwrite, Quiet, emit, parse_budget, quieten
 
 if TYPE_CHECKING:
     from contrasent.adapt.shipping import Adaptation

@@ -1,13 +1,14 @@
 """Options that several commands share, with one name and one help text each."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from contrasent import progress
-from contrasent.errors import OutputError
+from contrasent.errors import OptionError, OutputError
 from contrasent.files import check_writable
 
 ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
@@ -67,6 +68,20 @@ def remark(text: str, *, quiet: bool) -> None:
     """A line for people, on standard error."""
     if not quiet:
         typer.echo(text, err=True)
+
+
+def parse_budget(text: str) -> float:
+    """Seconds of a time such as "90", "90s", "30m", "1h30m" or "2d".
+
+    Raises:
+        OptionError: it is none.
+    """
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    plain = text.strip().lower()
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", plain)
+    if not parts or re.sub(r"\s", "", plain) != "".join(n + u for n, u in parts):
+        raise OptionError("--budget", text, "write a time such as 90s, 30m or 1h30m")
+    return sum(float(number) * units[unit or "s"] for number, unit in parts)
 
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.options import Quiet, quieten, remark
+from contrasent.cli.options import Quiet, parse_budget, quieten, remark
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -97,11 +97,10 @@ def reproduce(
     from contrasent.files import check_writable
     from contrasent.reproduce.items import SCALES
     from contrasent.reproduce.jobs import Place
-    from contrasent.reproduce.run import seconds_of
 
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
-    most = seconds_of(budget) if budget is not None else None
+    most = parse_budget(budget) if budget is not None else None
     for target in (report, json_file):
         if target is not None:
             check_writable(target.parent)

@@ -89,7 +89,7 @@ def _entry(found: ItemResults, decided: Decided, folder: ItemFolder) -> ItemEntr
         "order": _orders(found),
         "claims": [_claim(item, claim, decided) for claim in item.claims],
         "tests": decided.tests,
-        "resolution": {name: shown.to_json() for name, shown in decided.columns.items()},
+        "resolution": decided.columns,
         "figure": drawn_from(item, found.scale, found.reports, found.arms),
         "listings": _listings(found),
         "run": {"seeds": manifest["seeds"] if manifest else 0, **times(found.records)},

@@ -1,10 +1,10 @@
 """The numbers of a cell as people read them, for the terminal and for the page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from contrasent.reproduce.entries import Cell, ColumnEntry, Forms
+from contrasent.reproduce.entries import Cell, ColumnEntry, Forms, ItemEntry, RowEntry
 
 AS_IT_IS = "g"
 """The form of a column whose values are tiny, such as learning rates."""
@@ -41,11 +41,11 @@ def _places(value: float) -> int:
 
 
 def number(value: float, form: str, *, signed: bool = False) -> str:
-    """A number in a form, its sign told if asked for; there is no negative zero."""
-    told = format(value, f"{'+' if signed else ''}{form}")
-    if not any(digit in told for digit in "123456789"):
-        return told.lstrip("+-")
-    return told.replace("e-0", "e-").replace("e+0", "e+")
+    """A number in a form, with its sign if it is ``signed``; there is no negative zero."""
+    text = format(value, f"{'+' if signed else ''}{form}")
+    if not any(digit in text for digit in "123456789"):
+        return text.lstrip("+-")
+    return text.replace("e-0", "e-").replace("e+0", "e+")
 
 
 def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
@@ -58,7 +58,7 @@ def p_value(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
 
 
-def turned(columns: int, rows: int) -> bool:
+def should_transpose(columns: int, rows: int) -> bool:
     """Whether a table reads better with its columns as lines: they are many, the rows few."""
     return columns > 4 and rows <= 3
 
@@ -99,8 +99,8 @@ class CellTexts:
         return f"{self.difference} {self.bounds}".strip()
 
     @property
-    def said(self) -> str:
-        """The verdict with what belongs to it."""
+    def verdict(self) -> str:
+        """The word with what belongs to it."""
         return f"{self.word} ({self.more})" if self.more else self.word
 
 
@@ -130,3 +130,21 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> CellTexts:
         word=verdict,
         more=", ".join(more),
     )
+
+
+def blocks(item: ItemEntry) -> Iterator[tuple[str, list[tuple[RowEntry, str, CellTexts]]]]:
+    """A table for each column, or for each row where there are fewer of these.
+
+    Yields:
+        Its title, and of each line the row, its name (or the column's title) and the cell.
+    """
+    rows = [row for row in item["rows"] if row["cells"]]
+    columns = [c for c in item["columns"] if any(c["name"] in row["cells"] for row in rows)]
+    cells = [(r, c, cell_texts(r["cells"].get(c["name"]), c)) for r in rows for c in columns]
+    there = [(r, c, cell) for r, c, cell in cells if c["name"] in r["cells"]]
+    if should_transpose(len(columns), len(rows)):
+        for row in rows:
+            yield row["name"], [(r, c["title"], cell) for r, c, cell in there if r is row]
+    else:
+        for column in columns:
+            yield column["title"], [(r, r["name"], cell) for r, c, cell in there if c is column]

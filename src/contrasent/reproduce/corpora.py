@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from contrasent.errors import DataError
 from contrasent.files import atomic_file, write_json
@@ -21,18 +20,6 @@ from contrasent.reproduce.toml import HERE, shared
 
 Texts = tuple[str, ...]
 """A row: a sentence, or texts that belong together."""
-
-Form = Literal[
-    "sentences",
-    "documents",
-    "columns",
-    "hypotheses",
-    "labelled_pairs",
-    "labelled_sentences",
-    "duplicates",
-    "captions",
-    "unknown",
-]
 
 SAMPLE_SEED = 20210418
 """Of every sample: rows of two runs differ in order alone, never in what they are drawn from."""
@@ -59,7 +46,7 @@ class Corpus:
     name: str
     title: str
     files: tuple[str, ...]
-    form: Form = "unknown"
+    form: str = ""
     columns: int = 1
     keep: int = 0
     labels: tuple[str, ...] = ()
@@ -83,7 +70,7 @@ class Corpus:
             DataError: its file is missing, or nobody knows its form.
         """
         path = self.path(folder)
-        if self.form == "unknown":
+        if not self.form:
             raise DataError(f"{path}: its form is not known here")
         return list(_READERS[self.form](path, self))
 
@@ -206,7 +193,11 @@ def read_corpora(folder: Path = HERE) -> dict[str, Corpus]:
         InputError: the file cannot be read.
     """
     top = shared(folder, "corpora.toml")
-    return {name: table.fill(Corpus, name=name) for name, table in top.every_table().items()}
+    found = {}
+    for name, table in top.every_table().items():
+        found[name] = table.fill(Corpus, name=name)
+        table.check_known("form", found[name].form, ("", *_READERS))
+    return found
 
 
 def build(corpus: Corpus, sentences: int | None, data: Path | None, home: Path) -> Built:

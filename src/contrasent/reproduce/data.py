@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from contrasent.errors import DataError
-
-if TYPE_CHECKING:
-    from contrasent.text.captions import Captions
-    from contrasent.text.datasets import ScoredPairs
+from contrasent.text.captions import Captions, flickr30k
+from contrasent.text.datafiles import data_folder
+from contrasent.text.datasets import ScoredPairs, sts_pairs
+from contrasent.text.official import STS_YEARS
+from contrasent.text.transfer import transfer_set
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
 WHOLE = ("train", "dev", "test")
@@ -20,8 +20,6 @@ def glove(folder: Path | None) -> Path:
     Raises:
         DataError: it is not in the data folder.
     """
-    from contrasent.text.datafiles import data_folder
-
     root = folder or data_folder()
     found = next((root / p for p in GLOVE if (root / p).is_file()), None) if root else None
     if found is None:
@@ -37,15 +35,12 @@ def scored_pairs(
     tasks: Iterable[str] = ("STSB",),
     split: str = "test",
     form: str = "senteval",
-) -> list["ScoredPairs"]:
+) -> list[ScoredPairs]:
     """All pairs of tasks; of split "all" those of every split.
 
     Raises:
         DataError: data that are missing or not official.
     """
-    from contrasent.text.datasets import sts_pairs
-    from contrasent.text.official import STS_YEARS
-
     found: list[ScoredPairs] = []
     for task in tasks:
         every = ("test",) if task in STS_YEARS else WHOLE
@@ -54,7 +49,7 @@ def scored_pairs(
     return found
 
 
-def pair_texts(pairs: Iterable["ScoredPairs"]) -> Iterator[str]:
+def pair_texts(pairs: Iterable[ScoredPairs]) -> Iterator[str]:
     """All that scored pairs consist of, the scores as text."""
     for part in pairs:
         yield from part.first
@@ -68,8 +63,6 @@ def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
     Raises:
         DataError: data that are missing or not official.
     """
-    from contrasent.text.transfer import transfer_set
-
     for task in tasks:
         for found in transfer_set(task, folder=folder).values():
             yield from found.first
@@ -77,12 +70,10 @@ def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
             yield found.labels.tobytes().hex()
 
 
-def captions(folder: Path | None, count: int = 0) -> "Captions":
+def captions(folder: Path | None, count: int = 0) -> Captions:
     """The last captions of Flickr30k; all for 0.
 
     Raises:
         DataError: data that are missing or not official.
     """
-    from contrasent.text.captions import flickr30k
-
     return flickr30k(folder=folder).last(count)

@@ -1,13 +1,14 @@
 """All verdicts of a table, decided together."""
 
 import math
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from contrasent.evaluate.significance import t_quantile
 from contrasent.reproduce.cells import number
-from contrasent.reproduce.entries import Forms, ResolutionEntry
+from contrasent.reproduce.entries import Forms, Resolution
 from contrasent.reproduce.items import (
     BETTER,
     EQUAL,
@@ -35,39 +36,6 @@ Arms = Mapping[str, Mapping[str, Arm]]
 
 POWER = 0.8
 MOST_SEEDS = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """What a column's seeds can show.
-
-    Attributes:
-        deviation: standard deviation over seeds, pooled over rows.
-        freedom: its degrees of freedom.
-        apart: rows that vary more, and rest on their own seeds alone.
-        seeds: of most rows.
-        least: the difference from which on two rows are told apart, if they vary as most do.
-        needed: seeds a row that tell any two rows apart, or equivalent, at least four times in
-            five, whatever their true difference is; None without a margin.
-    """
-
-    deviation: float
-    freedom: float
-    apart: tuple[str, ...]
-    seeds: int
-    least: float
-    needed: int | None
-
-    def to_json(self) -> ResolutionEntry:
-        """A dictionary that ``json.dump`` writes."""
-        return {
-            "deviation": round(self.deviation, 4),
-            "freedom": self.freedom,
-            "apart": list(self.apart),
-            "seeds": self.seeds,
-            "least": round(self.least, 4),
-            "needed": self.needed,
-        }
 
 
 @dataclass(slots=True)
@@ -237,7 +205,7 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
     shared = pooled({name: arm.values for name, arm in seeded.items()})
     if shared is None:
         return None
-    apart = tuple(name for name, arm in seeded.items() if arm.noise and arm.noise.own)
+    apart = [name for name, arm in seeded.items() if arm.noise and arm.noise.own]
     seeds = Counter(len(arm.values) for arm in seeded.values()).most_common(1)[0][0]
     level = 1 - ALPHA / tests / 2
     least = float(t_quantile(level, shared.freedom)) * shared.deviation * math.sqrt(2 / seeds)
@@ -252,19 +220,13 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
             edge = float(t_quantile(level, len(seeded) * (count - 1)))
             return edge * most * math.sqrt(2 / count) <= margin / 2
 
-        needed = _first(enough)
-    return Resolution(shared.deviation, shared.freedom, apart, seeds, least, needed)
-
-
-def _first(enough: Callable[[int], bool]) -> int | None:
-    """The smallest count, from 2 on, that is enough, if none larger is not."""
-    high = 2
-    while not enough(high):
-        if high > MOST_SEEDS:
-            return None
-        high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+        first = bisect_left(range(MOST_SEEDS), True, lo=2, key=enough)
+        needed = first if first < MOST_SEEDS else None
+    return {
+        "deviation": round(shared.deviation, 4),
+        "freedom": shared.freedom,
+        "apart": apart,
+        "seeds": seeds,
+        "least": round(least, 4),
+        "needed": needed,
+    }

@@ -22,17 +22,15 @@ class Difference(TypedDict, total=False):
 
 
 class VerdictEntry(TypedDict):
-    """What our runs say: one of ``verdict.WORDS``, the numbers behind it, the adjusted p."""
+    """What our runs say: one of ``verdict.WORDS``, the numbers behind it, the adjusted p.
+
+    Of a part of a statement also its text.
+    """
 
     word: str
     why: str
     p: float | None
-
-
-class PartEntry(VerdictEntry):
-    """A part of a statement and what our runs say of it."""
-
-    text: str
+    text: NotRequired[str]
 
 
 class Cell(TypedDict, total=False):
@@ -81,7 +79,7 @@ class ClaimEntry(TypedDict):
     text: str
     columns: list[str]
     verdict: VerdictEntry
-    parts: list[PartEntry]
+    parts: list[VerdictEntry]
 
 
 class OrderEntry(TypedDict):
@@ -91,8 +89,18 @@ class OrderEntry(TypedDict):
     rows: int
 
 
-class ResolutionEntry(TypedDict):
-    """What a column's seeds can show (``deciding.Resolution``)."""
+class Resolution(TypedDict):
+    """What a column's seeds can show.
+
+    Attributes:
+        deviation: standard deviation over seeds, pooled over rows.
+        freedom: its degrees of freedom.
+        apart: rows that vary more, and rest on their own seeds alone.
+        seeds: of most rows.
+        least: the difference from which on two rows are shown to differ, if they vary as most do.
+        needed: seeds a row that decide between any two rows at least four times in five, whatever
+            their true difference is; None without a margin.
+    """
 
     deviation: float
     freedom: float
@@ -168,7 +176,7 @@ class ItemEntry(TypedDict):
     order: dict[str, OrderEntry]
     claims: list[ClaimEntry]
     tests: int
-    resolution: dict[str, ResolutionEntry]
+    resolution: dict[str, Resolution]
     figure: FigureEntry
     listings: dict[str, Listing]
     run: Times

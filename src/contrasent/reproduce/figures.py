@@ -182,11 +182,11 @@ def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
         for place, p in zip(x, ours, strict=True):
             if p.get("low") is not None:
                 axes.plot([place] * 2, [p["low"], p["high"]], color=colour, linewidth=1.4)
-        said = [p for p in own if "paper" in p]
-        if said:
+        published = [p for p in own if "paper" in p]
+        if published:
             style = {"color": colour, "markerfacecolor": "none", "alpha": 0.7}
             label = f"published {line}".strip() + (", right axis" if other is not None else "")
-            x, y = [places.index(p["x"]) for p in said], [p["paper"] for p in said]
+            x, y = [places.index(p["x"]) for p in published], [p["paper"] for p in published]
             (other or axes).plot(x, y, "o--", **style)
             # The legend is that of the panel's own axes.
             axes.plot([], [], "o--", label=label, **style)

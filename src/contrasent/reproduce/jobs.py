@@ -49,21 +49,6 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class FitTo:
-    """A transform, the file of the text that it is fitted to, and the seed of a flow.
-
-    Attributes:
-        fit: the transform.
-        path: of the text; "" of each task's own sentences.
-        seed: of a flow.
-    """
-
-    fit: Fit
-    path: str = ""
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Unit:
     """One measurement of one model.
 
@@ -72,12 +57,16 @@ class Unit:
         kind: of ``measures.MEASURES``.
         options: all of them.
         fit: transform of the vectors.
+        text: file of what it is fitted to; "" of each task's own sentences.
+        seed: of a flow.
     """
 
     key: str
     kind: str
     options: Options
-    fit: FitTo | None = None
+    fit: Fit | None = None
+    text: str = ""
+    seed: int = 0
 
 
 @dataclass(slots=True)

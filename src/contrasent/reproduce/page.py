@@ -99,8 +99,8 @@ def _front(found: Book) -> Iterator[str]:
     for scale in [*used, ""]:
         where = f" (scale {scale})" if len(used) > 1 and scale else ""
         terms = "".join(
-            f"<dt>{tables.word(term) if term in WORDS else term}{where}</dt><dd>{escape(said)}</dd>"
-            for term, said in DEFINITIONS[scale].items()
+            f"<dt>{tables.word(term) if term in WORDS else term}{where}</dt><dd>{escape(text)}</dd>"
+            for term, text in DEFINITIONS[scale].items()
         )
         yield f"<dl class=rules>{terms}</dl>"
     if len(items) > 1:

@@ -19,7 +19,7 @@ from contrasent.reproduce import corpora, data, measures
 from contrasent.reproduce.corpora import Built, Corpus
 from contrasent.reproduce.digests import departing, digest_of, folder_digest
 from contrasent.reproduce.items import BASE, GLOVE, TARGET, Item, TableRow
-from contrasent.reproduce.jobs import FitTo, Job, Model, Place, Plan, Training, Unit
+from contrasent.reproduce.jobs import Job, Model, Place, Plan, Training, Unit
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.scale import Scale, models_of, resolve_row
 from contrasent.reproduce.store import Manifest, PlannedRow, Store
@@ -194,18 +194,17 @@ class Planner:
         return Model(digest_of(parts), "encoder", parts, str(folder), pooler=row.pooler)
 
     def _unit(self, model: Model, row: TableRow, kind: str, options: Options, seed: int) -> Unit:
-        fit, about = None, dict[str, Any]()
-        if row.fit is not None and not MEASURES[kind].of_training:
-            about = {"kind": row.fit.kind, "options": row.fit.options, "corpus": TARGET}
-            fit = FitTo(row.fit, seed=seed)
-            if row.fit.kind == "flow":
+        fit = None if MEASURES[kind].of_training else row.fit
+        about: dict[str, Any] = {}
+        text = ""
+        if fit is not None:
+            about = {"kind": fit.kind, "options": fit.options, "corpus": TARGET}
+            if fit.kind == "flow":
                 about["seed"] = seed
-            if row.fit.corpus != TARGET:
-                count = row.fit.sentences
-                built = self._corpus(
-                    row.fit.corpus, self.scale.sentences if count is None else count
-                )
-                about["corpus"], fit = built.digest, replace(fit, path=built.path)
+            if fit.corpus != TARGET:
+                count = self.scale.sentences if fit.sentences is None else fit.sentences
+                built = self._corpus(fit.corpus, count)
+                about["corpus"], text = built.digest, built.path
         parts = {
             "version": NUMBERS.get(kind, NUMBERS["measure"]),
             "model": model.key,
@@ -214,7 +213,7 @@ class Planner:
             "texts": self._text_digest(kind, options),
             "fit": about or None,
         }
-        return Unit(digest_of(parts), kind, options, fit)
+        return Unit(digest_of(parts), kind, options, fit, text, seed)
 
     def _name(self, name: str, own: str = BASE) -> str:
         """What a name in an item stands for; "@base" of a row is its own base."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from contrasent.errors import OptionError, UserError, suggestion
 from contrasent.report import HUNDREDTHS
@@ -265,26 +265,17 @@ def _check_settings(item: Item, scale: Scale, top: Table) -> None:
             resolve_row(item, row, scale)
         except OptionError as error:
             name = str(error.value) if error.option == "set" else error.option
-            top.source.refuse(_written(top.data, row, name, scale.name), f"{row.name}: {error}")
+            top.source.refuse(_written(top, row, name, scale.name), f"{row.name}: {error}")
         except UserError as error:
             top.source.refuse(("rows", row.place), f"{row.name}: {error}")
 
 
-def _written(data: Mapping[str, Any], row: TableRow, name: str, scale: str) -> tuple[Any, ...]:
+def _written(top: Table, row: TableRow, name: str, scale: str) -> tuple[str | int, ...]:
     """Where a setting of a row was written: in the row, its template, or the item's scale."""
-    own = data["rows"][row.place]
-    use = own.get("use", "")
-    template = data.get("templates", {}).get(use, {})
-    places = [(("rows", row.place), own), (("templates", use), template)]
-    for at, table in places:
-        for keys in (("axes",), (scale, "set"), ("set",), ()):
-            inner = table
-            for key in keys:
-                inner = inner.get(key, {})
-            if name in inner:
-                return (*at, *keys, name)
-    if name in data.get("scale", {}).get(scale, {}).get("set", {}):
-        return ("scale", scale, "set", name)
-    if name == "--objective":
-        return (*places["objective" not in own][0], "objective")
-    return ("rows", row.place)
+    name = name.removeprefix("--")
+    own: tuple[str | int, ...] = ("rows", row.place)
+    use = top.data["rows"][row.place].get("use", "")
+    for at in (own, ("templates", use), ("scale", scale)):
+        if top.source.holds(at, name):
+            return (*at, name)
+    return own

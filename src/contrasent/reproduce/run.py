@@ -9,14 +9,13 @@ started by hand, share the work by locks.
 import logging
 import multiprocessing
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from contrasent import progress
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import UserError
 from contrasent.report import shown
 from contrasent.reproduce.jobs import Job, Plan
 from contrasent.reproduce.store import Store
@@ -224,20 +223,6 @@ def _work(queue: _Queue, jobs: list[Job]) -> None:
         queue.work(jobs)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-
-
-def seconds_of(text: str) -> float:
-    """Seconds of a time such as "90", "30m", "1h30m" or "2d".
-
-    Raises:
-        OptionError: it is none.
-    """
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    plain = text.strip().lower()
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", plain)
-    if not parts or "".join(n + u for n, u in parts) != plain:
-        raise OptionError("--budget", text, "write a time such as 30m, 2h or 1h30m")
-    return sum(float(number) * units[unit or "s"] for number, unit in parts)
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from html import escape
 
-from contrasent.reproduce.cells import CellTexts, cell_texts, turned
+from contrasent.reproduce.cells import CellTexts, blocks, cell_texts, should_transpose
 from contrasent.reproduce.entries import ColumnEntry, ItemEntry, RowEntry
 from contrasent.reproduce.text import missing
 
@@ -20,16 +20,18 @@ def table(item: ItemEntry) -> str:
         return _facts(item)
     rows = [row for row in item["rows"] if row["cells"]]
     columns = [c for c in item["columns"] if any(c["name"] in row["cells"] for row in rows)]
-    if turned(len(columns), len(rows)):
-        found = [(r, [(escape(c["title"]), _texts(r, c)) for c in columns]) for r in rows]
-        return "\n".join(_wide(item, _name(item, row), _joined(own)) for row, own in found)
-    if len(columns) > FEW:
+    transposed = should_transpose(len(columns), len(rows))
+    if len(columns) > FEW and not transposed:
         return _stacked(item, columns, rows)
     parts = []
-    for c in columns:
-        own = [row for row in rows if c["name"] in row["cells"]]
-        lines = _grouped(own, [(_name(item, row), _texts(row, c)) for row in own])
-        parts.append(_wide(item, escape(c["title"]), lines))
+    for title, block in blocks(item):
+        if transposed:
+            lines: list[Line | str] = [(escape(name), cell) for _, name, cell in block]
+            parts.append(_wide(item, _name(item, block[0][0]), lines))
+        else:
+            own = [row for row, _, _ in block]
+            lines = _grouped(own, [(_name(item, row), cell) for row, _, cell in block])
+            parts.append(_wide(item, escape(title), lines))
     return "\n".join(parts)
 
 
@@ -68,10 +70,6 @@ def _wide(item: ItemEntry, title: str, lines: list[Line | str]) -> str:
             continue
         body += f"<tr><td>{line[0]}</td>{''.join(_td(line[1], key) for key in used)}</tr>\n"
     return _framed(f"<th>{title}</th>{head}", body)
-
-
-def _joined(lines: list[Line]) -> list[Line | str]:
-    return [line for line in lines if line[1] != CellTexts()]
 
 
 def _grouped(rows: list[RowEntry], lines: list[Line]) -> list[Line | str]:
@@ -118,14 +116,14 @@ def _stacked(item: ItemEntry, columns: list[ColumnEntry], rows: list[RowEntry]) 
         name = _name(item, row, "no seed changes it" if seeds == {"-"} else "")
         lines += f"<tr><td>{name}</td>{cells}</tr>\n"
     more = ", where nothing else is said" if len(counts) > 1 else ""
-    said = [f"{_seeds(usual)} a value{more}"] if usual else []
+    notes = [f"{_seeds(usual)} a value{more}"] if usual else []
     if any(cell.also for cell in texts.values()):
-        said.append(f"In brackets: {item['also_source']}")
+        notes.append(f"In brackets: {item['also_source']}")
     if any(cell.difference for cell in texts.values()):
         against = "the published value" if item["scale"] == "paper" else repr(item["reference"])
-        said.append(f"\N{GREEK CAPITAL LETTER DELTA}: difference from {against}")
-    told = f"<p class=faint>{escape('. '.join(said))}.</p>" if said else ""
-    return told + _framed(f"<th></th>{head}", lines, "stacked")
+        notes.append(f"\N{GREEK CAPITAL LETTER DELTA}: difference from {against}")
+    note = f"<p class=faint>{escape('. '.join(notes))}.</p>" if notes else ""
+    return note + _framed(f"<th></th>{head}", lines, "stacked")
 
 
 def _stack(cell: CellTexts, usual: str) -> str:
@@ -137,14 +135,14 @@ def _stack(cell: CellTexts, usual: str) -> str:
         _seeds(cell.seeds): cell.seeds not in ("", "-", usual),
         f"paper {_minus(cell.paper)}{f' ({_minus(cell.also)})' if cell.also else ''}": cell.paper,
     }
-    judged = {
+    compared = {
         f"{delta} {_minus(cell.gap)}": cell.difference,
         f"paper {delta} {_minus(cell.published)}": cell.published,
         f"{word(cell.word)}{f' ({escape(cell.more)})' if cell.more else ''}": cell.word,
     }
     first, last = (
-        "".join(f"<small>{text}</small>" for text, there in told.items() if there)
-        for told in (measured, judged)
+        "".join(f"<small>{text}</small>" for text, there in lines.items() if there)
+        for lines in (measured, compared)
     )
     return f"<td>{_mean(cell)}{first}{f'<div class=gap>{last}</div>' if last else ''}</td>"
 
@@ -181,14 +179,14 @@ def _name(item: ItemEntry, row: RowEntry, *more: str) -> str:
     return f"{escape(row['name'])}{small}"
 
 
-def _minus(told: str) -> str:
+def _minus(text: str) -> str:
     """Numbers with a minus sign instead of a hyphen; a lone hyphen stays."""
-    return told if told == "-" else told.replace("-", "\N{MINUS SIGN}")
+    return text if text == "-" else text.replace("-", "\N{MINUS SIGN}")
 
 
-def word(told: str) -> str:
-    """A verdict in its colour."""
-    return f"<span class={told.replace(' ', '-')}>{told}</span>" if told else ""
+def word(text: str) -> str:
+    """A verdict, marked so that the page colours it."""
+    return f"<span class={text.replace(' ', '-')}>{text}</span>" if text else ""
 
 
 def listings(item: ItemEntry) -> str:
@@ -213,20 +211,20 @@ def orders(item: ItemEntry) -> str:
         return ""
     titles = {column["name"]: column["title"] for column in item["columns"]}
     several = len(titles) > 1
-    told = ", ".join(
+    values = ", ".join(
         f"{escape(titles[name]) + ' ' if several else ''}{_minus(format(o['correlation'], '.2f'))}"
         for name, o in item["order"].items()
     )
     rows = max(order["rows"] for order in item["order"].values())
-    return f"<p>Rank correlation of the order of {rows} rows with the published one: {told}.</p>"
+    return f"<p>Rank correlation of the order of {rows} rows with the published one: {values}.</p>"
 
 
 def claims(item: ItemEntry) -> str:
     """The document's statements with our verdicts; what they rest on is folded away."""
     lines = ""
     for claim in item["claims"]:
-        said, parts = claim["verdict"], claim["parts"]
-        line = f"{word(said['word'])}: {escape(claim['text'])}"
+        whole, parts = claim["verdict"], claim["parts"]
+        line = f"{word(whole['word'])}: {escape(claim['text'])}"
         if len(parts) == 1:
             only = parts[0]
             named = f"{only['text']}: " if only["why"] else ""
@@ -237,7 +235,7 @@ def claims(item: ItemEntry) -> str:
                 f"<small class=faint>{_minus(escape(part['why']))}</small></li>"
                 for part in parts
             )
-            line += f"<details><summary>{escape(said['why'])}</summary><ul>{inner}</ul></details>"
+            line += f"<details><summary>{escape(whole['why'])}</summary><ul>{inner}</ul></details>"
         lines += f"<li>{line}</li>\n"
     return f"<ul class=claims>{lines}</ul>" if lines else ""
 

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from contrasent.reproduce.cells import CellTexts, cell_texts, number, turned
+from contrasent.reproduce.cells import blocks, number
 from contrasent.reproduce.entries import Book, ItemEntry
 from contrasent.reproduce.run import duration
 from contrasent.reproduce.verdict import RULE, WORDS
@@ -25,7 +25,7 @@ COLUMNS = {
     "seeds": "seeds",
     "published": "paper's diff.",
     "gap": "our diff., 95 %",
-    "said": "verdict",
+    "verdict": "verdict",
 }
 """Attributes of ``CellTexts``, and what stands above them."""
 
@@ -46,8 +46,8 @@ def _end(found: Book) -> Iterator[str]:
         lines.append(_wrapped(RULE))
     run = found["run"]
     if run["seconds"]:
-        told = [*run["machines"], *run["precisions"], *run["versions"]]
-        lines.append(f"computed in {duration(run['seconds'])} on {'; '.join(told)}")
+        where = "; ".join([*run["machines"], *run["precisions"], *run["versions"]])
+        lines.append(f"computed in {duration(run['seconds'])} on {where}")
     if lines:
         yield "\n".join(lines)
 
@@ -64,22 +64,23 @@ def _item_text(item: ItemEntry) -> str:
         lines += ["", *_facts(item)]
     if any("also" in cell for row in item["rows"] for cell in row["cells"].values()):
         lines.append(f"also: {item['also_source']}")
-    for name, table in _tables(item):
-        lines += ["", *_laid_out([(name, *COLUMNS.values()), *table])]
+    for title, block in blocks(item):
+        table = [(name, *(getattr(cell, key) for key in COLUMNS)) for _, name, cell in block]
+        lines += ["", *_laid_out([(title, *COLUMNS.values()), *table])]
     lines += [*_listings(item), ""]
     lines += [_wrapped(line, "  ") for line in resolved(item)]
     titles = {column["name"]: column["title"] for column in item["columns"]}
     orders = [f"{titles[n]} {o['correlation']:.2f}" for n, o in item["order"].items()]
     if orders:
         rows = max(order["rows"] for order in item["order"].values())
-        said = "rank correlation of the rows' order with the published one"
-        lines.append(_wrapped(f"{said}, {rows} rows: {', '.join(orders)}", "  "))
+        title = f"rank correlation of the rows' order with the published one, {rows} rows"
+        lines.append(_wrapped(f"{title}: {', '.join(orders)}", "  "))
     for claim in item["claims"]:
         why = claim["verdict"]["why"]
         if len(claim["parts"]) == 1:
             why = claim["parts"][0]["why"]
-        said = f"{claim['verdict']['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
-        lines.append(_wrapped(said, " " * 14))
+        line = f"{claim['verdict']['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
+        lines.append(_wrapped(line, " " * 14))
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
     return "\n".join(lines).rstrip()
 
@@ -93,13 +94,13 @@ def about(item: ItemEntry) -> Iterator[str]:
         return
     changes = "".join(f", {k} {v}" for k, v in item["changes"].items())
     runs = f"{run['trained']} training run{'' if run['trained'] == 1 else 's'}, "
-    told = f"Scale {item['scale']}{changes}, base {item['base']}; "
-    told += f"{runs if run['trained'] else ''}{duration(run['seconds'])}."
+    line = f"Scale {item['scale']}{changes}, base {item['base']}; "
+    line += f"{runs if run['trained'] else ''}{duration(run['seconds'])}."
     if item["scale"] == "paper":
-        told += " Differences are ours less the paper's value."
+        line += " Differences are ours less the paper's value."
     elif item["reference"]:
-        told += f" Differences and verdicts are against {item['reference']!r}."
-    yield f"{told} {item['scale_note']}".strip()
+        line += f" Differences and verdicts are against {item['reference']!r}."
+    yield f"{line} {item['scale_note']}".strip()
 
 
 def resolved(item: ItemEntry) -> Iterator[str]:
@@ -111,16 +112,16 @@ def resolved(item: ItemEntry) -> Iterator[str]:
             continue
         form = column["forms"]["ours"]
         seeds = f"{shown['seeds']} seed{'' if shown['seeds'] == 1 else 's'}"
-        told = (
+        line = (
             f"A seed moves {column['title']} by {number(shown['deviation'], form)} (standard "
             f"deviation, {shown['freedom']} degrees of freedom); {seeds} a row tell differences "
             f"from {number(shown['least'], form)} on"
         )
         if shown["needed"]:
-            told += f"; {shown['needed']:,} would decide between any two rows, whatever they give"
+            line += f"; {shown['needed']:,} would decide between any two rows, whatever they give"
         if shown["apart"]:
-            told += f". Vary more, and rest on their own seeds: {'; '.join(shown['apart'])}"
-        yield f"{told}."
+            line += f". Vary more, and rest on their own seeds: {'; '.join(shown['apart'])}"
+        yield f"{line}."
 
 
 def missing(item: ItemEntry) -> Iterator[str]:
@@ -150,34 +151,6 @@ def _facts(item: ItemEntry) -> list[str]:
         if row["facts"]
     ]
     return _laid_out([head, *rows], words=len(head))
-
-
-def _tables(item: ItemEntry) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
-    """A table for each column, or for each row where there are fewer of these."""
-    columns = item["columns"]
-    rows = [row for row in item["rows"] if row["cells"]]
-    cells = {(r["name"], c["name"]): r["cells"].get(c["name"]) for r in rows for c in columns}
-    if turned(len(columns), len(rows)):
-        for row in rows:
-            lines = [
-                _line(c["title"], cell_texts(cell, c))
-                for c in columns
-                if (cell := cells[row["name"], c["name"]])
-            ]
-            yield row["name"], lines
-        return
-    for c in columns:
-        lines = [
-            _line(row["name"], cell_texts(cell, c))
-            for row in rows
-            if (cell := cells[row["name"], c["name"]])
-        ]
-        if lines:
-            yield c["title"], lines
-
-
-def _line(name: str, cell: CellTexts) -> tuple[str, ...]:
-    return (name, *(getattr(cell, key) for key in COLUMNS))
 
 
 def _laid_out(table: list[tuple[str, ...]], words: int = 1) -> list[str]:

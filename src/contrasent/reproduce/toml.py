@@ -53,18 +53,29 @@ class Source:
     def line(self, at: Place) -> int | None:
         """The line of a value, or of the nearest thing around it whose line is known."""
         depth = next((n for n in range(len(at), 0, -1) if at[:n] in self.headers), 0)
-        found = self.headers.get(at[:depth], 0)
-        last = min((n for n in self.headers.values() if n > found), default=len(self.lines) + 1)
+        found, last = self._section(at[:depth])
         for name in (part for part in at[depth:] if isinstance(part, str)):
-            word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
-            # A key of its own, of an inline table, or a value.
-            for pattern in (rf"^\s*\W?{word}\W?\s*[.=]", rf"{word}\W?\s*=", word):
-                inside = range(max(found, 1), last)
-                hits = [n for n in inside if re.search(pattern, self.lines[n - 1])]
-                if hits:
-                    found = hits[0]
-                    break
+            found = self._find(name, found, last) or found
         return found or None
+
+    def holds(self, at: Place, name: str) -> bool:
+        """Whether a table of the file names something."""
+        return at in self.headers and self._find(name, *self._section(at)) is not None
+
+    def _section(self, at: Place) -> tuple[int, int]:
+        """The line of a table's header, and the first one after the table."""
+        first = self.headers.get(at, 0)
+        last = min((n for n in self.headers.values() if n > first), default=len(self.lines) + 1)
+        return first, last
+
+    def _find(self, name: str, first: int, last: int) -> int | None:
+        """The first line that has a key of its own, one of an inline table, or a value."""
+        word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        for pattern in (rf"^\s*\W?{word}\W?\s*[.=]", rf"{word}\W?\s*=", word):
+            for number in range(max(first, 1), last):
+                if re.search(pattern, self.lines[number - 1]):
+                    return number
+        return None
 
     def refuse(self, at: Place, problem: str) -> Never:
         """Complain about a value.

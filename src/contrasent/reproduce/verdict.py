@@ -57,7 +57,7 @@ WIDEST = 10.0
 """An interval that reaches further than so many tolerances to each side agrees with anything."""
 
 POINTS = ".2f"
-"""How numbers are told if nothing else is said."""
+"""How numbers are written by default."""
 
 Unit = tuple[str, str, str]
 """A column and two rows, in an order that does not depend on who is compared with whom."""
@@ -116,7 +116,7 @@ class Comparison:
         return self.column, first, second
 
     def tests(self) -> dict[Hashable, tuple[str, float]]:
-        """Words that may be said, and the p value of each being wrong; none without an error."""
+        """Words that are possible, with the p value of each being wrong; none without an error."""
         gap, margin = self.gap, self.margin
         if gap is None or gap.error is None:
             return {}
@@ -173,18 +173,18 @@ class Comparison:
     def _why(self, p: float | None) -> str:
         gap = self.gap
         assert gap is not None
-        told = [number(gap.mean, self.form, signed=True)]
+        parts = [number(gap.mean, self.form, signed=True)]
         bounds = gap.interval()
         if bounds is None:
-            told[0] += ", no interval"
+            parts[0] += ", no interval"
         elif gap.error:
-            told[0] += f" {between(*bounds, self.form, signed=True)}"
+            parts[0] += f" {between(*bounds, self.form, signed=True)}"
         if self.kind != BETTER:
             named = "tolerance" if self.kind == VALUE else "margin"
-            told.append(f"{named} {self.margin:g}")
+            parts.append(f"{named} {self.margin:g}")
         if p is not None:
-            told.append(p_value(p))
-        return ", ".join(told)
+            parts.append(p_value(p))
+        return ", ".join(parts)
 
 
 def adjust(tests: Mapping[Unit, Mapping[Hashable, float]]) -> dict[tuple[Unit, Hashable], float]:
@@ -192,8 +192,8 @@ def adjust(tests: Mapping[Unit, Mapping[Hashable, float]]) -> dict[tuple[Unit, H
 
     The smallest is multiplied by how many hypotheses there are, the next by how many are left, and
     so on. Of "there is no difference" and "it is as large as the margin" one at most is true, so
-    that a pair of rows that is asked both counts as one hypothesis, for as long as one of them is
-    not rejected.
+    that a pair of rows that is tested for both counts as one hypothesis, for as long as one of them
+    is not rejected.
 
     Args:
         tests: p values of each unit's tests.

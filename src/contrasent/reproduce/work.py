@@ -16,7 +16,7 @@ from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
 from contrasent.reproduce import data
 from contrasent.reproduce.items import TARGET
-from contrasent.reproduce.jobs import FitTo, Job, Training, Unit
+from contrasent.reproduce.jobs import Job, Training, Unit
 from contrasent.reproduce.measures import MEASURES, STS, Options, measure
 from contrasent.reproduce.store import Measurement, Record, Store
 from contrasent.types import EncodeFn
@@ -94,21 +94,21 @@ class _Loaded:
             return entry.run(self._trained(), **unit.options)
         if unit.fit is None:
             return measure(self._encode(), unit.kind, unit.options, self.folder)
-        if unit.fit.fit.corpus == TARGET:
-            return self._on_targets(unit, unit.fit)
+        if unit.fit.corpus == TARGET:
+            return self._on_targets(unit)
         from contrasent.text.corpus import open_corpus
 
-        texts = dict.fromkeys(text for row in open_corpus(unit.fit.path) for text in row)
-        return measure(self._fitted(unit.fit, list(texts)), unit.kind, unit.options, self.folder)
+        texts = dict.fromkeys(text for row in open_corpus(unit.text) for text in row)
+        return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
 
-    def _on_targets(self, unit: Unit, fit: FitTo) -> Report:
+    def _on_targets(self, unit: Unit) -> Report:
         """A transform for each task, fitted to all of its own sentences."""
         rows: list[Row] = []
         options: dict[str, Any] = dict(unit.options)
         for task in options["tasks"]:
             parts = data.scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
-            encode = self._fitted(fit, list(dict.fromkeys(texts)))
+            encode = self._fitted(unit, list(dict.fromkeys(texts)))
             rows += measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder).rows
         return Report((*rows, *sts7_mean(rows, **options)), {"fitted": "to each task"})
 
@@ -133,14 +133,16 @@ class _Loaded:
         pooler = self.model.pooler or None
         return Encoder.load(Path(self.model.base), pooler=pooler, normalise=normalise).encode
 
-    def _fitted(self, to: FitTo, texts: list[str]) -> EncodeFn:
+    def _fitted(self, unit: Unit, texts: list[str]) -> EncodeFn:
         from contrasent.postprocess import flow, whitening
 
         encode = self._load(normalise=False)
         vectors = encode(texts)
-        if to.fit.kind == "whitening":
-            return whitening.whitened(encode, whitening.fit(vectors, dimensions=to.fit.dimensions))
-        settings = flow.Settings(epochs=to.fit.epochs or 1, seed=to.seed)
+        assert unit.fit is not None
+        if unit.fit.kind == "whitening":
+            fitted = whitening.fit(vectors, dimensions=unit.fit.dimensions)
+            return whitening.whitened(encode, fitted)
+        settings = flow.Settings(epochs=unit.fit.epochs or 1, seed=unit.seed)
         return whitening.whitened(encode, flow.fit(vectors, settings).transform)
 
     def _trained(self, *, again: bool = False) -> Record:
