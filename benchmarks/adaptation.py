@@ -74,14 +74,15 @@ class Judged:
 
     def line(self, values: Any) -> dict[str, float]:
         """Its mean and its difference from the base."""
-        from contrasent.evaluate.paired import paired_difference
+        from contrasent.evaluate.bootstrap import interval, mean_draws
 
-        gap = paired_difference(self.before, values)
+        gaps = values - self.before
+        low, high = interval(mean_draws(gaps, 10_000))
         return {
             "ndcg": round(float(np.mean(values)), 5),
-            "difference": round(gap.value, 5),
-            "low": round(gap.low, 5),
-            "high": round(gap.high, 5),
+            "difference": round(float(gaps.mean()), 5),
+            "low": round(low, 5),
+            "high": round(high, 5),
         }
 
 

@@ -28,7 +28,7 @@ from contrasent.search.exact import Best, scan
 DIMENSION = 384
 BLOCK = 50_000
 GOAL = 250.0
-SIGNS_GOAL = 80.0
+BINARY_GOAL = 80.0
 RECALL = 0.99
 QUERIES = 50
 
@@ -53,18 +53,18 @@ def milliseconds(work: Callable[[], object]) -> float:
     return 1000 * (time.perf_counter() - began)
 
 
-def signs(vectors: np.ndarray, queries: np.ndarray) -> None:
-    """Time and recall of signs with exact scores of the candidates."""
+def binary(vectors: np.ndarray, queries: np.ndarray) -> None:
+    """Time and recall of binary codes with exact scores of the candidates."""
+    from contrasent.search.binary import BinaryCodes
     from contrasent.search.index import Index
     from contrasent.search.manifest import Manifest
     from contrasent.search.segment import Segment, Strings
-    from contrasent.search.signs import Signs
 
     count = len(vectors)
     empty = Strings(np.empty(0, np.uint8), np.zeros(count + 1, np.int64))
     segment = Segment(vectors, empty, empty, empty, np.zeros(count, np.uint64))
     index = Index(Manifest("", "", "cosine", vectors.shape[1]), [segment])
-    built = Signs.of([vectors], count, vectors.shape[1])
+    built = BinaryCodes.of([vectors], count, vectors.shape[1])
     times, found = [], []
     for query in queries:
         began = time.perf_counter()
@@ -74,11 +74,11 @@ def signs(vectors: np.ndarray, queries: np.ndarray) -> None:
         times.append(1000 * (time.perf_counter() - began))
         found.append(len(set(rows) & set(index.nearest(query[None], 10)[1][0])) / 10)
     middle, recall = statistics.median(times), statistics.mean(found)
-    met = middle <= SIGNS_GOAL and recall >= RECALL
+    met = middle <= BINARY_GOAL and recall >= RECALL
     print(
-        f"{'met   ' if met else 'MISSED'} signs, one query, top 10, scored exactly: {middle:.0f} "
-        f"ms ({min(times):.0f} to {max(times):.0f}), goal {SIGNS_GOAL:.0f}; recall@10 of "
-        f"{len(queries)} queries {recall:.3f}, goal {RECALL}"
+        f"{'met   ' if met else 'MISSED'} binary codes, one query, top 10, scored exactly: "
+        f"{middle:.0f} ms ({min(times):.0f} to {max(times):.0f}), goal {BINARY_GOAL:.0f}; "
+        f"recall@10 of {len(queries)} queries {recall:.3f}, goal {RECALL}"
     )
 
 
@@ -120,7 +120,7 @@ def main() -> None:
     rows, width = vectors.shape
     print(f"{cores} cores, {rows:,} x {width} float32, {size:.2f} GB, mapped")
     print(f"reading all of it: {reading:.0f} ms, {size / reading * 1000:.1f} GB a second")
-    signs(vectors, queries)
+    binary(vectors, queries)
     met = middle <= GOAL and recall == 1
     print(
         f"{'met   ' if met else 'MISSED'} exact search, one query, top 10: {middle:.0f} ms "

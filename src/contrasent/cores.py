@@ -23,8 +23,8 @@ def sleep_at_barriers() -> None:
 
 def threads() -> int:
     """OMP_NUM_THREADS, or one for each core that this process may use."""
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    if told.isdigit() and int(told) > 0:
-        return int(told)
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable is not None else (os.cpu_count() or 1)

@@ -1,4 +1,4 @@
-"""Everything that can go wrong and that a user can mend.
+"""Every error that a user can correct.
 
 UserError                 one line: what is wrong, where, and what to do
 ├── InputError            a file or a line of it           ``notes.csv:12: ...``
@@ -14,15 +14,17 @@ The command line prints the message in one line and exits with 2.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
 class UserError(Exception):
-    """Something a user can mend; the message is one line that says how."""
+    """An error that a user can correct; its message is one line that says how."""
 
 
 class InputError(UserError):
-    """A file, or a line of it, that cannot be read as asked.
+    """A file, or a line of it, that cannot be read as required.
 
     Args:
         path: the file, as the user named it.
@@ -84,6 +86,40 @@ class MissingExtraError(UserError):
         super().__init__(
             f"{purpose} needs the package {package}: pip install 'contrasent[{extra}]'"
         )
+
+
+def import_extra(module: str, extra: str, purpose: str, *, package: str = "") -> Any:
+    """Import an optional dependency.
+
+    Args:
+        module: to import.
+        extra: the extra of contrasent that brings it.
+        purpose: what it is needed for.
+        package: its name, if it is not the module's.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(package or module, extra, purpose) from error
+
+
+def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
+    """Refuse a value that is none of the choices.
+
+    Args:
+        option: the option's name, as the user typed it.
+        value: the value given.
+        choices: the valid values.
+
+    Raises:
+        OptionError: it is none; the nearest choice is suggested.
+    """
+    known = list(choices)
+    if value not in known:
+        raise OptionError(option, value, "unknown", choices=known)
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:

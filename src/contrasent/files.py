@@ -31,7 +31,15 @@ def writing(target: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file that replaces ``target`` when the block ends without an error."""
+    """Open a temporary file that replaces ``target`` when the block ends without an error.
+
+    Args:
+        target: the file; its folder is created if need be.
+        mode: "w" (UTF-8) or "wb".
+
+    Raises:
+        OutputError: it cannot be written.
+    """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

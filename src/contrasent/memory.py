@@ -1,4 +1,4 @@
-"""What becomes of freed memory: kept at hand for the next step of a training, or given back."""
+"""What the C library does with freed memory: keep it for the next training step, or return it."""
 
 import ctypes
 import os
@@ -11,27 +11,26 @@ TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
 MEBIBYTE = 2**20
 
 KERNELS = 128
-"""How many kernels oneDNN, which multiplies in bf16 and for OpenVINO, may keep.
+"""Kernels that oneDNN (bf16 products, OpenVINO) may cache.
 
-It keeps one with its scratch memory for each shape that it has met, 1,024 by default, and batches
-of sentences are of a new shape at every step. With 128 a small encoder trained in 0.9 GB; without
-a bound it grew past 3 GB.
+It caches one, with its scratch memory, for each shape, 1,024 by default, and batches of sentences
+have a new shape at every step. With 128 a small encoder trained in 0.9 GB; without a bound it grew
+past 3 GB.
 """
 
 
-def few_kernels() -> None:
-    """Tell oneDNN to keep few kernels; heard only if it was not used before in this process."""
+def limit_onednn_cache() -> None:
+    """Bound oneDNN's cache of kernels; has an effect only before its first use in the process."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
 
 
-def returned() -> None:
-    """Let the C library give large blocks back as soon as they are freed, from now on.
+def release_freed_memory() -> None:
+    """Return large blocks to the system as soon as they are freed, from now on.
 
-    For a process that lives long and computes batches of ever new sizes: by default glibc soon
-    takes large blocks from its own heaps, which then grow by what lies between them. Elsewhere
-    than on glibc nothing happens.
+    For a long-lived process whose batches vary in size: by default glibc soon takes large blocks
+    from its own heaps, which fragment and grow. Without glibc this does nothing.
     """
-    few_kernels()
+    limit_onednn_cache()
     if platform.libc_ver()[0] == "glibc":
         library = ctypes.CDLL(None)
         library.mallopt(MMAP_THRESHOLD, MEBIBYTE)
@@ -39,14 +38,13 @@ def returned() -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
-    """Let the C library keep what is freed, for the block; it goes back to the system afterwards.
+def retain_freed_memory() -> Iterator[None]:
+    """Keep freed memory in the process for the block; it is returned to the system afterwards.
 
-    By default glibc returns large blocks at once, and the system hands out fresh pages, cleared and
-    mapped one by one, in every step. Elsewhere than on glibc nothing happens but that oneDNN is
-    told to keep few kernels.
+    By default glibc returns large blocks at once, and every step pays for fresh pages, cleared and
+    mapped one by one. Without glibc only oneDNN's cache is bounded.
     """
-    few_kernels()
+    limit_onednn_cache()
     if platform.libc_ver()[0] != "glibc":
         yield
         return

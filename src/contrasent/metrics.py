@@ -1,7 +1,7 @@
-"""What vectors and rankings are worth: pure functions on numpy arrays, float64 inside.
+"""Measures of vectors and rankings: pure functions on numpy arrays, float64 inside.
 
-Every function says what it returns where its definition gives nothing (a zero vector, a constant
-column): a caller decides whether that is an error. Nothing here knows a model or a data set.
+Every function documents what it returns where its definition has no value (a zero vector, a
+constant column); a caller decides whether that is an error. Nothing here knows a model or data.
 """
 
 import numpy as np
@@ -61,6 +61,10 @@ def rank(values: ArrayLike) -> Floats:
 def pearson(x: ArrayLike, y: ArrayLike) -> float:
     """Pearson's product-moment correlation.
 
+    Args:
+        x: (n,) numbers.
+        y: (n,) numbers.
+
     Returns:
         A number in [-1, 1]; NaN for fewer than two pairs, a constant column or a NaN in either.
     """
@@ -76,6 +80,10 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Spearman's rank correlation: Pearson's on ranks, ties sharing their mean rank.
+
+    Args:
+        x: (n,) numbers.
+        y: (n,) numbers.
 
     Returns:
         A number in [-1, 1]; NaN for fewer than two pairs, a constant column or a NaN in either.
@@ -97,6 +105,11 @@ def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
     """Discounted cumulative gain of documents at given ranks: sum of gain / log2(rank + 1).
 
     Järvelin and Kekäläinen, 2002, with linear gain (as in trec_eval and BEIR).
+
+    Args:
+        gains: (m,) gain of each document.
+        ranks: (m,) its rank, from 1.
+        k: ranks beyond it count for nothing.
     """
     r = np.asarray(ranks, dtype=np.float64)
     g = np.asarray(gains, dtype=np.float64)
@@ -176,7 +189,7 @@ def singular_values(vectors: ArrayLike, *, centre: bool = False) -> Floats:
 
     Args:
         vectors: (n, d).
-        centre: take the mean off first; the paper does not say that it does.
+        centre: subtract the mean first; the paper does not state that it does.
     """
     x = np.asarray(vectors, dtype=np.float64)
     if centre:

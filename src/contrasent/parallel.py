@@ -39,7 +39,7 @@ def local_rank() -> int:
 
 
 def is_main() -> bool:
-    """Whether this process is the one that evaluates, writes and speaks."""
+    """Whether this is the main process, which evaluates, writes files and prints."""
     return rank() == 0
 
 

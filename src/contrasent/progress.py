@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines when piped, silence when asked.
+"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request.
 
 The library is silent; the command line calls :func:`show`. Nothing appears for work that ends
 within two seconds.
@@ -29,9 +29,18 @@ def show(mode: str) -> None:
 def task(
     title: str, total: int | None = None, unit: str = "it", start: int = 0
 ) -> Iterator[Advance]:
-    """Follow a piece of work of ``total`` units, ``start`` of which are done already.
+    """Report the progress of a task of ``total`` units, ``start`` of which are done already.
 
-    A piece of work inside another is not shown: the outer one tells.
+    A task inside another is not shown; the outer one reports.
+
+    Args:
+        title: what is done.
+        total: units of work, if known.
+        unit: what is counted.
+        start: units done before, by a run that this one continues.
+
+    Yields:
+        A function to call after each piece of work, see :data:`Advance`.
     """
     global _busy
     if _mode == "silent" or _busy:

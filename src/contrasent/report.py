@@ -72,6 +72,10 @@ class Items:
     context: str = ""
 
 
+ItemsByRow = dict[RowKey, Items | tuple[RowKey, ...]]
+"""Of rows by their key: the items behind the number, or the rows whose plain mean it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Rows, and what is needed to read them.
@@ -85,9 +89,7 @@ class Report:
 
     rows: tuple[Row, ...]
     notes: dict[str, Any] = field(default_factory=dict)
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    items: ItemsByRow = field(default_factory=dict, repr=False, compare=False)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)

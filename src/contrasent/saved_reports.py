@@ -15,13 +15,17 @@ from numpy.typing import NDArray
 
 from contrasent.errors import InputError
 from contrasent.files import atomic_file, write_json
-from contrasent.report import Items, Report, RowKey
+from contrasent.report import Items, ItemsByRow, Report, RowKey
 
 FORMAT = "contrasent items 1"
 
 
 def write_reports(path: Path, reports: Mapping[str, Report]) -> None:
     """Write the reports of models by name, and their items beside them.
+
+    Args:
+        path: NAME.json; items go to NAME.items.safetensors.
+        reports: by the models' names.
 
     Raises:
         OutputError: the files cannot be written.
@@ -98,10 +102,10 @@ def _pack(reports: list[Report]) -> bytes:
     return bytes(save(arrays, {"format": FORMAT, "index": json.dumps(index)}))
 
 
-def _unpack(path: Path, reports: int) -> list[dict[RowKey, Items | tuple[RowKey, ...]]]:
+def _unpack(path: Path, reports: int) -> list[ItemsByRow]:
     from safetensors import safe_open
 
-    found: list[dict[RowKey, Items | tuple[RowKey, ...]]] = [{} for _ in range(reports)]
+    found: list[ItemsByRow] = [{} for _ in range(reports)]
     with safe_open(path, framework="np") as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:

@@ -325,12 +325,12 @@ def test_index_with_faiss(tmp_path, monkeypatch, bert, sentences):
     assert found["results"][0]["hits"][0]["score"] == pytest.approx(best[0], abs=1e-5)
 
 
-def test_index_with_signs(tmp_path, monkeypatch, bert, sentences):
+def test_index_with_binary_codes(tmp_path, monkeypatch, bert, sentences):
     monkeypatch.setattr("contrasent.search.index.FEW", 10)
     (tmp_path / "t.txt").write_text("\n".join(twice(sentences)))
-    index, options = tmp_path / "index", ["--pooler", "mean", "--backend", "signs", "--json"]
+    index, options = tmp_path / "index", ["--pooler", "mean", "--backend", "binary", "--json"]
     said = json.loads(run("index", bert, tmp_path / "t.txt", "-o", index, *options))
-    assert (said["texts"], said["backend"]) == (1200, "signs")
+    assert (said["texts"], said["backend"]) == (1200, "binary")
     # 2,000 candidates at least are looked at: of 1,200 rows that is every one. What is missing
     # are rows of equal score, of which the two searches may take different ones.
     assert said["recall@10"] > 0.9
@@ -349,8 +349,9 @@ def test_index_with_signs(tmp_path, monkeypatch, bert, sentences):
     dot = ["--pooler", "mean", "--metric", "dot"]
     run("index", bert, tmp_path / "few.txt", "-o", tmp_path / "dot", *dot)
     for more in (["-o", tmp_path / "other", *dot], ["-o", tmp_path / "dot", "--add"]):
-        with pytest.raises(OptionError, match="inner product"):
-            run("index", bert, tmp_path / "t.txt", *more, "--backend", "signs")
+        for name in ("binary", "signs"):  # the name it had
+            with pytest.raises(OptionError, match="inner product"):
+                run("index", bert, tmp_path / "t.txt", *more, "--backend", name)
     assert not (tmp_path / "other").exists()
 
 

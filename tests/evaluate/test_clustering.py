@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.evaluate.bootstrap import draw_counts
-from contrasent.evaluate.clustering import clustering, group_texts, kmeans, v_measure, v_measures
+from contrasent.evaluate.clustering import clustering, kmeans, v_measure, v_measures
 from contrasent.evaluate.compare import compare_reports
 from contrasent.text.transfer import Labelled
 
@@ -81,8 +81,8 @@ def test_the_row_is_the_mean_over_starts(items_give_the_values):
     report = clustering(encode, data, starts=3)
     assert items_give_the_values(report) == 1
     row = report.one(metric="v_measure")
-    found = group_texts(encode, data, starts=3)["here"]
-    expected = np.mean([loop_v_measure(labels.tolist(), g.tolist()) for g in found.groups])
+    found = [kmeans(vectors, 3, (0, start)).tolist() for start in range(3)]
+    expected = np.mean([loop_v_measure(labels.tolist(), groups) for groups in found])
     assert row.value == pytest.approx(expected, abs=1e-5)
     assert row.low < row.value < row.high
     assert row.count == 120
@@ -98,10 +98,11 @@ def test_reports_are_compared_over_texts_whatever_the_starts():
     (found,) = compare_reports([reports[0]], [reports[1]], seed_sd=0)
     (back,) = compare_reports([reports[1]], [reports[0]], seed_sd=0)
     assert (found.low, found.high, found.p) == (-back.high, -back.low, back.p)
-    grouped = [group_texts(encode, data, starts=3)["here"] for encode in arms]
+    labels, texts = data["here"].labels, data["here"].first
+    grouped = [[kmeans(encode(texts), 3, (0, i)) for i in range(3)] for encode in arms]
 
-    def scores(one, counts):
-        return np.mean([v_measures(one.labels, g, counts) for g in one.groups], axis=0)
+    def scores(groups, counts):
+        return np.mean([v_measures(labels, g, counts) for g in groups], axis=0)
 
     draws = [scores(grouped[1], c) - scores(grouped[0], c) for c in draw_counts([600], 2000, 1)]
     half = 1.9639 * np.concatenate(draws).std()  # t, 599 degrees of freedom (tables)

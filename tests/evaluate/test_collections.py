@@ -155,5 +155,5 @@ def test_a_cached_model_encodes_each_text_once():
     np.testing.assert_array_equal(cached(texts), letters(texts))
     np.testing.assert_array_equal(cached(["cd", "ef"]), letters(["cd", "ef"]))
     assert calls == [["ab", "cd"], ["ef"]]
-    assert (len(cached), cached.asked) == (3, 5)
+    assert (len(cached), cached.requested) == (3, 5)
     assert len(cached([])) == 0

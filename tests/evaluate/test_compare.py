@@ -7,7 +7,7 @@ from benchmarks.null_comparisons import World, false_findings, reports
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
 from contrasent.evaluate.compare import SEED_SD, compare_reports
-from contrasent.evaluate.power import power
+from contrasent.evaluate.power import power_curve
 from contrasent.evaluate.significance import Seeds, spread_error, t_quantile
 from contrasent.report import Items, Report, Row
 from contrasent.text.datasets import ScoredPairs
@@ -129,7 +129,7 @@ def test_reports_without_items_are_compared_over_seeds():
     assert found.seed_p == pytest.approx(0.1)
     assert found.item_low is found.item_p is found.seed_sd is None
     assert found.verdict == "B is higher"
-    chances = [power(0.1, found.deviation, found.needed - i, freedom=4) for i in (0, 1)]
+    chances = [power_curve(found.deviation, found.needed - i, freedom=4)(0.1) for i in (0, 1)]
     assert chances[0] >= 0.8 > chances[1]
     with pytest.raises(DataError, match="hold no items"):
         compare_reports(before[:1], after[:1])

@@ -10,11 +10,10 @@ from contrasent.evaluate.bootstrap import draw_counts, item_keys
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.decisions import (
     Thresholds,
-    decide_pairs,
-    decide_triples,
     pair_classification,
     triplet_accuracy,
 )
+from contrasent.metrics import cosine
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled
 
@@ -96,14 +95,15 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
         for task, count in (("one", 80), ("two", 60))
         for metric in ("ap", "f1_best")
     ]
-    for task, decided in decide_pairs(letters, data).items():
+    for task, found in data.items():
+        cosines = cosine(letters(found.first), letters(found.second))
         row = report.one(task=task, metric="ap")
-        expected = loop_average_precision(decided.values.tolist(), decided.labels.tolist())
+        expected = loop_average_precision(cosines.tolist(), found.labels.tolist())
         assert row.value == pytest.approx(expected)
         assert 0.6 < row.low < row.value < row.high <= 1
         threshold = report.notes["threshold of the best F1"][task]
         assert threshold == pytest.approx(
-            Thresholds(decided.values, decided.labels).best_threshold(), abs=1e-4
+            Thresholds(cosines, found.labels).best_threshold(), abs=1e-4
         )
     (one, *_), (other, *_) = (
         compare_reports(*arms, seed_sd=0)
@@ -125,9 +125,9 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_
         ("cd", "aaab", "ab", "gh"),
         "here",
     )
-    decided = decide_triples(letters, triples)
-    assert decided.values.tolist() == [1, 0, 1, 0]
-    assert decided.keys[0] == decided.keys[1] == item_keys(["aab"])[0]
+    (found,) = triplet_accuracy(letters, triples).items.values()
+    assert found.columns.tolist() == [[1, 0, 1, 0]]
+    assert found.keys[0] == found.keys[1] == item_keys(["aab"])[0]
     many = Triples(
         *(column * 10 for column in (triples.premises, triples.entailed, triples.contradicted)), "x"
     )

@@ -52,12 +52,12 @@ def test_the_classifier_is_scikit_learns_with_c_of_one(classes, monkeypatch):
 
     monkeypatch.setattr(module, "Logistic", Spy)
     parts = {"train": made(200, classes, 1), "test": made(90, classes, 2)}
-    found = guess_items(Model(), {"here": parts}, shots=(8,), draws=4)["here"]
+    _, found = guess_items(Model(), {"here": parts}, (8,), 4, 0)["here"]
     ((model, subsets, weights),) = fitted
     features, labels = model.seen
     tested = Model()(parts["test"].first)
     assert len(subsets) == 4
-    for subset, w, right in zip(subsets, weights, found.right[8], strict=True):
+    for subset, w, right in zip(subsets, weights, found[8], strict=True):
         assert np.bincount(labels[subset]).tolist() == [8] * classes
         theirs = linear.LogisticRegression(C=1.0, tol=1e-8, max_iter=2000)
         theirs.fit(features[subset], labels[subset])
@@ -75,10 +75,10 @@ def test_rows_are_means_over_draws_and_tasks(items_give_the_values):
     model = Model()
     report = few_shot(model, data, draws=5)
     assert items_give_the_values(report) == len(report) > 0
-    found = guess_items(Model(), data, draws=5)
+    found = guess_items(Model(), data, (8, 16), 5, 0)
     for k in (8, 16):
         rows = [report.one(task=task, metric=f"accuracy@{k}") for task in ("one", "two")]
-        assert rows[0].value == pytest.approx(found["one"].right[k].mean())
+        assert rows[0].value == pytest.approx(found["one"][1][k].mean())
         mean = report.one(task="mean", metric=f"accuracy@{k}")
         assert mean.value == pytest.approx((rows[0].value + rows[1].value) / 2)
         assert (rows[0].count, rows[1].count, mean.count) == (90, 90, 180)
@@ -92,12 +92,12 @@ def test_rows_are_means_over_draws_and_tasks(items_give_the_values):
 def test_examples_are_never_test_items_and_draws_differ():
     whole = made(120, 2, 5)
     model = Model()
-    found = guess_items(model, {"here": {"all": whole}}, shots=(8,), draws=6)["here"]
-    assert len(found.keys) == len(set(found.keys.tolist())) == 60
-    assert len(np.unique(found.right[8], axis=0)) > 1
+    keys, found = guess_items(model, {"here": {"all": whole}}, (8,), 6, 0)["here"]
+    assert len(keys) == len(set(keys.tolist())) == 60
+    assert len(np.unique(found[8], axis=0)) > 1
     assert 60 < len(set(model.seen)) <= 120
-    again = guess_items(Model(), {"here": {"all": whole}}, shots=(8,), draws=6)["here"]
-    assert np.array_equal(found.right[8], again.right[8])
+    _, again = guess_items(Model(), {"here": {"all": whole}}, (8,), 6, 0)["here"]
+    assert np.array_equal(found[8], again[8])
 
 
 def test_the_interval_knows_that_other_examples_teach_other_things():

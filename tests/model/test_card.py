@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contrasent.model.card import Facts, card
+from contrasent.model.card import CardMetadata, card
 from contrasent.model.encoder import Encoder
 from contrasent.model.poolers import POOLERS
 from contrasent.report import Report, Row
@@ -28,7 +28,9 @@ def front(text):
 
 def test_everything_is_told(bert):
     encoder = Encoder.load(bert, pooler="mean", normalise=True, max_tokens=20)
-    facts = Facts(base='a "quoted" base', data={"source": "x.txt", "rows": 7, "sha256": "ab"})
+    facts = CardMetadata(
+        base='a "quoted" base', data={"source": "x.txt", "rows": 7, "sha256": "ab"}
+    )
     facts = facts.with_training({"name": "simcse"}, {"lr": 3e-5, "seed": 4}, 250, REPORT)
     text = card(encoder, facts)
     told = front(text)
@@ -58,7 +60,7 @@ def test_everything_is_told(bert):
 
 def test_nothing_is_guessed(bert):
     encoder = Encoder.load(bert, pooler="cls")
-    text = card(encoder, Facts())
+    text = card(encoder, CardMetadata())
     assert set(front(text)) == {"library_name", "pipeline_tag", "tags"}
     assert "## Training" not in text
     assert "## Scores" not in text
@@ -68,7 +70,7 @@ def test_nothing_is_guessed(bert):
 
 def test_yaml_readers_read_it(bert):
     yaml = pytest.importorskip("yaml")
-    facts = replace(Facts(base="- odd: base #1"), report=REPORT)
+    facts = replace(CardMetadata(base="- odd: base #1"), report=REPORT)
     _, block, _ = card(Encoder.load(bert, pooler="mean"), facts).split("---\n", 2)
     assert yaml.safe_load(block)["base_model"] == "- odd: base #1"
 
@@ -77,7 +79,7 @@ def test_the_hub_reads_it(bert):
     """As the hub's own library parses and checks a card, the network aside."""
     from huggingface_hub import ModelCard
 
-    facts = Facts(base="person/base@" + "a" * 40, report=REPORT)
+    facts = CardMetadata(base="person/base@" + "a" * 40, report=REPORT)
     read = ModelCard(card(Encoder.load(bert, pooler="mean"), facts)).data
     assert read.base_model == "person/base"
     assert read.model_name == "this model"
@@ -107,7 +109,7 @@ def test_its_code_gives_the_vectors_of_encode(bert, tmp_path, sentences, options
         encoder.train()
         encoder(encoder.tokenise(sentences[:64])[0])
         encoder.eval()
-    text = card(encoder, Facts())
+    text = card(encoder, CardMetadata())
     encoder.save(tmp_path / "m", card=text)
     wanted = encoder.encode(["A sentence", "a much LONGER sentence than the other one, by far"])
     blocks = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -91,7 +91,7 @@ def test_a_save_in_the_middle_of_training(base, tmp_path):
     assert wrong(examine_folder(loaded, read_golden(tmp_path / "model"))) == []
     first = (tmp_path / "model" / NAME).read_bytes()
     for _ in range(5):
-        write_golden(tmp_path / "model", encoder)
+        write_golden(tmp_path / "model", encoder.golden())
         assert (tmp_path / "model" / NAME).read_bytes() == first
 
 

@@ -123,14 +123,14 @@ def test_probabilities_reach_the_modules(tiny, kind):
 def probabilities_used(encoder, tokens):
     from contrasent.model import dropout
 
-    used, before = set(), dropout.keep
+    used, before = set(), dropout.draw_mask
 
     def spy(x, p):
         used.add(p)
         return before(x, p)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dropout, "keep", spy)
+        patch.setattr(dropout, "draw_mask", spy)
         with torch.no_grad():
             encoder(tokens)
     return {p for p in used if p}
@@ -165,7 +165,9 @@ def test_attention_with_dropout_is_attention(tiny, kind, monkeypatch):
 
     encoder, tokens = train_mode(tiny[kind], dropout=0.0, attention_dropout=0.3)
     calls = []
-    monkeypatch.setattr(dropout, "keep", lambda x, p: (calls.append(p), dropout.Keep(None, 1.0))[1])
+    monkeypatch.setattr(
+        dropout, "draw_mask", lambda x, p: (calls.append(p), dropout.Mask(None, 1.0))[1]
+    )
     for packed in {encoder.packed, False}:
         encoder.packed = packed
         with torch.no_grad():
@@ -231,8 +233,8 @@ def test_a_decoder_without_dropped_weights_is_transformers_own(kind, padded, mon
         expected = own(input_ids=ids, attention_mask=mask).last_hidden_state
     model, calls = decoder(kind), []
     dropout_.take_over(model)
-    keep = lambda x, p: (calls.append(p), dropout_.Keep(None, 1.0))[1]  # noqa: E731
-    monkeypatch.setattr(dropout_, "keep", keep)
+    keep = lambda x, p: (calls.append(p), dropout_.Mask(None, 1.0))[1]  # noqa: E731
+    monkeypatch.setattr(dropout_, "draw_mask", keep)
     with torch.no_grad():
         found = model(input_ids=ids, attention_mask=mask).last_hidden_state
     assert calls.count(0.3) == 2

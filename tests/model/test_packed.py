@@ -98,13 +98,13 @@ class counted:
 @pytest.fixture
 def masks(monkeypatch):
     """Every mask drawn."""
-    found, before = [], dropout.keep
+    found, before = [], dropout.draw_mask
 
     def keep(x, p):
         found.append(before(x, p))
         return found[-1]
 
-    monkeypatch.setattr(dropout, "keep", keep)
+    monkeypatch.setattr(dropout, "draw_mask", keep)
     return found
 
 
@@ -178,14 +178,14 @@ def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks):
 
 def test_masks_are_drawn_again_rather_than_held(bert, monkeypatch):
     encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
-    drawn, before = [], dropout.keep
+    drawn, before = [], dropout.draw_mask
 
     def keep(x, p):
         kept = before(x, p)
         drawn.append((weakref.ref(kept.mask), kept.mask.clone(), kept.again))
         return kept
 
-    monkeypatch.setattr(dropout, "keep", keep)
+    monkeypatch.setattr(dropout, "draw_mask", keep)
     (ours,) = packed.states(encoder.backbone, Packing.of(tokens))
     assert len(drawn) == 1 + 3 * encoder.layers
     assert ours.requires_grad
@@ -245,7 +245,7 @@ def test_other_kinds_take_their_own_way(tiny, kind):
 
 def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
     encoder, tokens = load(bert)
-    able = packed.able
+    able = packed.supports_batch
     assert able(encoder.backbone, tokens)
     with torch.autocast("cpu", torch.bfloat16):
         assert not able(encoder.backbone, tokens)
@@ -255,7 +255,7 @@ def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
     assert able(encoder.backbone, tokens)
     assert not able(encoder.bfloat16().backbone, tokens)
     encoder.backbone.config.hidden_act = "gelu_new"
-    assert not packed.fits(encoder.backbone)
+    assert not packed.supports_backbone(encoder.backbone)
     # RoBERTa counts positions by what is no padding.
     roberta = Encoder.load(tiny["roberta"], pooler="mean")
     pad = roberta.tokenizer.specials.pad
@@ -271,4 +271,4 @@ def test_a_layer_that_is_no_plain_linear_is_left_alone(bert):
     encoder, _ = load(bert)
     dense = encoder.backbone.encoder.layer[1].output.dense
     encoder.backbone.encoder.layer[1].output.dense = Adapted(dense.in_features, dense.out_features)
-    assert not packed.fits(encoder.backbone)
+    assert not packed.supports_backbone(encoder.backbone)

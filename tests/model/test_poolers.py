@@ -76,7 +76,7 @@ def test_layer_weights_pick_the_layers():
 
 
 def test_an_unknown_pooler_suggests_the_nearest():
-    with pytest.raises(OptionError, match=r"pooler 'maen': no such pooler; did you mean 'mean'\?"):
+    with pytest.raises(OptionError, match=r"pooler 'maen': unknown; did you mean 'mean'\?"):
         pooler("maen")
 
 

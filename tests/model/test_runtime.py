@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from contrasent.errors import ModelError
-from contrasent.model.calls import by_budget, distinct, in_calls, same_bits
-from contrasent.model.encoder import MOST, Encoder, workers
+from contrasent.model.calls import by_budget, distinct, encode_batch_invariant, in_calls
+from contrasent.model.encoder import Encoder
+from contrasent.model.pooled import MOST, workers
 from contrasent.model.runtime import read_export
 
 
@@ -68,7 +69,7 @@ def encoder(bert):
 
 def invariant(encoder, texts):
     tokens, _ = encoder.tokenise(texts)
-    return same_bits(encoder.embed, tokens, encoder.dimension)
+    return encode_batch_invariant(encoder.embed, tokens, encoder.dimension)
 
 
 def test_same_bits_for_any_number_and_order_of_texts(encoder, sentences):
@@ -92,7 +93,7 @@ def test_every_pass_has_the_shape_that_its_length_decides(encoder, sentences):
 
     for count in (1, 5, 33):
         tokens, _ = encoder.tokenise(sentences[:count])
-        same_bits(embed, tokens, encoder.dimension)
+        encode_batch_invariant(embed, tokens, encoder.dimension)
     assert len(shapes) > 3
     assert all(len(counts) == 1 for counts in shapes.values())
 

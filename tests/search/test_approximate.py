@@ -9,7 +9,8 @@ from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 
 pytest.importorskip("faiss")
-from contrasent.search.approximate import FAISS_KINDS, build_approximate
+from contrasent.search.approximate import build_approximate
+from contrasent.search.manifest import FAISS_KINDS
 
 ROWS, WIDTH = 3000, 32
 

@@ -101,7 +101,7 @@ def test_threshold_model_and_texts(both):
 def test_a_writer_does_what_the_other_does(tmp_path, kind):
     """The same changes, asked of the writer of a folder and of Milvus."""
     from contrasent.search.milvus_writer import build_milvus
-    from contrasent.search.opening import open_index, open_writer, rows_at_hand
+    from contrasent.search.opening import local_index, open_index, open_writer
 
     folder = tmp_path / "index"
     rows = [(f"t{n}", None, {"n": n} if n % 2 else None) for n in range(20)]
@@ -129,7 +129,7 @@ def test_a_writer_does_what_the_other_does(tmp_path, kind):
         with pytest.raises(ModelError, match="cannot be compared"):
             writer.add(["w"], encode, model="other")
         writer.compact()
-    with rows_at_hand(folder) as at_hand:
+    with local_index(folder) as at_hand:
         there = {at_hand.named(row)["id"] for row in np.flatnonzero(at_hand.alive())}
         assert len(at_hand) == len(there) == 21
         every = at_hand.search("t4", encode=encode, k=1)[0][0]

@@ -176,7 +176,7 @@ def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
     def made(step, seed=9, fresh=True):
         order = Plan.make(np.arange(20), batch=10, seed=seed, parts=1)
         views = (RepeatTokens(rate=0.5, rule="paper"), RepeatTokens(rate=0.5, rule="paper"))
-        batch = Collator(single, order, views, tokenizer, fresh=fresh).batch(step)
+        batch = Collator(single, order, views, tokenizer, resample_views=fresh).batch(step)
         columns = lists(batch)
         return {int(r): (columns[0][i], columns[1][i]) for i, r in enumerate(batch.rows)}
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contrasent.errors import OptionError, TrainingError
-from contrasent.text.buckets import FINE, BucketPlan
+from contrasent.text.batches import FINE, BucketPlan
 
 
 def bucket(length, cuts):
@@ -26,7 +26,7 @@ def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts
     counts = Counter(bucket(n, cuts) for n in lengths)
     if max(counts.values()) < 4:
         return
-    plan = BucketPlan.make(rows, np.asarray(lengths), cuts=cuts, batch=4, seed=seed)
+    plan = BucketPlan.divide(rows, np.asarray(lengths), cuts=cuts, batch=4, seed=seed)
     assert plan.steps_per_epoch == sum(n // 4 for n in counts.values())
     for epoch in (0, 1):
         steps = range(epoch * plan.steps_per_epoch, (epoch + 1) * plan.steps_per_epoch)
@@ -39,7 +39,9 @@ def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts
 
 
 def test_the_fine_buckets_are_the_papers_six():
-    plan = BucketPlan.make(np.arange(24), np.tile(np.arange(1, 13), 2), cuts=FINE, batch=2, seed=0)
+    plan = BucketPlan.divide(
+        np.arange(24), np.tile(np.arange(1, 13), 2), cuts=FINE, batch=2, seed=0
+    )
     assert plan.sizes == (6, 2, 2, 2, 2, 10)
 
 
@@ -47,7 +49,7 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
     lengths = np.arange(64) % 9
 
     def plan(seed):
-        return BucketPlan.make(np.arange(64), lengths, cuts=(4,), batch=8, seed=seed)
+        return BucketPlan.divide(np.arange(64), lengths, cuts=(4,), batch=8, seed=seed)
 
     steps = plan(0).steps_per_epoch
     assert all(np.array_equal(plan(3).at(k), plan(3).at(k)) for k in range(2 * steps))
@@ -61,10 +63,10 @@ def test_order_is_a_function_of_seed_and_step_and_changes_with_the_epoch():
 def test_bad_input():
     rows, lengths = np.arange(8), np.arange(8)
     with pytest.raises(OptionError, match="rising"):
-        BucketPlan.make(rows, lengths, cuts=(5, 3), batch=2, seed=0)
+        BucketPlan.divide(rows, lengths, cuts=(5, 3), batch=2, seed=0)
     with pytest.raises(OptionError, match="rising"):
-        BucketPlan.make(rows, lengths, cuts=(), batch=2, seed=0)
+        BucketPlan.divide(rows, lengths, cuts=(), batch=2, seed=0)
     with pytest.raises(OptionError, match="multiple of 4"):
-        BucketPlan.make(rows, lengths, cuts=(3,), batch=6, seed=0, parts=4)
+        BucketPlan.divide(rows, lengths, cuts=(3,), batch=6, seed=0, parts=4)
     with pytest.raises(TrainingError, match="fill no batch of 6"):
-        BucketPlan.make(rows, lengths, cuts=(3,), batch=6, seed=0)
+        BucketPlan.divide(rows, lengths, cuts=(3,), batch=6, seed=0)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from contrasent.cli.app import app
 from contrasent.errors import DataError, OptionError, OutputError
-from contrasent.text.catalogue import entries, entry, table, whereabouts
+from contrasent.text.catalogue import entries, entry, locate, table
 from contrasent.text.official import STS_TASKS
 
 
@@ -36,14 +36,14 @@ def test_every_set_is_listed_once():
 
 def test_where_a_set_is_read_from(tmp_path, monkeypatch):
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    assert whereabouts(entry("MR"), tmp_path) == {"": ""}
+    assert locate(entry("MR"), tmp_path) == {"": ""}
     path = tmp_path / "downstream" / "MR" / "rt-polarity.pos"
     path.parent.mkdir(parents=True)
     path.touch()
-    assert whereabouts(entry("MR"), tmp_path) == {"": str(path)}
-    told = whereabouts(entry("STSB"), tmp_path)
+    assert locate(entry("MR"), tmp_path) == {"": str(path)}
+    told = locate(entry("STSB"), tmp_path)
     assert told == {"senteval": "", "raw": entry("STSB").hub}
-    assert whereabouts(entry("SICKR"), tmp_path) == {"senteval": "", "raw": ""}
+    assert locate(entry("SICKR"), tmp_path) == {"senteval": "", "raw": ""}
 
 
 def test_the_list_says_what_to_put_where(tmp_path):

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from contrasent.model.card import Facts
+from contrasent.model.card import CardMetadata
 from contrasent.report import Report, Row
 from contrasent.text.views import DeleteWords, Identity, RepeatTokens
 from contrasent.train import fit as module
@@ -60,7 +60,7 @@ def train(base, folder, kind, *, resume):
         "evaluate": judge,
         "geometry": evaluate,
         "resume": resume,
-        "facts": Facts(base="tiny"),
+        "facts": CardMetadata(base="tiny"),
     }
     module.fit(learner, rows, settings, folder=folder, **options)
 

@@ -50,7 +50,7 @@ def made(bert, case, sentences, padding="none"):
         settings = Settings(**(LEARN | {"grad_cache_rows": 5, "padding": padding, "pooler": "cls"}))
     objective = prepare(bert, name, parameters, settings).double().train()
     configure(objective, settings)
-    assert objective.encoder.chunk == 5
+    assert objective.encoder.grad_cache_rows == 5
     assert objective.encoder.packed == (padding == "none")
     columns = [objective.encoder.tokenise(sentences[12 * i : 12 * i + 12])[0] for i in range(width)]
     scores = np.arange(12) % 5.0 if objective.graded else None
@@ -91,7 +91,7 @@ def test_without_dropout_it_is_the_gradient_of_the_whole_batch(bert, sentences):
     objective, batch = made(bert, "simcse", sentences)
     with objective.encoder.dropout_off():
         loss, found, _ = gradient(objective, batch)
-        objective.encoder.chunk = 0
+        objective.encoder.grad_cache_rows = 0
         expected, wanted, _ = gradient(objective, batch)
     assert loss == pytest.approx(expected, rel=1e-12)
     for name, gradient_ in wanted.items():
@@ -118,7 +118,7 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
 
     sizes = []
     for chunk in (5, 0):
-        objective.encoder.chunk = chunk
+        objective.encoder.grad_cache_rows = chunk
         kept.clear()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             objective(batch)
@@ -172,6 +172,6 @@ def test_what_works_on_tokens_is_refused(bert):
 def test_an_encoder_that_encodes_is_not_disturbed(bert, sentences):
     objective, _ = made(bert, "simcse", sentences)
     vectors = objective.encoder.eval().encode(sentences[:20])
-    objective.encoder.chunk = 0
+    objective.encoder.grad_cache_rows = 0
     assert vectors == pytest.approx(objective.encoder.encode(sentences[:20]), abs=1e-6)
     assert objective.encoder.pool(Tokens.from_rows([])).shape == (0, 32)

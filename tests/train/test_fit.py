@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from contrasent.errors import InputError, OptionError, OutputError, TrainingError
-from contrasent.model.card import Facts
+from contrasent.model.card import CardMetadata
 from contrasent.model.encoder import Encoder
 from contrasent.report import Report, Row
 from contrasent.text.batches import Collator, Plan
@@ -595,7 +595,7 @@ def test_facts_reach_the_card(bert, sentences, tmp_path):
         [*sentences[:30], "kettle " * 60],
         settings,
         folder=tmp_path / "m",
-        facts=Facts(base="a base of mine"),
+        facts=CardMetadata(base="a base of mine"),
     )
     text = (tmp_path / "m" / "README.md").read_text()
     assert 'base_model: "a base of mine"' in text

@@ -157,7 +157,7 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
             calls.append("trim")
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    with pytest.raises(ValueError, match="stop"), memory.kept():
+    with pytest.raises(ValueError, match="stop"), memory.retain_freed_memory():
         assert calls[0] == (memory.MMAP_MAX, 0)
         inside = dict(calls)
         calls.clear()
@@ -170,5 +170,5 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
 def test_elsewhere_memory_is_left_alone(monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(ctypes, "CDLL", None)
-    with memory.kept():
+    with memory.retain_freed_memory():
         pass

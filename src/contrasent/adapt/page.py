@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.adapt.evidence import WRITTEN
-from contrasent.evaluate.page import STYLE
 from contrasent.files import atomic_file
+from contrasent.pages import document
 from contrasent.search.index import Index
 from contrasent.search.plane import plane
 
@@ -54,13 +54,8 @@ def write_page(target: Path, facts: dict[str, Any], index: Index) -> None:
         "<h2>What was read</h2>",
         "<ul>" + "".join(f"<li>{escape(line)}" for line in facts["reading"]["lines"]) + "</ul>",
     ]
-    title = f"Adaptation of {escape(Path(facts['base']).name)}"
-    text = (
-        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
-        '<meta name=viewport content="width=device-width, initial-scale=1">\n'
-        f"<title>contrasent: {title}</title>\n<style>{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{title}</h1>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
-    )
+    title = f"Adaptation of {Path(facts['base']).name}"
+    text = document(f"contrasent: {title}", title, parts, style=OWN_STYLE)
     with atomic_file(target) as stream:
         stream.write(text)
 

@@ -17,7 +17,7 @@ from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
 from contrasent.files import check_writable, remove_temporaries, write_json
-from contrasent.model.card import Facts, card
+from contrasent.model.card import CardMetadata, card
 from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import SETTING, Hybrid
 from contrasent.search.index import Index
@@ -186,7 +186,7 @@ def _publish(
     verdict: Verdict,
 ) -> None:
     """Put a model's files at the top of the folder, what makes it a model last."""
-    facts = Facts(base=Path(base_name).name if Path(base_name).is_dir() else base_name)
+    facts = CardMetadata(base=Path(base_name).name if Path(base_name).is_dir() else base_name)
     text = card(encoder, facts) + f"\n## Adaptation\n\n{shipped.name}: {verdict.reason}.\n"
     encoder.save(staged, card=text)
     for path in sorted(staged.iterdir(), key=lambda p: p.name == "modules.json"):

@@ -156,8 +156,8 @@ def encoder_around(model: Any) -> Encoder:
 
 
 def _mode(pooling: Any) -> str:
-    said = pooling.pooling_mode
-    modes = [said] if isinstance(said, str) else list(said)
+    mode = pooling.pooling_mode
+    modes = [mode] if isinstance(mode, str) else list(mode)
     if len(modes) != 1 or modes[0] not in POOLERS:
         raise ModelError(f"pooling {modes} is not supported (one of {', '.join(POOLERS)} is)")
     return str(modes[0])

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, parse_budget, quieten, remark
+from contrasent.cli.options import (
+    Json,
+    Overwrite,
+    Quiet,
+    emit,
+    note_to_stderr,
+    parse_budget,
+    quieten,
+)
 
 if TYPE_CHECKING:
     from contrasent.adapt.documents import Documents
@@ -95,12 +103,12 @@ def carry_out(
     began = time.monotonic()
 
     def say(line: str) -> None:
-        remark(f"[{time.monotonic() - began:4.0f} s] {line}", quiet=quiet)
+        note_to_stderr(f"[{time.monotonic() - began:4.0f} s] {line}", quiet=quiet)
 
     try:
         return run(source, output, say=say, **options)
     except KeyboardInterrupt:
-        remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
+        note_to_stderr(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
         raise
 
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, shortened, write_listing
-from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.listing import Output, check_listing, write_listing
+from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten, shortened
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def cluster(
     if clusters is not None and clusters < 1:
         raise OptionError("--clusters", clusters, "must be at least 1")
     check_listing(output, overwrite)
-    from contrasent.search.opening import rows_at_hand
+    from contrasent.search.opening import local_index
 
-    with rows_at_hand(index) as opened:
+    with local_index(index) as opened:
         found = grouped(opened, clusters, threshold, seed)
         if output is not None:
             write_listing(output, labelled(opened, found))

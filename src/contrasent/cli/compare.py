@@ -1,16 +1,29 @@
 """``contrasent compare A B``."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.options import BatchSize, Json, MaxTokens, Pooler, Quiet, emit, quieten
+from contrasent.cli.loading import find_model, load_model
+from contrasent.cli.options import (
+    BatchSize,
+    DataFolder,
+    Json,
+    MaxTokens,
+    Pooler,
+    Quiet,
+    StsForm,
+    StsSplit,
+    StsTask,
+    emit,
+    quieten,
+)
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.evaluate.compare import Comparison
-    from contrasent.evaluate.suite import Options
     from contrasent.report import Report
 
 
@@ -28,16 +41,10 @@ def compare(
         list[str] | None,
         typer.Option(help="Of models: what to measure, as in evaluate; sts if not given."),
     ] = None,
-    task: Annotated[
-        list[str] | None, typer.Option(help="STS set, such as STSB; can be repeated.")
-    ] = None,
-    form: Annotated[
-        str, typer.Option(help="STS text: senteval (tokenised, lower-cased) or raw.")
-    ] = "senteval",
-    split: Annotated[str, typer.Option(help="STS split: test, dev or train.")] = "test",
-    data: Annotated[
-        Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
-    ] = None,
+    task: StsTask = None,
+    form: StsForm = "senteval",
+    split: StsSplit = "test",
+    data: DataFolder = None,
     seed_sd: Annotated[
         float | None,
         typer.Option(
@@ -62,9 +69,20 @@ def compare(
     """
     quieten(quiet)
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
-    loaded = _reports(arms, suite, task, form, split, data, pooler, max_tokens, batch)
     from contrasent.evaluate.compare import SEED_SD, compare_reports
+    from contrasent.evaluate.suite import Options, check_data, evaluate, suite_names
+    from contrasent.text.official import STS_TASKS
 
+    suites = suite_names(suite or ["sts"])
+    tasks = tuple(task) if task else STS_TASKS
+    options = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
+
+    def measure(folder: Path) -> "Report":
+        encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
+        found = evaluate(encode, suites, options)
+        return found.select(metric="spearman") if suites == ("sts",) else found
+
+    loaded = _reports(arms, measure, lambda: check_data(suites, options))
     names = [name for arm in arms for name in arm]
     found = compare_reports(loaded[0], loaded[1], names=names, seed_sd=seed_sd)
     if as_json:
@@ -108,57 +126,25 @@ def _names(option: str, value: str) -> list[str]:
 
 
 def _reports(
-    arms: list[list[str]],
-    suite: list[str] | None,
-    task: list[str] | None,
-    form: str,
-    split: str,
-    data: Path | None,
-    pooler: str | None,
-    max_tokens: int | None,
-    batch: int,
+    arms: list[list[str]], measure: Callable[[Path], "Report"], check: Callable[[], None]
 ) -> "list[list[Report]]":
-    """Of each arm's runs: saved ones are read, models are measured, one after another."""
-    from contrasent.evaluate.suite import Options, check_data, suite_names
-    from contrasent.saved_reports import read_reports
-    from contrasent.text.official import STS_TASKS
+    """Of each arm's runs: saved ones are read, models are measured, one after another.
 
-    suites = suite_names(suite or ["sts"])
-    tasks = tuple(task) if task else STS_TASKS
-    options = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
+    Args:
+        arms: names of the runs, reports (.json) or models.
+        measure: the report of a model's folder.
+        check: refuses missing data; called before the first model is measured.
+    """
+    from contrasent.saved_reports import read_reports
+
     saved: dict[str, Report] = {}
     for name in (name for arm in arms for name in arm if name.endswith(".json")):
         models = read_reports(Path(name))
         if len(models) != 1:
             raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
         (saved[name],) = models.values()
-    folders = {n: _folder(n) for arm in arms for n in arm if n not in saved}
+    folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
     if folders:
-        check_data(suites, options)
-    for name, folder in folders.items():
-        saved[name] = _measure(folder, suites, options, pooler, max_tokens, batch)
+        check()
+    saved |= {name: measure(folder) for name, folder in folders.items()}
     return [[saved[name] for name in arm] for arm in arms]
-
-
-def _folder(name: str) -> Path:
-    from contrasent.cli.loading import find_model
-
-    return find_model(name)
-
-
-def _measure(
-    folder: Path,
-    suites: tuple[str, ...],
-    options: "Options",
-    pooler: str | None,
-    max_tokens: int | None,
-    batch: int,
-) -> "Report":
-    from contrasent.cli.loading import load_model
-    from contrasent.evaluate.suite import evaluate
-
-    encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-    found = evaluate(encode, suites, options)
-    if suites == ("sts",):
-        return found.select(metric="spearman")
-    return found

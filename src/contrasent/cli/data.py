@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, check_new, emit, quieten, remark
+from contrasent.cli.options import (
+    DataFolder,
+    Json,
+    Overwrite,
+    Quiet,
+    check_folder,
+    check_new,
+    emit,
+    note_to_stderr,
+    quieten,
+)
 from contrasent.cli.usage import Commands
 from contrasent.errors import OptionError
 
@@ -18,30 +28,27 @@ data = typer.Typer(
 )
 
 SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
-Folder = Annotated[
-    Path | None, typer.Option("--data", help="Data folder, instead of CONTRASENT_DATA's.")
-]
 
 
 @data.command("list")
-def list_(folder: Folder = None, as_json: Json = False) -> None:
+def list_(folder: DataFolder = None, as_json: Json = False) -> None:
     """Show every named data set: its rows by split, and where it would be read from."""
-    from contrasent.text.catalogue import entries, whereabouts
+    from contrasent.text.catalogue import entries, locate
 
     check_folder(folder)
-    found = [(entry, whereabouts(entry, folder)) for entry in entries()]
+    found = [(entry, locate(entry, folder)) for entry in entries()]
     if as_json:
         emit(
             [
-                {"name": e.name, "kind": e.kind, "rows": e.rows, "hub": e.hub, "places": told}
-                for e, told in found
+                {"name": e.name, "kind": e.kind, "rows": e.rows, "hub": e.hub, "places": places}
+                for e, places in found
             ]
         )
         return
-    for entry, told in found:
+    for entry, places in found:
         rows = ", ".join(f"{split} {count:,}" for split, count in entry.rows.items())
         typer.echo(f"{entry.name:10}  {entry.kind:10}  {rows}")
-        for form, place in told.items():
+        for form, place in places.items():
             where = place or f"not here; put it at {entry.places[0]} in CONTRASENT_DATA's folder"
             if not place and form == "raw":
                 where = "not here, and no pinned copy on the hub"
@@ -58,7 +65,7 @@ def get(
     form: Annotated[
         str | None, typer.Option(help="Similarity text: senteval (the default) or raw.")
     ] = None,
-    folder: Folder = None,
+    folder: DataFolder = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -76,13 +83,7 @@ def get(
 
     columns, rows = table(name, split=split, form=form, folder=folder)
     written = _write(output, columns, rows)
-    remark(f"wrote {output}: {written:,} rows", quiet=quiet)
-
-
-def check_folder(folder: Path | None) -> None:
-    """Refuse a data folder that is not there."""
-    if folder is not None and not folder.is_dir():
-        raise OptionError("--data", str(folder), "no such folder")
+    note_to_stderr(f"wrote {output}: {written:,} rows", quiet=quiet)
 
 
 def _write(output: Path, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> int:

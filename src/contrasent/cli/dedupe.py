@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, shortened, write_listing
-from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.listing import Output, check_listing, write_listing
+from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten, shortened
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def dedupe(
     if not -1 <= threshold <= 1:
         raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     check_listing(output, overwrite)
-    from contrasent.search.opening import open_writer, rows_at_hand
+    from contrasent.search.opening import local_index, open_writer
     from contrasent.search.pairs import near_duplicates
 
-    with rows_at_hand(index) as opened:
+    with local_index(index) as opened:
         found = near_duplicates(opened, threshold)
         if output is not None:
             write_listing(output, listed(opened, found))

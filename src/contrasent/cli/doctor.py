@@ -65,7 +65,8 @@ def doctor(
     if write:
         from contrasent.model.encoder import Encoder
 
-        golden_.write_golden(folder, Encoder.load(folder, pooler=pooler, max_tokens=max_tokens))
+        encoder = Encoder.load(folder, pooler=pooler, max_tokens=max_tokens)
+        golden_.write_golden(folder, encoder.golden())
         if as_json:
             emit({"model": model, "written": str(folder / golden_.NAME)})
         else:
@@ -109,7 +110,7 @@ def check_url(url: str) -> None:
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """A server that is asked sends nobody elsewhere."""
+    """Refuses redirects: the key goes to the named server alone."""
 
     def redirect_request(self, *arguments: Any, **options: Any) -> None:
         """Follow nothing."""
@@ -158,8 +159,8 @@ def _talk(url: str, body: Any) -> dict[str, Any]:
             found = json.loads(answer.read(LARGEST))
     except HTTPError as error:
         with error:
-            said = error.read(500).decode("utf-8", "replace")
-        raise ModelError(f"{url}: answered {error.code}: {' '.join(said.split())}") from error
+            body = error.read(500).decode("utf-8", "replace")
+        raise ModelError(f"{url}: answered {error.code}: {' '.join(body.split())}") from error
     except (URLError, OSError) as error:
         raise ModelError(f"{url}: does not answer ({getattr(error, 'reason', error)})") from error
     except ValueError as error:

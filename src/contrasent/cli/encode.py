@@ -10,6 +10,7 @@ import typer
 
 from contrasent.cli.loading import Counting, Model, find_model, open_model
 from contrasent.cli.options import (
+    BatchInvariant,
     BatchSize,
     Column,
     Invariant,
@@ -20,8 +21,8 @@ from contrasent.cli.options import (
     Quiet,
     Runtime,
     emit,
+    note_to_stderr,
     quieten,
-    remark,
 )
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.files import atomic_file, check_writable
@@ -51,6 +52,7 @@ def encode(
         typer.Option(min=1, help="Keep the first so many dimensions, scaled to length one."),
     ] = None,
     runtime: Runtime = None,
+    batch_invariant: BatchInvariant = False,
     invariant: Invariant = False,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
@@ -75,7 +77,7 @@ def encode(
         batch=batch,
         pooler=pooler,
         max_tokens=max_tokens,
-        invariant=invariant,
+        batch_invariant=batch_invariant or invariant,
     )
     size = function.encoder.dimension
     if dimensions is not None and dimensions > size:
@@ -107,14 +109,12 @@ def encode(
             f"{seconds:.1f} s"
         )
     if corpus.skipped:
-        remark(f"{corpus.skipped:,} blank lines were passed over", quiet=quiet)
+        note_to_stderr(f"{corpus.skipped:,} blank lines were passed over", quiet=quiet)
     nested = getattr(function.encoder, "nested", ())
     if dimensions not in (None, size, *nested):
         known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
-        remark(f"--dimensions {dimensions}: the model was trained {known}", quiet=quiet)
-    line = function.remark()
-    if line:
-        remark(line, quiet=quiet)
+        note_to_stderr(f"--dimensions {dimensions}: the model was trained {known}", quiet=quiet)
+    function.report_cut(quiet=quiet)
 
 
 def check_output(output: Path, overwrite: bool) -> None:
@@ -187,7 +187,7 @@ def write(
     facts: dict[str, Any] = {
         "model": function.encoder.identity,
         "runtime": function.runtime,
-        "invariant": function.invariant,
+        "invariant": function.batch_invariant,
         "unit": unit,
         **({} if dimensions is None else {"dimensions": dimensions}),
     }

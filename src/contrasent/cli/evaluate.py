@@ -1,26 +1,30 @@
 """``contrasent evaluate MODEL...``."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.data import check_folder
+from contrasent.cli.loading import Counting, Model, find_model, open_model
 from contrasent.cli.options import (
     BatchSize,
+    DataFolder,
     MaxTokens,
     Pooler,
     Quiet,
     Runtime,
+    StsForm,
+    StsSplit,
+    StsTask,
+    check_folder,
+    note_to_stderr,
     quieten,
-    remark,
 )
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 
 if TYPE_CHECKING:
-    from contrasent.cli.loading import Counting, Model
     from contrasent.evaluate.suite import Options
     from contrasent.report import Report
     from contrasent.types import EncodeFn
@@ -38,16 +42,10 @@ def evaluate(
             "clustering, few-shot or all; can be repeated."
         ),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
-    ] = None,
-    form: Annotated[
-        str, typer.Option(help="STS text: senteval (tokenised, lower-cased) or raw.")
-    ] = "senteval",
-    task: Annotated[
-        list[str] | None, typer.Option(help="STS set, such as STSB; can be repeated.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="STS split: test, dev or train.")] = "test",
+    data: DataFolder = None,
+    form: StsForm = "senteval",
+    task: StsTask = None,
+    split: StsSplit = "test",
     aggregate: Annotated[
         list[str] | None, typer.Option(help="all, mean or wmean; can be repeated.")
     ] = None,
@@ -145,14 +143,11 @@ def evaluate(
     _check_before(models, suites, options, report_file, json_file)
     found: dict[str, Report] = {}
     for model in models:
-        opened = _load(model, runtime, pooler, max_tokens, batch, stop_words)
-        encode = opened.encode
-        its_options = replace(options, tokens=opened.tokens)
-        found[model] = _measure(encode, suites, its_options, own)
+        encode, tokens = _load(model, runtime, pooler, max_tokens, batch, stop_words)
+        found[model] = _measure(encode, suites, replace(options, tokens=tokens), own)
         typer.echo(f"{model}\n{found[model].table()}\n")
-        cut = opened.remark()
-        if cut:
-            remark(cut, quiet=quiet)
+        if isinstance(encode, Counting):
+            encode.report_cut(quiet=quiet)
         if report_file is not None and "retrieval" in suites:
             _list(found, model, encode, options)
         if report_file is not None and "geometry" in suites:
@@ -165,7 +160,7 @@ def evaluate(
         from contrasent.evaluate.page import write_page
 
         write_page(report_file, found, arrows=arrows)
-        remark(f"wrote {report_file}", quiet=quiet)
+        note_to_stderr(f"wrote {report_file}", quiet=quiet)
 
 
 def _check_before(
@@ -176,7 +171,6 @@ def _check_before(
     json_file: Path | None,
 ) -> None:
     """Everything cheap that can go wrong, before a model is loaded."""
-    from contrasent.cli.loading import find_model
     from contrasent.evaluate.probing import SOLVERS
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
@@ -186,10 +180,12 @@ def _check_before(
 
     if len(set(models)) < len(models):
         raise OptionError("MODEL", " ".join(models), "a model is named twice")
-    _check_choice("--form", (options.form,), FORMS)
-    _check_choice("--solver", (options.solver,), SOLVERS)
-    _check_choice("--aggregate", options.aggregate, AGGREGATES)
-    _check_choice("--protocol", options.protocols, PROTOCOLS)
+    check_choice("--form", options.form, FORMS)
+    check_choice("--solver", options.solver, SOLVERS)
+    for name in options.aggregate:
+        check_choice("--aggregate", name, AGGREGATES)
+    for name in options.protocols:
+        check_choice("--protocol", name, PROTOCOLS)
     for target in (report_file, json_file):
         if target is not None:
             check_writable(target.parent)
@@ -203,21 +199,6 @@ def _check_before(
     check_data(suites, options)
 
 
-def _check_choice(option: str, values: Iterable[str], choices: Iterable[str]) -> None:
-    for value in values:
-        if value not in choices:
-            raise OptionError(option, value, "unknown", choices=choices)
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """A model of any kind: what it computes, how it counts tokens, what it says in the end."""
-
-    encode: "EncodeFn"
-    tokens: Callable[[str], int] | None
-    remark: Callable[[], str | None]
-
-
 def _load(
     model: str,
     runtime: str | None,
@@ -225,20 +206,19 @@ def _load(
     max_tokens: int | None,
     batch: int,
     stop_words: bool,
-) -> _Opened:
+) -> tuple["EncodeFn", Callable[[str], int] | None]:
+    """A model of any kind, and what counts its tokens; None for word vectors."""
     if Path(model).is_file():
         from contrasent.postprocess.glove import Glove
 
-        return _Opened(Glove.load(Path(model), stop_words=stop_words), None, lambda: None)
-    from contrasent.cli.loading import find_model, open_model
-
+        return Glove.load(Path(model), stop_words=stop_words), None
     counting = open_model(
         find_model(model), runtime=runtime, batch=batch, pooler=pooler, max_tokens=max_tokens
     )
-    return _Opened(counting, _token_count(counting), counting.remark)
+    return counting, _token_count(counting)
 
 
-def _token_count(model: "Counting[Model]") -> Callable[[str], int]:
+def _token_count(model: Counting[Model]) -> Callable[[str], int]:
     """Tokens of a sentence in a model's own vocabulary, the marks at both ends not counted."""
     from functools import cache
 

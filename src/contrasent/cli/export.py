@@ -8,15 +8,17 @@ import typer
 
 from contrasent.cli.loading import find_model
 from contrasent.cli.options import (
+    DataFolder,
     Json,
     MaxTokens,
     ModelName,
     Overwrite,
     Pooler,
     Quiet,
+    check_folder,
     emit,
+    note_to_stderr,
     quieten,
-    remark,
 )
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import check_writable
@@ -51,9 +53,7 @@ def export(
             "--measure", help="Also measure STS and speed against torch (needs the STS data)."
         ),
     ] = False,
-    data: Annotated[
-        Path | None, typer.Option(help="Data folder, instead of CONTRASENT_DATA's.")
-    ] = None,
+    data: DataFolder = None,
     pooler: Pooler = None,
     max_tokens: MaxTokens = None,
     overwrite: Overwrite = False,
@@ -82,7 +82,10 @@ def export(
     check_engine(to)
     check_target(target, overwrite)
     if measure:
-        check_data(data)
+        from contrasent.text.datasets import sts_pairs
+
+        check_folder(data)
+        sts_pairs("STSB", folder=data)  # refuse missing data before any work
     texts = calibration(calibrate) if int8 else None
     from contrasent.model.export import export as write
 
@@ -100,7 +103,7 @@ def export(
         from contrasent.model.export import add_export
 
         if add_export(folder, made, measured):
-            remark(f"noted in {folder / 'README.md'}", quiet=quiet)
+            note_to_stderr(f"noted in {folder / 'README.md'}", quiet=quiet)
     if as_json:
         emit({"output": str(target), **asdict(made), **measured})
         return
@@ -118,7 +121,7 @@ def calibration(source: str | None) -> list[str]:
         from contrasent.adapt.formats.docstrings import read_documentation
         from contrasent.model.golden import PROBES
 
-        found = [said.summary for said in read_documentation(limit_files=600).documented]
+        found = [entry.summary for entry in read_documentation(limit_files=600).documented]
         found = [*PROBES, *dict.fromkeys(found)]
     else:
         from contrasent.cli.encode import open_texts
@@ -126,15 +129,6 @@ def calibration(source: str | None) -> list[str]:
         found = list(dict.fromkeys(row[0] for row in open_texts(source, None)))
     # Spread over the source, so that its beginning is not all that counts.
     return found if len(found) <= SENTENCES else found[:: len(found) // SENTENCES][:SENTENCES]
-
-
-def check_data(data: Path | None) -> None:
-    """Refuse to measure without the STS data, before any work."""
-    from contrasent.text.datasets import sts_pairs
-
-    if data is not None and not data.is_dir():
-        raise OptionError("--data", str(data), "no such folder")
-    sts_pairs("STSB", folder=data)
 
 
 def measured_against_torch(

@@ -1,18 +1,26 @@
 """``contrasent import CHECKPOINT -o MODEL``."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, MaxTokens, Overwrite, Quiet, check_new, emit, quieten
+from contrasent.cli.options import (
+    Json,
+    MaxTokens,
+    NewModel,
+    Overwrite,
+    Quiet,
+    check_new,
+    emit,
+    quieten,
+)
 
 
 def import_(
     checkpoint: Annotated[
         str, typer.Argument(help="Folder of a released checkpoint, or its name@commit on the hub.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")],
+    output: NewModel,
     method: Annotated[
         str | None,
         typer.Option(help="unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if untold."),
@@ -32,11 +40,13 @@ def import_(
 
     check_new(output, overwrite and (output / "modules.json").is_file(), "target")
     folder = resolve(checkpoint)
-    from contrasent.model.card import Facts, card
+    from contrasent.model.card import CardMetadata, card
     from contrasent.model.released import import_checkpoint
 
     encoder, found = import_checkpoint(folder, method=method, max_tokens=max_tokens)
-    encoder.save(output, card=card(encoder, Facts(base=checkpoint, objective={"name": found})))
+    encoder.save(
+        output, card=card(encoder, CardMetadata(base=checkpoint, objective={"name": found}))
+    )
     pooled = "[CLS]" if encoder.head is None else "[CLS] through the tanh head"
     if as_json:
         emit(

@@ -22,17 +22,17 @@ from contrasent.cli.options import (
     Pooler,
     Quiet,
     emit,
+    note_to_stderr,
     quieten,
-    remark,
 )
-from contrasent.errors import MissingExtraError, OptionError
+from contrasent.errors import MissingExtraError, OptionError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.search.index import Index
     from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
 
-BACKENDS = ("exact", "signs", "faiss", "milvus")
+BACKENDS = ("exact", "binary", "faiss", "milvus")
 
 
 def index(
@@ -49,7 +49,7 @@ def index(
     metric: Annotated[str, typer.Option(help="cosine or dot.")] = "cosine",
     backend: Annotated[
         str,
-        typer.Option(help="exact; signs or faiss, approximate, for millions of texts; or milvus."),
+        typer.Option(help="exact; binary or faiss, approximate, for millions of texts; or milvus."),
     ] = "exact",
     kind: Annotated[
         str, typer.Option(help="Of faiss: hnsw (accurate) or ivfpq (small, on disk).")
@@ -82,14 +82,15 @@ def index(
     quieten(quiet)
     from contrasent.search import index as stored
     from contrasent.search.checks import check_approximate, check_metric, check_target
-    from contrasent.search.manifest import read_manifest
+    from contrasent.search.manifest import FORMER_KINDS, read_manifest
     from contrasent.search.records import Records
     from contrasent.search.records import column as position
 
     check_metric(metric)
+    backend = FORMER_KINDS.get(backend, backend)
     check_backend(backend, kind)
     check_hybrid(hybrid, lexical_weight, backend, changing=add or update)
-    approximate = {"signs": "signs", "faiss": kind}.get(backend)
+    approximate = {"binary": "binary", "faiss": kind}.get(backend)
     if add or update:
         check_change(
             output, backend, add=add, update=update, overwrite=overwrite, id_column=id_column
@@ -148,7 +149,7 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
-        "backend": said(made),
+        "backend": backend_name(made),
         "hybrid": made.manifest.settings.get("hybrid"),
         "recall@10": recall,
         "blank_lines": rows.skipped,
@@ -164,12 +165,10 @@ def index(
             + f'search it: contrasent search {output} "..."'
         )
     if few:
-        remark(few, quiet=quiet)
+        note_to_stderr(few, quiet=quiet)
     if rows.skipped:
-        remark(f"{rows.skipped:,} blank lines were passed over", quiet=quiet)
-    line = encode.remark()
-    if line:
-        remark(line, quiet=quiet)
+        note_to_stderr(f"{rows.skipped:,} blank lines were passed over", quiet=quiet)
+    encode.report_cut(quiet=quiet)
 
 
 def check_hybrid(
@@ -204,15 +203,13 @@ def check_backend(backend: str, kind: str) -> None:
     """Refuse, before any work, a back end that is unknown, or Milvus that is not installed."""
     from contrasent.search.manifest import FAISS_KINDS
 
-    if backend not in BACKENDS:
-        raise OptionError("--backend", backend, "is unknown", choices=BACKENDS)
-    if kind not in FAISS_KINDS:
-        raise OptionError("--kind", kind, "is unknown", choices=FAISS_KINDS)
+    check_choice("--backend", backend, BACKENDS)
+    check_choice("--kind", kind, FAISS_KINDS)
     if backend == "milvus" and find_spec("pymilvus") is None:
         raise MissingExtraError("pymilvus", "milvus", "--backend milvus")
 
 
-def said(index: "AnyIndex") -> str:
+def backend_name(index: "AnyIndex") -> str:
     """The back end that holds an index."""
     from contrasent.search.index import Index
 
@@ -220,7 +217,7 @@ def said(index: "AnyIndex") -> str:
         return "milvus"
     part = index.manifest.backend
     kind = None if part is None else part.facts.get("kind")
-    return "exact" if kind is None else "signs" if kind == "signs" else f"faiss {kind}"
+    return "exact" if kind is None else "binary" if kind == "binary" else f"faiss {kind}"
 
 
 def check_change(
@@ -237,7 +234,7 @@ def check_change(
     if update and id_column is None:
         raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
     if in_milvus(output):
-        if backend in ("signs", "faiss"):
+        if backend in ("binary", "faiss"):
             raise OptionError("--backend", backend, f"{output} is in Milvus, which has its own")
         return
     if backend == "milvus":
@@ -248,7 +245,7 @@ def check_change(
 def change(output: Path, encode: Counting[Model], rows: "Records", *, update: bool) -> "AnyIndex":
     """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
     from contrasent.search.opening import open_writer
-    from contrasent.search.stream import ROWS_AT_ONCE
+    from contrasent.search.segment_writer import ROWS_AT_ONCE
 
     stream = iter(rows)
     identity = encode.encoder.identity

@@ -30,9 +30,3 @@ def write_listing(output: Path, rows: Iterable[Any]) -> None:
     with atomic_file(output) as stream:
         for row in rows:
             stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def shortened(text: str, width: int = 90) -> str:
-    """A text on one line."""
-    line = " ".join(text.split())
-    return line if len(line) <= width else line[: width - 1] + "…"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.cli.options import note_to_stderr
 from contrasent.errors import ModelError, OptionError
 from contrasent.types import Tokens, Vectors
 
@@ -59,34 +60,34 @@ class Counting(Generic[M_co]):
     """
 
     def __init__(
-        self, encoder: M_co, batch: int, *, runtime: str = "torch", invariant: bool = False
+        self, encoder: M_co, batch: int, *, runtime: str = "torch", batch_invariant: bool = False
     ) -> None:
         self.encoder, self.batch = encoder, batch
-        self.runtime, self.invariant = runtime, invariant
+        self.runtime, self.batch_invariant = runtime, batch_invariant
         self.texts = self.truncated = 0
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Encode, and count."""
-        if self.invariant:
-            from contrasent.model.calls import same_bits
+        if self.batch_invariant:
+            from contrasent.model.calls import encode_batch_invariant
 
             tokens, cut = self.encoder.tokenise(texts)
             self.texts += len(texts)
             self.truncated += int(cut.sum())
-            return same_bits(self.encoder.embed, tokens, self.encoder.dimension)
+            return encode_batch_invariant(self.encoder.embed, tokens, self.encoder.dimension)
         vectors = self.encoder.encode(texts, batch=self.batch)
         self.texts += len(texts)
         self.truncated += self.encoder.truncated
         return vectors
 
-    def remark(self) -> str | None:
-        """One line about the texts that were cut, or None."""
-        if not self.truncated:
-            return None
-        return (
-            f"{self.truncated:,} of {self.texts:,} texts were longer than "
-            f"{self.encoder.max_tokens} tokens and were cut there (--max-tokens)"
-        )
+    def report_cut(self, *, quiet: bool) -> None:
+        """Print one line about the texts that were cut, if any were."""
+        if self.truncated:
+            note_to_stderr(
+                f"{self.truncated:,} of {self.texts:,} texts were longer than "
+                f"{self.encoder.max_tokens} tokens and were cut there (--max-tokens)",
+                quiet=quiet,
+            )
 
 
 def find_model(name: str) -> Path:
@@ -100,7 +101,7 @@ def find_model(name: str) -> Path:
 
     folder = resolve(name)
     known = ("modules.json", "config.json", "export.json")
-    if not is_flow(folder) and not any((folder / said).is_file() for said in known):
+    if not is_flow(folder) and not any((folder / file).is_file() for file in known):
         raise ModelError(
             f"{folder}: not a model folder (neither modules.json nor config.json in it)"
         )
@@ -130,7 +131,7 @@ def open_model(
     batch: int = 64,
     pooler: str | None = None,
     max_tokens: int | None = None,
-    invariant: bool = False,
+    batch_invariant: bool = False,
 ) -> Counting[Model]:
     """Open a model to encode with, by torch or an exported graph; the latter without torch.
 
@@ -141,7 +142,7 @@ def open_model(
         batch: sentences a forward pass.
         pooler: for a bare encoder, which does not say how to pool.
         max_tokens: where texts are cut; the model's own length if None.
-        invariant: the same bits whatever else is encoded, and in whichever order.
+        batch_invariant: the same bits whatever else is encoded, and in whichever order.
 
     Raises:
         OptionError: an unknown runtime, or settings that an export does not have.
@@ -161,10 +162,10 @@ def open_model(
             raise OptionError("--runtime", runtime, f"{folder} is exported to {own}")
         exported = Exported.load(folder)
     elif runtime == "auto":
-        return _fastest(folder, batch, pooler, max_tokens, invariant)
+        return _fastest(folder, batch, pooler, max_tokens, batch_invariant)
     elif runtime in (None, "torch"):
         loaded = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-        return Counting(loaded.encoder, batch, invariant=invariant)
+        return Counting(loaded.encoder, batch, batch_invariant=batch_invariant)
     else:
         if not (folder / runtime / "export.json").is_file():
             to, _, int8 = runtime.partition("-")
@@ -173,7 +174,7 @@ def open_model(
         own = runtime
         exported = Exported.load(folder / runtime, model=folder)
     exported.check(pooler=pooler, max_tokens=max_tokens)
-    return Counting(exported, batch, runtime=own, invariant=invariant)
+    return Counting(exported, batch, runtime=own, batch_invariant=batch_invariant)
 
 
 def _with_flow(
@@ -192,10 +193,9 @@ def _with_flow(
 
 
 def _fastest(
-    folder: Path, batch: int, pooler: str | None, max_tokens: int | None, invariant: bool
+    folder: Path, batch: int, pooler: str | None, max_tokens: int | None, batch_invariant: bool
 ) -> Counting[Model]:
-    """Measure torch and the exports that give the same vectors; the fastest, told on stderr."""
-    from contrasent.cli.options import remark
+    """Measure torch and the exports that give the same vectors; the fastest, reported on stderr."""
     from contrasent.model.golden import PROBES
 
     names = ["torch", *(n for n in ("onnx", "openvino") if (folder / n / "export.json").is_file())]
@@ -209,7 +209,7 @@ def _fastest(
             batch=batch,
             pooler=pooler,
             max_tokens=max_tokens,
-            invariant=invariant,
+            batch_invariant=batch_invariant,
         )
         model = opened[name].encoder
         model.encode(texts, batch=batch)  # the first time, kernels are made for each shape
@@ -218,7 +218,7 @@ def _fastest(
         taken[name] = time.perf_counter() - began
     best = min(taken, key=lambda name: taken[name])
     rates = ", ".join(f"{name} {len(texts) / seconds:.0f}" for name, seconds in taken.items())
-    remark(f"sentences a second: {rates}; using {best}", quiet=False)
+    note_to_stderr(f"sentences a second: {rates}; using {best}", quiet=False)
     return opened[best]
 
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, shortened, write_listing
-from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten
+from contrasent.cli.listing import Output, check_listing, write_listing
+from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten, shortened
 from contrasent.errors import OptionError
 
 SHOWN = 10
@@ -32,10 +32,10 @@ def mine(
     if not -1 <= threshold <= 1:
         raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     check_listing(output, overwrite)
-    from contrasent.search.opening import rows_at_hand
+    from contrasent.search.opening import local_index
     from contrasent.search.pairs import paraphrases
 
-    with rows_at_hand(index) as opened:
+    with local_index(index) as opened:
         found = paraphrases(opened, limit=limit, threshold=threshold, identical=identical)
         rows = [
             {

@@ -34,12 +34,26 @@ Runtime = Annotated[
         "export'), or auto: the fastest, by a short measurement, of those with torch's vectors."
     ),
 ]
-Invariant = Annotated[
+BatchInvariant = Annotated[
     bool,
     typer.Option(
-        "--invariant", help="The same bits whatever the batch and the order; slower, see docs."
+        "--batch-invariant",
+        help="The same bits whatever the batch and the order; slower, see docs.",
     ),
 ]
+Invariant = Annotated[bool, typer.Option("--invariant", hidden=True)]
+"""The former name of --batch-invariant."""
+DataFolder = Annotated[
+    Path | None, typer.Option("--data", help="Data folder, instead of CONTRASENT_DATA's.")
+]
+StsForm = Annotated[
+    str, typer.Option("--form", help="STS text: senteval (tokenised, lower-cased) or raw.")
+]
+StsTask = Annotated[
+    list[str] | None, typer.Option("--task", help="STS set, such as STSB; can be repeated.")
+]
+StsSplit = Annotated[str, typer.Option("--split", help="STS split: test, dev or train.")]
+NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")]
 Hybrid = Annotated[
     bool | None,
     typer.Option(
@@ -64,7 +78,7 @@ def emit(data: Any) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False))
 
 
-def remark(text: str, *, quiet: bool) -> None:
+def note_to_stderr(text: str, *, quiet: bool) -> None:
     """A line for people, on standard error."""
     if not quiet:
         typer.echo(text, err=True)
@@ -82,6 +96,18 @@ def parse_budget(text: str) -> float:
     if not parts or re.sub(r"\s", "", plain) != "".join(n + u for n, u in parts):
         raise OptionError("--budget", text, "write a time such as 90s, 30m or 1h30m")
     return sum(float(number) * units[unit or "s"] for number, unit in parts)
+
+
+def check_folder(folder: Path | None) -> None:
+    """Refuse a data folder that is not there."""
+    if folder is not None and not folder.is_dir():
+        raise OptionError("--data", str(folder), "no such folder")
+
+
+def shortened(text: str, width: int = 90) -> str:
+    """A text on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:

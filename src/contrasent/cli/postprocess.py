@@ -13,8 +13,8 @@ from contrasent.cli.options import (
     Overwrite,
     Pooler,
     Quiet,
+    note_to_stderr,
     quieten,
-    remark,
 )
 from contrasent.errors import OptionError, OutputError
 
@@ -97,15 +97,15 @@ def postprocess(
     encoder = Encoder.load(folder, pooler=pooler, max_tokens=max_tokens, normalise=False)
     fitted = f"{len(texts):,} sentences"
     if method == "flow":
-        said = f"{_flow(encoder, texts, output, batch, chosen)} on {fitted}"
+        summary = f"{_flow(encoder, texts, output, batch, chosen)} on {fitted}"
     else:
         fit = _whiten if method == "whiten" else _dimension_wise
-        layer, said = fit(encoder, texts, batch, chosen)
+        layer, summary = fit(encoder, texts, batch, chosen)
         encoder.save(
             output, card=f"# {output.name}\n\n{model}, {layer} {fitted} of {corpus.name}.\n"
         )
-        said = f"{said}, fitted on {fitted}"
-    remark(f"wrote {output}: {said}", quiet=quiet)
+        summary = f"{summary}, fitted on {fitted}"
+    note_to_stderr(f"wrote {output}: {summary}", quiet=quiet)
 
 
 def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:
 def _whiten(
     encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
 ) -> tuple[str, str]:
-    """Add a whitening layer; what the card says of it, and what the command does."""
+    """Add a whitening layer; texts for the card and for the terminal."""
     from contrasent.postprocess.whitening import fit
 
     found = fit(encoder.encode(texts, batch=batch), **chosen)
@@ -137,7 +137,7 @@ def _whiten(
 def _dimension_wise(
     encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
 ) -> tuple[str, str]:
-    """Add a layer learnt by dimension-wise contrast; what the card and the command say of it."""
+    """Add a layer learnt by dimension-wise contrast; texts for the card and for the terminal."""
     from contrasent.model.noise import dropout_view
     from contrasent.postprocess.dimension_wise import Settings, fit
 
@@ -158,7 +158,7 @@ def _dimension_wise(
 def _flow(
     encoder: "Encoder", texts: Sequence[str], output: Path, batch: int, chosen: dict[str, Any]
 ) -> str:
-    """Fit a flow and write its folder; what the command says of it."""
+    """Fit a flow and write its folder; a summary for the terminal."""
     from contrasent.postprocess.flow import Settings, fit
     from contrasent.postprocess.folder import write_flow
 

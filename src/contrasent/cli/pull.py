@@ -5,12 +5,11 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, check_new, emit, quieten
+from contrasent.cli.options import Json, NewModel, Overwrite, Quiet, check_new, emit, quieten
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 
@@ -26,7 +25,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 def pull(
     name: Annotated[str, typer.Argument(metavar="NAME@COMMIT", help="Model on the hub, pinned.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")],
+    output: NewModel,
     endpoint: Endpoint = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -43,13 +42,15 @@ def pull(
     import huggingface_hub as hub
 
     if not _COMMIT.fullmatch(commit):
-        with talking(repository):
+        with translate_hub_errors(repository):
             newest = hub.HfApi(endpoint=endpoint).model_info(repository).sha
         raise OptionError(
             "NAME@COMMIT", name, f"must name a commit; the newest is {repository}@{newest}"
         )
     with atomic_folder(output) as target:
-        with talking(repository):  # inside: the hub's errors are an operating system's as well
+        with translate_hub_errors(
+            repository
+        ):  # inside: the hub's errors are an operating system's as well
             hub.snapshot_download(
                 repository,
                 revision=commit,
@@ -80,7 +81,7 @@ def check_name(repository: str) -> None:
 
 
 @contextmanager
-def talking(repository: str) -> Iterator[None]:
+def translate_hub_errors(repository: str) -> Iterator[None]:
     """Turn the hub's complaints into one line."""
     from huggingface_hub.errors import (
         HfHubHTTPError,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from contrasent.cli.options import Json, Quiet, emit, quieten
-from contrasent.cli.pull import TRAVELS, Endpoint, check_name, talking
+from contrasent.cli.pull import TRAVELS, Endpoint, check_name, translate_hub_errors
 from contrasent.errors import ModelError
 
 
@@ -36,7 +36,7 @@ def push(
         os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     import huggingface_hub as hub
 
-    with talking(name):
+    with translate_hub_errors(name):
         api = hub.HfApi(endpoint=endpoint)
         api.create_repo(name, private=private, exist_ok=True)
         commit = api.upload_folder(

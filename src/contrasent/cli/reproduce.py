@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.options import Quiet, parse_budget, quieten, remark
+from contrasent.cli.options import Quiet, note_to_stderr, parse_budget, quieten
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _compute(
     store = Store(place.results)
     plan = Planner(place, scale, folder.corpora).plan(items, seeds)
     todo = missing(plan.jobs, store)
-    remark(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
+    note_to_stderr(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
     try:
         outcome = run(
             plan,
@@ -187,14 +187,14 @@ def _compute(
             jobs=jobs,
             budget=budget,
             keep=keep,
-            say=partial(remark, quiet=quiet),
+            say=partial(note_to_stderr, quiet=quiet),
         )
     except KeyboardInterrupt:
-        remark("contrasent: stopped; the same command goes on", quiet=quiet)
+        note_to_stderr("contrasent: stopped; the same command goes on", quiet=quiet)
         raise
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
     made = f"{outcome.made} measurements in {duration(outcome.seconds)}{left}"
-    remark(made, quiet=quiet)
+    note_to_stderr(made, quiet=quiet)
 
 
 def _report(
@@ -214,14 +214,14 @@ def _report(
         from contrasent.files import write_json
 
         write_json(json_file, found)
-        remark(f"wrote {json_file}", quiet=quiet)
+        note_to_stderr(f"wrote {json_file}", quiet=quiet)
     if report is not None:
         from contrasent.reproduce.page import write_page
 
         write_page(report, found)
-        remark(f"wrote {report}", quiet=quiet)
+        note_to_stderr(f"wrote {report}", quiet=quiet)
     if figures is not None:
         from contrasent.reproduce.figures import write_figures
 
         for path in write_figures(figures, found):
-            remark(f"wrote {path}", quiet=quiet)
+            note_to_stderr(f"wrote {path}", quiet=quiet)

@@ -16,7 +16,7 @@ from contrasent.cli.options import (
     Runtime,
     emit,
     quieten,
-    remark,
+    shortened,
 )
 from contrasent.errors import InputError, ModelError, OptionError
 
@@ -97,9 +97,7 @@ def search(
         )
     else:
         show(wanted, found)
-    line = encode.remark()
-    if line:
-        remark(line, quiet=quiet)
+    encode.report_cut(quiet=quiet)
 
 
 def model_of(
@@ -156,6 +154,4 @@ def show(queries: list[str], found: "list[list[Hit]]") -> None:
         if not hits:
             typer.echo("nothing found")
         for rank, hit in enumerate(hits, 1):
-            line = " ".join(hit.text.split())
-            text = line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
-            typer.echo(f"{rank:>3}  {hit.score:.4f}  {hit.id}  {text}")
+            typer.echo(f"{rank:>3}  {hit.score:.4f}  {hit.id}  {shortened(hit.text, WIDTH)}")

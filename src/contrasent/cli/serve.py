@@ -101,10 +101,10 @@ def serve(
     )
     import uvicorn
 
-    from contrasent.memory import returned
+    from contrasent.memory import release_freed_memory
     from contrasent.serve.app import create_app
 
-    returned()
+    release_freed_memory()
 
     shown = name or Path(model).name or folder.name
     app = create_app(

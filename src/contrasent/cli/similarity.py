@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from contrasent.cli.loading import find_model, open_model
-from contrasent.cli.options import Json, MaxTokens, ModelName, Pooler, Quiet, emit, quieten, remark
+from contrasent.cli.options import Json, MaxTokens, ModelName, Pooler, Quiet, emit, quieten
 
 
 def similarity(
@@ -21,9 +21,9 @@ def similarity(
     quieten(quiet)
     folder = find_model(model)
     encode = open_model(folder, pooler=pooler, max_tokens=max_tokens)
-    from contrasent.search.checks import checked
+    from contrasent.search.checks import check_vectors
 
-    one, two = checked(encode([first, second]), 2, None, "cosine")
+    one, two = check_vectors(encode([first, second]), 2, None, "cosine")
     score = float(one @ two)
     if as_json:
         emit(
@@ -37,6 +37,4 @@ def similarity(
         )
     else:
         typer.echo(f"{score:.4f}")
-    line = encode.remark()
-    if line:
-        remark(line, quiet=quiet)
+    encode.report_cut(quiet=quiet)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from contrasent.cli.options import Json, Overwrite, Quiet, column_list, emit, quieten, remark
+from contrasent.cli.options import (
+    Json,
+    Overwrite,
+    Quiet,
+    column_list,
+    emit,
+    note_to_stderr,
+    quieten,
+)
 from contrasent.cli.validating import BETTER, BLIND, evaluation, outcome
 from contrasent.errors import InputError, OptionError
 
@@ -165,12 +173,12 @@ def train(
                 "overwrite": overwrite,
                 "clock": clock if profile else None,
                 "defaults": defaults,
-                "on_start": lambda: remark(notes, quiet=quiet or not notes),
+                "on_start": lambda: note_to_stderr(notes, quiet=quiet or not notes),
             },
             clock,
         )
     except KeyboardInterrupt:
-        remark(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
+        note_to_stderr(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
         raise
     if os.environ.get("RANK", "0") == "0":
         _tell(run, as_json=as_json, quiet=quiet, judge=judge, defaults=defaults)
@@ -214,7 +222,7 @@ def _run(
     check_writable(output)
     with clock.part("load"):
         from contrasent.evaluate.validation import NeighbourValidation
-        from contrasent.model.card import Facts
+        from contrasent.model.card import CardMetadata
         from contrasent.train.defaults import LANGUAGE_MODEL, base_kind
         from contrasent.train.fit import fit
         from contrasent.train.prepare import prepare
@@ -224,7 +232,9 @@ def _run(
     if isinstance(scoring, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # No sentence encoder: training is to move its neighbourhoods, not to leave them.
         options["evaluate"] = replace(scoring, floor=0.0)
-    return fit(learner, source, settings, folder=output, facts=Facts(base=_public(base)), **options)
+    return fit(
+        learner, source, settings, folder=output, facts=CardMetadata(base=_public(base)), **options
+    )
 
 
 def _check_visible(required: bool, judge: str | None) -> None:
@@ -306,7 +316,7 @@ def _tell(
         f"{run.seconds:,.0f} s in all"
     )
     if run.score is None:
-        remark("nothing was evaluated, so the last model is kept (--evaluate)", quiet=quiet)
+        note_to_stderr("nothing was evaluated, so the last model is kept (--evaluate)", quiet=quiet)
     else:
         typer.echo(outcome(run, judge))
 
@@ -318,7 +328,7 @@ def _tell_profile(run: "Run") -> None:
 
     path = RunFolder(run.folder).profile
     if not path.is_file():
-        remark("--profile: the run was complete before, and was not profiled", quiet=False)
+        note_to_stderr("--profile: the run was complete before, and was not profiled", quiet=False)
         return
     table = json.loads(path.read_text("utf-8"))
     for name, seconds in table.items():

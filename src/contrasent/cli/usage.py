@@ -1,4 +1,4 @@
-"""A command line that cannot be parsed, told in one line, as everything else a user can mend.
+"""Usage errors in one line, as every other error that a user can correct.
 
 Typer prints the usage and a box around its message; :class:`Commands` raises a ``UserError``
 instead, which says what is wrong, and which name is nearest or where to read on.
@@ -54,12 +54,12 @@ def _one_line(ctx: Any) -> Iterator[None]:
     try:
         yield
     except USAGE as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # no error: the help was asked for
+        if type(error).__name__ == "NoArgsIsHelpError":  # no error: the help was requested
             raise
-        raise _told(error, ctx) from error
+        raise _usage_error(error, ctx) from error
 
 
-def _told(error: Any, parent: Any) -> UserError:
+def _usage_error(error: Any, parent: Any) -> UserError:
     """What the parser refuses, in the words of this command line.
 
     Args:
@@ -74,13 +74,13 @@ def _told(error: Any, parent: Any) -> UserError:
         what = str(getattr(param, "help", None) or "").rstrip(".")
         problem = f"{_name(param)} is missing{f' ({what})' if what else ''}"
     elif kind == "NoSuchOption":
-        asked = str(error.option_name)
+        option = str(error.option_name)
         options = [name for one in error.ctx.command.params for name in one.opts]
-        more = _nearest(asked, [name for name in options if name.startswith("--")]) or more
-        problem = f"{asked}: no such option"
+        more = _nearest(option, [name for name in options if name.startswith("--")]) or more
+        problem = f"{option}: no such option"
     else:
-        said = str(error.format_message()).rstrip(".")
-        problem = said[:1].lower() + said[1:]
+        message = str(error.format_message()).rstrip(".")
+        problem = message[:1].lower() + message[1:]
     return UserError(f"{problem}; {more}")
 
 

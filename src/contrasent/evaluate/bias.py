@@ -5,7 +5,7 @@ and the model's cosine is compared with the gold score over 5. The paper does no
 difference is signed, nor what a length is counted in; both are given here, and named.
 
 Repetition (Table 8): a query and a sentence that shares 13 to 17 % of its words with it, and the
-same sentence with the shared words said twice. A model with a bias finds the second more similar.
+same sentence with the shared words repeated. A model with a bias finds the second more similar.
 """
 
 from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ def repetition_bias(
     resamples: int = RESAMPLES,
     task: str = "repetition",
 ) -> Report:
-    """Does a sentence seem nearer when the words it shares are said twice (ESimCSE, Table 8)?
+    """Does a sentence seem nearer when the words it shares are repeated (ESimCSE, Table 8)?
 
     Args:
         encode: the model.

@@ -14,7 +14,7 @@ measured.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import exp, factorial
 
 import numpy as np
@@ -32,6 +32,8 @@ BLOCK = 400_000
 """Counts held at once: they stay in the processor's cache."""
 
 Keys = NDArray[np.uint64]
+Bounds = tuple[float, float] | tuple[None, None]
+"""Ends of an interval, or none."""
 
 POISSON = np.searchsorted(
     np.cumsum([exp(-1) / factorial(k) for k in range(12)]), (np.arange(1 << 16) + 0.5) / (1 << 16)
@@ -189,8 +191,18 @@ def mean_interval(
     number: int = RESAMPLES,
     seed: int | Sequence[int] = 0,
     keys: Keys | None = None,
-) -> tuple[float, float] | tuple[None, None]:
-    """95 % percentile interval of a mean over items; None for too few of them."""
+) -> Bounds:
+    """95 % percentile interval of a mean over items.
+
+    Args:
+        values: (n,) of the items.
+        number: resamples.
+        seed: of the resamples.
+        keys: (n,) of the items, if they have any; see :func:`draw_counts`.
+
+    Returns:
+        Both ends; (None, None) for fewer than 20 items or no resamples.
+    """
     if len(np.asarray(values)) < FEWEST or not number:
         return None, None
     return interval(mean_draws(values, number, seed, keys))
@@ -204,8 +216,33 @@ def mean_draws(
 ) -> NDArray[np.float64]:
     """(number,) the mean over items in each resample of them; of equal ``keys`` together."""
     v = np.asarray(values, dtype=np.float64)
-    blocks = [counts @ v / len(v) for counts in draw_counts([len(v)], number, seed, keys)]
-    return np.concatenate(blocks) if blocks else np.empty(0)
+    return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
+
+
+def resampled(
+    statistics: Mapping[str, Callable[[Counts], NDArray[np.float64]]],
+    sizes: Sequence[int],
+    number: int,
+    seed: int | Sequence[int],
+    keys: Keys | None = None,
+) -> dict[str, NDArray[np.float64]]:
+    """Several statistics over the same resamples.
+
+    Args:
+        statistics: by name, from counts (b, n) to the statistic of each resample, (b,) or (b, m).
+        sizes: see :func:`draw_counts`, as the three others.
+        number: resamples; for 0 every statistic is an empty array.
+        seed: of the resamples.
+        keys: (n,) of the items.
+
+    Returns:
+        By name, (number,) or (number, m).
+    """
+    blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
+    for counts in draw_counts(sizes, number, seed, keys):
+        for name, statistic in statistics.items():
+            blocks[name].append(statistic(counts))
+    return {name: np.concatenate(b) if b else np.empty(0) for name, b in blocks.items()}
 
 
 def interval(draws: ArrayLike) -> tuple[float, float]:
@@ -215,6 +252,11 @@ def interval(draws: ArrayLike) -> tuple[float, float]:
     """
     low, high = np.nanpercentile(np.asarray(draws), [2.5, 97.5], method="weibull")
     return float(low), float(high)
+
+
+def bounds(draws: NDArray[np.float64]) -> Bounds:
+    """The :func:`interval` of draws (r,); (None, None) where nothing was resampled."""
+    return interval(draws) if len(draws) else (None, None)
 
 
 def _groups(ordered: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Clustering: do a model's own groups agree with people's classes?
+"""Clustering: do groups of similar vectors match the labelled classes?
 
 K-means on vectors of length one, with as many groups as there are classes, scored by the V-measure
 (Rosenberg and Hirschberg, 2007). Several starts, since k-means ends where it began.
@@ -6,16 +6,16 @@ K-means on vectors of length one, with as many groups as there are classes, scor
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, interval, item_keys
+from contrasent.evaluate.bootstrap import RESAMPLES, bounds, item_keys, resampled
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn, Vectors
 
@@ -25,21 +25,6 @@ ROUNDS = 30
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouped:
-    """Where each text was put.
-
-    Attributes:
-        labels: (n,) classes from 0.
-        groups: one (n,) array of groups from 0 for each start.
-        keys: (n,) of the texts.
-    """
-
-    labels: Integers
-    groups: tuple[Integers, ...]
-    keys: Keys
 
 
 def clustering(
@@ -68,20 +53,24 @@ def clustering(
         DataError: data that are missing, or vectors that are not finite.
     """
     data = clustering_sets(folder) if sets is None else sets
+    encoded = encode_distinct(encode, [found.first for found in data.values()])
     rows = []
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
-    for task, found in group_texts(encode, data, starts=starts, seed=seed).items():
-        n = len(found.labels)
-        value = float(np.mean([v_measure(found.labels, g) for g in found.groups]))
-        drawn = [
-            np.mean([v_measures(found.labels, g, counts) for g in found.groups], axis=0)
-            for counts in draw_counts([n], resamples, seed, found.keys)
-        ]
-        bounds = interval(np.concatenate(drawn)) if drawn else (None, None)
-        rows.append(Row(task, "test", "v_measure", "", value, n, *bounds))
+    items: ItemsByRow = {}
+    for task, found in data.items():
+        n, labels, own = len(found), found.labels, item_keys(found.first)
+        vectors, classes = encoded(found.first), len(np.unique(labels))
+        groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
+
+        def mean_v(counts: ArrayLike, labels: Integers = labels, groups: Any = groups) -> Floats:
+            mean: Floats = np.mean([v_measures(labels, g, counts) for g in groups], axis=0)
+            return mean
+
+        value = float(np.mean([v_measure(labels, g) for g in groups]))
+        drawn = resampled({"": mean_v}, [n], resamples, seed, own)[""]
+        rows.append(Row(task, "test", "v_measure", "", value, n, *bounds(drawn)))
         # Each start is a subset that holds all items: their mean, in which a text counts once.
-        columns = np.array([found.groups, [found.labels] * starts], dtype=float).reshape(2, -1)
-        keys = np.tile(found.keys, starts)
+        columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
+        keys = np.tile(own, starts)
         items[rows[-1].key] = Items("v_measure", keys, columns, (n,) * starts, "mean")
     notes = {"k-means starts": starts, "seed": seed, "resamples": resamples}
     return Report(tuple(rows), notes, items)
@@ -95,20 +84,6 @@ def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
         texts = tuple(text for part in parts for text in part.first)
         found[task] = Labelled(texts, None, np.concatenate([part.labels for part in parts]))
     return found
-
-
-def group_texts(
-    encode: EncodeFn, sets: Mapping[str, Labelled], *, starts: int = STARTS, seed: int = 0
-) -> dict[str, Grouped]:
-    """The groups of each text; see :func:`clustering`."""
-    encoded = encode_distinct(encode, [found.first for found in sets.values()])
-    grouped = {}
-    for task, found in sets.items():
-        vectors = encoded(found.first)
-        classes = len(np.unique(found.labels))
-        groups = tuple(kmeans(vectors, classes, (seed, i)) for i in range(starts))
-        grouped[task] = Grouped(found.labels, groups, item_keys(found.first))
-    return grouped
 
 
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from contrasent import metrics
-from contrasent.errors import OptionError
+from contrasent.errors import check_choice
 from contrasent.evaluate.bootstrap import RESAMPLES, digest, item_keys
 from contrasent.evaluate.retrieval import rank_vectors, ranking_report, retrieval
 from contrasent.evaluate.vectors import encode_distinct
@@ -43,7 +43,7 @@ def stsb_retrieval(
     """Recall on STS-B (DiffCSE, Section 6.2 and Table 10).
 
     The corpus is every distinct sentence of the split. Pairs with score 5 are the positives, 97 in
-    the test split; a query is not its own answer. The paper does not say whether each pair is asked
+    the test split; a query is not its own answer. The paper does not say whether each pair is used
     in one direction or in both.
 
     Args:
@@ -60,16 +60,15 @@ def stsb_retrieval(
         OptionError: an unknown value.
         DataError: data that are missing or not official, or vectors that are not finite.
     """
-    if directions not in DIRECTIONS:
-        raise OptionError("directions", directions, "unknown", choices=DIRECTIONS)
+    check_choice("directions", directions, DIRECTIONS)
     (pairs,) = sts_pairs("STSB", split=split, form=form, folder=folder)
     encoded = encode_distinct(encode, [pairs.first, pairs.second])
     best = np.flatnonzero(pairs.scores == 5)
-    asked = [(pairs.first[i], pairs.second[i]) for i in best]
+    query_pairs = [(pairs.first[i], pairs.second[i]) for i in best]
     if directions == "both":
-        asked += [(b, a) for a, b in asked]
-    query = encoded.rows([q for q, _ in asked])
-    answer = encoded.rows([a for _, a in asked])
+        query_pairs += [(b, a) for a, b in query_pairs]
+    query = encoded.rows([q for q, _ in query_pairs])
+    answer = encoded.rows([a for _, a in query_pairs])
     ranking = rank_vectors(
         encoded.vectors[query],
         encoded.vectors,
@@ -85,7 +84,7 @@ def stsb_retrieval(
         resamples=resamples,
         seed=seed,
         # The two directions of a pair are one item.
-        keys=item_keys([q for q, _ in asked], [a for _, a in asked]),
+        keys=item_keys([q for q, _ in query_pairs], [a for _, a in query_pairs]),
         context=digest([*pairs.first, *pairs.second]),
     )
     notes = {"directions": directions, "pairs": len(best), "retrieval_form": form}

@@ -41,7 +41,9 @@ def item_moves(
         found = [measure(items) for _, items in group]
         for row, name, (value, _) in zip(rows, names, found, strict=True):
             if len(known[0]) == 1 and abs(value - row.value) > 1e-6:
-                raise DataError(f"{name}: the items of {label} are another report's; write it anew")
+                raise DataError(
+                    f"{name}: the items of {label} are another report's; write it again"
+                )
         moves = [w * m[o] for (w, _), (_, m), o in zip(group, found, orders, strict=True)]
         influences.append(np.stack(moves))
     distinct, place = np.unique(np.concatenate(keys), return_inverse=True)

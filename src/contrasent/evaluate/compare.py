@@ -175,7 +175,7 @@ def compare_reports(
     if not results:
         raise DataError(
             "the reports hold no items, and one run an arm shows no spread over seeds: write them "
-            "anew with evaluate --json, give at least two an arm, or compare the models themselves"
+            "again with evaluate --json, give at least two an arm, or compare the models themselves"
         )
     return results
 

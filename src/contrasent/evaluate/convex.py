@@ -1,7 +1,7 @@
 """Logistic regression to its optimum, for many training subsets and L2 weights at a time.
 
 The loss is convex, so there is one answer and nothing to seed. All fits share the feature matrix:
-one matrix product gives the scores of every fit, and a mask says which rows each learns from. Steps
+one matrix product gives the scores of every fit, and a mask selects the rows of each. Steps
 are those of the fixed upper bound of the Hessian (Böhning and Lindsay, 1988), which is diagonal in
 the features' principal axes, with Nesterov's momentum restarted when it points uphill (O'Donoghue
 and Candès, 2015).
@@ -47,7 +47,7 @@ class Logistic:
         values, self.axes = np.linalg.eigh(x.T @ x / len(x))
         self.curvature = np.append(np.maximum(values, 0.0), 1.0)
         self.rows = _with_ones(x @ self.axes)
-        # One column says it all for two classes.
+        # Two classes need one column.
         self.columns = 1 if classes == 2 else classes
         self.target = _targets(labels, self.columns)
 

@@ -6,7 +6,6 @@ entailed sentence lies nearer to the premise than the contradicted one.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,15 @@ from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import (
     FEWEST,
     RESAMPLES,
-    Keys,
+    bounds,
     digest,
-    draw_counts,
-    interval,
     item_keys,
     mean_interval,
+    resampled,
 )
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
@@ -81,21 +79,6 @@ class Thresholds:
         return hits, np.cumsum(weight, axis=1)[:, self.ends]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Decided:
-    """What a model says of each item: what a paired comparison takes.
-
-    Attributes:
-        values: (n,) cosines of pairs; for triples, whether the order is right (0 or 1).
-        labels: (n,) 0 or 1; of triples all 1.
-        keys: (n,) of the items that are resampled: pairs, or premises.
-    """
-
-    values: Floats
-    labels: NDArray[np.int64]
-    keys: Keys
-
-
 def pair_classification(
     encode: EncodeFn,
     sets: Mapping[str, Labelled] | None = None,
@@ -120,22 +103,24 @@ def pair_classification(
         DataError: data that are missing, of one class only, or vectors that are not finite.
     """
     data = paraphrase_sets(folder) if sets is None else sets
+    sides = {task: (found.first, found.second or ()) for task, found in data.items()}
+    encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
     rows, thresholds = [], {}
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
-    for task, decided in decide_pairs(encode, data).items():
-        curve = Thresholds(decided.values, decided.labels)
+    items: ItemsByRow = {}
+    for task, (first, second) in sides.items():
+        labels = data[task].labels
+        n, keys = len(labels), item_keys(first, second)
+        if labels.min() == labels.max():
+            raise DataError(f"{task}: all {n:,} pairs are of one class")
+        cosines = cosine(encoded(first), encoded(second))
+        check_spread(cosines, task)
+        curve = Thresholds(cosines, labels)
         measures = {"ap": curve.average_precision, "f1_best": curve.best_f1}
-        draws: dict[str, list[Floats]] = {name: [] for name in measures}
-        n = len(decided.labels)
-        columns = np.stack([decided.values, decided.labels])
-        for counts in draw_counts([n], resamples if n >= FEWEST else 0, seed, decided.keys):
-            for name, measure in measures.items():
-                draws[name].append(measure(counts))
+        draws = resampled(measures, [n], resamples if n >= FEWEST else 0, seed, keys)
         for name, measure in measures.items():
             value = float(measure(np.ones((1, n)))[0])
-            bounds = interval(np.concatenate(draws[name])) if draws[name] else (None, None)
-            rows.append(Row(task, "test", name, "", value, n, *bounds))
-            items[rows[-1].key] = Items(name, decided.keys, columns)
+            rows.append(Row(task, "test", name, "", value, n, *bounds(draws[name])))
+            items[rows[-1].key] = Items(name, keys, np.stack([cosines, labels]))
         thresholds[task] = round(curve.best_threshold(), 4)
     notes = {"threshold of the best F1": thresholds, "resamples": resamples}
     return Report(tuple(rows), notes, items)
@@ -147,21 +132,6 @@ def paraphrase_sets(folder: Path | None = None) -> dict[str, Labelled]:
         "MRPC": transfer_set("MRPC", folder=folder)["test"],
         "QQP": question_pairs(folder=folder),
     }
-
-
-def decide_pairs(encode: EncodeFn, sets: Mapping[str, Labelled]) -> dict[str, Decided]:
-    """The cosine of each pair; see :func:`pair_classification`."""
-    sides = {task: (found.first, found.second or ()) for task, found in sets.items()}
-    encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
-    decided = {}
-    for task, (first, second) in sides.items():
-        labels = sets[task].labels
-        if labels.min() == labels.max():
-            raise DataError(f"{task}: all {len(labels):,} pairs are of one class")
-        cosines = cosine(encoded(first), encoded(second))
-        check_spread(cosines, task)
-        decided[task] = Decided(cosines, labels, item_keys(first, second))
-    return decided
 
 
 def triplet_accuracy(
@@ -188,20 +158,13 @@ def triplet_accuracy(
         DataError: data that are missing, or vectors that are not finite.
     """
     found = inference_triples(folder=folder).spread(TRIPLES) if triples is None else triples
-    decided = decide_triples(encode, found)
-    bounds = mean_interval(decided.values, resamples, seed, decided.keys)
-    value = float(decided.values.mean())
-    row = Row("NLI", "test", "accuracy_triplet", "", value, len(found), *bounds)
-    notes = {"triples": found.source, "premises": len(set(found.premises)), "resamples": resamples}
-    items = Items("mean", decided.keys, decided.values[None], context=digest(found.entailed))
-    return Report((row,), notes, {row.key: items})
-
-
-def decide_triples(encode: EncodeFn, triples: Triples) -> Decided:
-    """Whether each triple is in the right order; see :func:`triplet_accuracy`."""
-    columns = (triples.premises, triples.entailed, triples.contradicted)
+    columns = (found.premises, found.entailed, found.contradicted)
     encoded = encode_distinct(encode, columns)
     premise, entailed, contradicted = (encoded(column) for column in columns)
-    right = cosine(premise, entailed) > cosine(premise, contradicted)
-    labels = np.ones(len(triples), dtype=np.int64)
-    return Decided(right.astype(np.float64), labels, item_keys(triples.premises))
+    right = (cosine(premise, entailed) > cosine(premise, contradicted)).astype(np.float64)
+    keys = item_keys(found.premises)
+    limits = mean_interval(right, resamples, seed, keys)
+    row = Row("NLI", "test", "accuracy_triplet", "", float(right.mean()), len(found), *limits)
+    notes = {"triples": found.source, "premises": len(set(found.premises)), "resamples": resamples}
+    items = Items("mean", keys, right[None], context=digest(found.entailed))
+    return Report((row,), notes, {row.key: items})

@@ -6,17 +6,16 @@ drawn anew several times; the test items are the same for every draw.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, interval, item_keys
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, bounds, draw_counts, item_keys
 from contrasent.evaluate.convex import Logistic
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
@@ -27,19 +26,6 @@ DRAWS = 10
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Guessed:
-    """Which test items each draw of examples got right.
-
-    Attributes:
-        right: for each number of examples a class, (draws, n) of 0 and 1.
-        keys: (n,) of the test sentences.
-    """
-
-    right: dict[int, Floats]
-    keys: Keys
 
 
 def few_shot(
@@ -75,18 +61,17 @@ def few_shot(
     """
     data = few_shot_sets(folder) if sets is None else sets
     rows: list[Row] = []
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
+    items: ItemsByRow = {}
     values: dict[int, list[float]] = {k: [] for k in shots}
     drawn: dict[int, list[Floats]] = {k: [] for k in shots}
     total = 0
-    for task, found in guess_items(encode, data, shots=shots, draws=draws, seed=seed).items():
-        n = len(found.keys)
-        total += n
-        for k, right in found.right.items():
+    for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
+        total += len(keys)
+        for k, right in guessed.items():
             values[k].append(float(right.mean()))
-            drawn[k].append(_resampled(right, found.keys, resamples, seed))
-            rows.append(_row(task, k, values[k][-1], n, drawn[k][-1]))
-            items[rows[-1].key] = Items("mean", found.keys, right.mean(axis=0)[None])
+            drawn[k].append(_resampled(right, keys, resamples, seed))
+            rows.append(_row(task, k, values[k][-1], len(keys), drawn[k][-1]))
+            items[rows[-1].key] = Items("mean", keys, right.mean(axis=0)[None])
     if len(data) > 1:
         name = AVERAGE if tuple(data) == TASKS else "mean"
         for k in shots:
@@ -105,14 +90,17 @@ def few_shot_sets(folder: Path | None = None) -> dict[str, dict[str, Labelled]]:
 def guess_items(
     encode: EncodeFn,
     sets: Mapping[str, Mapping[str, Labelled]],
-    *,
-    shots: Sequence[int] = SHOTS,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> dict[str, Guessed]:
-    """Which test items are right after each draw; see :func:`few_shot`.
+    shots: Sequence[int],
+    draws: int,
+    seed: int,
+) -> dict[str, tuple[Keys, dict[int, Floats]]]:
+    """Which test items are right after each draw; see :func:`few_shot` for the arguments.
 
     Only the examples that are drawn are encoded, not whole training sets.
+
+    Returns:
+        Of each set the keys (n,) of its test sentences, and for each number of examples a class
+        (draws, n) of 0 and 1.
     """
     random = np.random.default_rng((seed, 1))
     parted = {task: _parted(task, parts, random) for task, parts in sets.items()}
@@ -140,7 +128,7 @@ def guess_items(
             weights = model.fit(subsets, [1 / (len(s) * model.scale**2) for s in subsets])
             found = [model.predict(w, features) == test.labels for w in weights]
             right[k] = np.array(found, dtype=np.float64)
-        guessed[task] = Guessed(right, item_keys(test.first))
+        guessed[task] = item_keys(test.first), right
     return guessed
 
 
@@ -181,5 +169,4 @@ def _resampled(right: Floats, keys: Keys, resamples: int, seed: int) -> Floats:
 
 
 def _row(task: str, k: int, value: float, count: int, drawn: Floats) -> Row:
-    bounds = interval(drawn) if len(drawn) else (None, None)
-    return Row(task, "test", f"accuracy@{k}", "", value, count, *bounds)
+    return Row(task, "test", f"accuracy@{k}", "", value, count, *bounds(drawn))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
-from contrasent.errors import DataError, OptionError
+from contrasent.errors import DataError, check_choice
 from contrasent.evaluate.bootstrap import RESAMPLES, mean_interval
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report, Row
@@ -65,17 +65,16 @@ def geometry(
         OptionError: an unknown split or form.
         DataError: data that are missing or not official, or vectors that are not finite.
     """
-    if split not in SPLITS:
-        raise OptionError("split", split, "unknown", choices=SPLITS)
+    check_choice("split", split, SPLITS)
     names = WHOLE if split == "all" else (split,)
     parts = [sts_pairs("STSB", split=s, form=form, folder=folder)[0] for s in names]
     first = [s for part in parts for s in part.first]
     second = [s for part in parts for s in part.second]
     scores = np.concatenate([part.scores for part in parts])
     if sample is not None and sample < len(scores):
-        kept = np.sort(np.random.default_rng(seed).choice(len(scores), sample, replace=False))
-        first, second = [first[i] for i in kept], [second[i] for i in kept]
-        scores = scores[kept]
+        chosen = np.sort(np.random.default_rng(seed).choice(len(scores), sample, replace=False))
+        first, second = [first[i] for i in chosen], [second[i] for i in chosen]
+        scores = scores[chosen]
     pairs = ScoredPairs("STSB", tuple(first), tuple(second), scores, parts[0].source)
     found = geometry_of_pairs(
         encode, pairs, split=split, duplicates=duplicates, resamples=resamples, seed=seed

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrasent import metrics
-from contrasent.errors import DataError, MissingExtraError, OptionError
+from contrasent.errors import DataError, OptionError, import_extra
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.types import EncodeFn, Vectors
 
@@ -80,11 +80,8 @@ class MtebModel:
         Raises:
             MissingExtraError: mteb is not installed.
         """
-        try:
-            from mteb.models.model_meta import ModelMeta, ScoringFunction
-        except ImportError as error:
-            raise MissingExtraError("mteb", "mteb", "evaluating with mteb") from error
-        return ModelMeta(
+        meta = import_extra("mteb.models.model_meta", "mteb", "mteb's evaluation", package="mteb")
+        return meta.ModelMeta(
             loader=None,
             name=self.name,
             revision=self.revision,
@@ -99,7 +96,7 @@ class MtebModel:
             public_training_code=None,
             public_training_data=None,
             framework=["PyTorch"],
-            similarity_fn_name=ScoringFunction.COSINE,
+            similarity_fn_name=meta.ScoringFunction.COSINE,
             use_instructions=False,
             training_datasets=None,
         )

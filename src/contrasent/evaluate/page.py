@@ -15,37 +15,11 @@ from contrasent.evaluate.sts import AVERAGE as STS_AVERAGE
 from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
 from contrasent.evaluate.transfer import TASKS as TRANSFER_TASKS
 from contrasent.files import atomic_file
+from contrasent.pages import document
 from contrasent.report import Report, Row, shown
 from contrasent.text.official import STS_TASKS
 
 Reports = Mapping[str, Report]
-
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1c2127; --faint: #5f6b76;
-  --line: #d5dae0; --band: #f4f6f8; }
-@media (prefers-color-scheme: dark) {
-  :root { --paper: #14171a; --ink: #e4e8ec; --faint: #9aa5b1; --line: #353c44; --band: #1c2126; } }
-body { background: var(--paper); color: var(--ink); margin: 0 auto; max-width: 62rem;
-  padding: 1.5rem 1rem 4rem; font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
-p, li { max-width: 46rem; } .faint { color: var(--faint); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 14px; }
-th, td { padding: .28rem .7rem; border-bottom: 1px solid var(--line); text-align: right;
-  white-space: nowrap; vertical-align: top; }
-th:first-child, td:first-child { text-align: left; position: sticky; left: 0;
-  background: var(--paper); }
-thead th { min-width: 5.5rem; max-width: 15rem; overflow-wrap: anywhere; white-space: normal; }
-tr.total td { font-weight: 600; background: var(--band); }
-td small { display: block; color: var(--faint); font-weight: 400; }
-.listing td { white-space: normal; min-width: 14rem; text-align: left; }
-figure { margin: 0; overflow-x: auto; }
-svg { width: 44rem; max-width: 100%; min-width: 30rem; height: auto; color: var(--ink); }
-dl { display: grid; grid-template-columns: minmax(6rem, max-content) minmax(50%, 1fr);
-  gap: .2rem 1rem; font-size: 14px; }
-summary { cursor: pointer; color: var(--faint); }
-dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
-"""
 
 Section = tuple[str, str, str]
 """Heading, remark, HTML."""
@@ -79,19 +53,16 @@ def page(reports: Reports, *, arrows: bool = False) -> str:
         if body
     ]
     few = len(reports) < 4
-    names = ", ".join(escape(name) for name in named) if few else f"{len(reports)} models"
-    return (
-        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
-        '<meta name=viewport content="width=device-width, initial-scale=1">\n'
-        f"<title>contrasent: {names}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>Evaluation of {names}</h1>\n"
+    names = ", ".join(named) if few else f"{len(reports)} models"
+    about = (
         "<p>Correlations and rates are in hundredths. Small numbers under a value are its 95 % "
-        "bootstrap interval.</p>\n" + "\n".join(parts) + "\n</body>\n</html>\n"
+        "bootstrap interval.</p>"
     )
+    return document(f"contrasent: {names}", f"Evaluation of {names}", [about, *parts])
 
 
 def titles(names: Sequence[str]) -> list[str]:
-    """Names of models without the folders that they have in common or that say nothing.
+    """Names of models without the folders that they have in common.
 
     A page is for others to read: of a path, as many last parts are kept as keep the names apart.
     """
@@ -143,8 +114,8 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
     )
     yield (
         "Few examples, pairs, triples, groups",
-        "Accuracy of logistic regression from K examples a class (accuracy@K); paraphrases told by "
-        "cosine: average precision and F1 at the best threshold; entailed sentences nearer than "
+        "Accuracy of logistic regression from K examples a class (accuracy@K); paraphrases found "
+        "by cosine: average precision and F1 at the best threshold; entailed sentences nearer than "
         "contradicted ones; V-measure of k-means.",
         _table(reports, _is_decision),
     )
@@ -179,7 +150,7 @@ def _sections(reports: Reports, arrows: bool) -> Iterable[Section]:
     yield (
         "Bias of length and repetition",
         "Cosine less gold score, in hundredths, for pairs of like (near) and unlike (far) length; "
-        "mean cosine with a sentence and with the same sentence, its shared words said twice.",
+        "mean cosine with a sentence and with the same sentence, its shared words repeated.",
         _table(reports, _is_bias),
     )
     yield "How it was measured", "The protocol of every number.", _notes(reports)
@@ -250,7 +221,7 @@ def _cell(row: Row | None) -> str:
 
 
 def _folded(body: str) -> str:
-    """A long table that opens when asked."""
+    """A long table, folded until it is opened."""
     return f"<details><summary>Show</summary>{body}</details>" if body else ""
 
 
@@ -289,16 +260,17 @@ def _protocols(reports: Reports) -> str:
 
 def _notes(reports: Reports) -> str:
     """What was done: once what holds for all models, then what does not."""
-    told = {name: dict(_flat(report.notes)) for name, report in reports.items()}
-    first = next(iter(told.values()), {})
+    notes_of = {name: dict(_flat(report.notes)) for name, report in reports.items()}
+    first = next(iter(notes_of.values()), {})
     shared = {
         key: value
         for key, value in first.items()
-        if all(notes.get(key) == value for notes in told.values())
+        if all(notes.get(key) == value for notes in notes_of.values())
     }
-    parts = [("All models" if len(told) > 1 else next(iter(told), ""), shared)]
+    parts = [("All models" if len(notes_of) > 1 else next(iter(notes_of), ""), shared)]
     parts += [
-        (name, {k: v for k, v in notes.items() if k not in shared}) for name, notes in told.items()
+        (name, {k: v for k, v in notes.items() if k not in shared})
+        for name, notes in notes_of.items()
     ]
     return "\n".join(
         f"<h3>{escape(title)}</h3>\n<dl>"

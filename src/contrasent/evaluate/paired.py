@@ -1,4 +1,4 @@
-"""Is the difference over items real? Paired comparisons by bootstrap and permutations."""
+"""Is the difference over items real? A paired comparison by bootstrap."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -30,32 +30,6 @@ class Difference(NamedTuple):
     low: float
     high: float
     p: float
-
-
-def paired_difference(
-    before: ArrayLike, after: ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Difference:
-    """Difference of two means over the same items, such as reciprocal ranks of the same queries.
-
-    The interval is the percentile bootstrap over items. The p value is that of the permutation test
-    that swaps the two systems item by item (signs of the differences), with one added to both
-    counts so that it is never zero (Phipson and Smyth, 2010).
-
-    Args:
-        before: (n,) values of one system.
-        after: (n,) values of the other on the same items, in the same order.
-        resamples: bootstrap resamples, and random permutations.
-        seed: of both.
-
-    Raises:
-        DataError: lengths that differ, fewer than 20 items, or values that are not finite.
-    """
-    a, b = _paired(before, after)
-    gaps = b - a
-    low, high = interval(
-        np.concatenate([c @ gaps / len(gaps) for c in draw_counts([len(gaps)], resamples, seed)])
-    )
-    return Difference(float(gaps.mean()), low, high, _sign_flip(gaps, resamples, seed))
 
 
 def paired_spearman_difference(
@@ -117,21 +91,3 @@ def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise DataError("the paired values hold NaN or infinite numbers")
     return a, b
-
-
-def _sign_flip(gaps: Floats, permutations: int, seed: int) -> float:
-    """Two-sided p of the mean of paired differences under random swaps of each pair."""
-    moved = gaps[gaps != 0]
-    if not len(moved):
-        return 1.0
-    random = np.random.default_rng((seed, 1))
-    observed = abs(moved.sum())
-    rows = max(1, BLOCK // len(moved))
-    extreme = 0
-    for start in range(0, permutations, rows):
-        block = min(rows, permutations - start)
-        bits = random.integers(0, 2, size=(block, len(moved)), dtype=np.int8)
-        sums = moved.sum() - 2 * (bits.astype(np.float32) @ moved)
-        # A hair of slack: the identity permutation must count as extreme despite rounding.
-        extreme += int(np.count_nonzero(np.abs(sums) >= observed * (1 - 1e-9) - 1e-12))
-    return (extreme + 1) / (permutations + 1)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, interval
+from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, bounds
 from contrasent.evaluate.sts import METRICS, ScoredTask
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.metrics import cosine
@@ -93,9 +93,8 @@ def several_pairs(
         whole = all(len(found) >= FEWEST for found in files.values()) and resamples
         for m in METRICS:
             value = float(np.mean([scored.value(m, "") for scored in tasks]))
-            drawn = np.mean([t.draw(m, "") for t in tasks], axis=0) if whole else None
-            bounds = (None, None) if drawn is None else interval(drawn)
-            rows.append(Row(AVERAGE, split, m, "mean", value, count, *bounds))
+            drawn = np.mean([t.draw(m, "") for t in tasks], axis=0) if whole else np.empty(0)
+            rows.append(Row(AVERAGE, split, m, "mean", value, count, *bounds(drawn)))
             items[rows[-1].key] = tuple((task, split, m, "") for task in files)
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
     few = [f"{len(found)} pairs" for found in files.values() if len(found) < FEWEST]

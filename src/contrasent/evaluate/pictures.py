@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contrasent.errors import MissingExtraError
+from contrasent.errors import import_extra
 from contrasent.report import Report
 
 if TYPE_CHECKING:
@@ -51,10 +51,7 @@ def check_matplotlib() -> None:
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "report", "a page with pictures") from error
+    import_extra("matplotlib", "report", "a page with pictures")
 
 
 def plane(reports: Reports, *, arrows: bool = False) -> str | None:
@@ -78,9 +75,7 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
         for a, b in pairwise(places) if arrows else ():
             axes.annotate("", b, a, arrowprops={"arrowstyle": "->", "color": INK, "alpha": 0.6})
         axes.margins(0.25)
-        axes.set_xlabel("uniformity (smaller is better)")
-        axes.set_ylabel("alignment (smaller is better)")
-        add_legend(figure, axes)
+        _label_geometry(figure, axes)
         return as_svg(figure, "plane")
 
 
@@ -94,7 +89,7 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
     found = {name: path for name, path in paths.items() if path}
     if not found:
         return None
-    told: set[str] = set()
+    labelled: set[str] = set()
     with canvas(4.4) as (figure, axes):
         for i, (name, path) in enumerate(found.items()):
             x = [point["uniformity"] for point in path]
@@ -107,14 +102,18 @@ def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | No
                 ends = [(p["uniformity"], p["alignment"]) for p in (before, after)]
                 axes.annotate("", ends[1], ends[0], arrowprops={"arrowstyle": "->", "color": own})
             last = f"step {path[-1]['step']:.0f}"
-            if last not in told:  # runs of one length are told apart without it
+            if last not in labelled:  # one label is enough for runs of one length
                 axes.annotate(last, (x[-1], y[-1]), xytext=(6, 6), textcoords="offset points")
-            told.add(last)
+            labelled.add(last)
         axes.margins(0.2)
-        axes.set_xlabel("uniformity (smaller is better)")
-        axes.set_ylabel("alignment (smaller is better)")
-        add_legend(figure, axes)
+        _label_geometry(figure, axes)
         return as_svg(figure, "trajectories")
+
+
+def _label_geometry(figure: "Figure", axes: "Axes") -> None:
+    axes.set_xlabel("uniformity (smaller is better)")
+    axes.set_ylabel("alignment (smaller is better)")
+    add_legend(figure, axes)
 
 
 def spectrum(reports: Reports) -> str | None:

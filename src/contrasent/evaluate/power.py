@@ -34,7 +34,7 @@ Runs = int | tuple[int, int]
 def permutation_p(
     before: ArrayLike, after: ArrayLike, *, tries: int = 10_000, seed: int = 0
 ) -> float:
-    """Two-sided p of the difference of two arms' means when runs are dealt to the arms anew.
+    """Two-sided p of the difference of two arms' means under random reassignment of runs to arms.
 
     All regroupings are tried where there are few; else ``tries`` random ones, with one added to
     both counts. Three runs against three cannot go below 0.1, four against four below 0.03.
@@ -62,33 +62,6 @@ def permutation_p(
     return (hits + 1) / (tries + 1)
 
 
-def power(
-    effect: float,
-    deviation: float,
-    seeds: Runs,
-    *,
-    alpha: float = ALPHA,
-    items: float = 0.0,
-    shared: float = 0.0,
-    freedom: float = math.inf,
-) -> float:
-    """Chance that the two-sided test of :mod:`contrasent.evaluate.compare` finds an effect.
-
-    Args:
-        effect: true difference of the two methods.
-        deviation: standard deviation of scores over seeds, the same in both arms.
-        seeds: runs an arm, or (runs of A, runs of B). With one run in both the deviation is taken
-            for known; with one run in one arm it is estimated from the other.
-        alpha: accepted rate of false findings.
-        items: standard error of the difference that is due to test items.
-        shared: the part of ``deviation`` that other items would change, and that is in ``items``
-            as well.
-        freedom: degrees of freedom of ``deviation`` if it is an estimate: the chance is then the
-            mean over what the deviation may really be.
-    """
-    return _power_of(deviation, seeds, alpha, items, shared, freedom)(effect)
-
-
 def minimum_detectable_effect(
     deviation: float,
     seeds: Runs,
@@ -106,9 +79,9 @@ def minimum_detectable_effect(
         seeds: runs an arm, or (runs of A, runs of B).
         alpha: accepted rate of false findings.
         wanted: the power.
-        items: see :func:`power`.
-        shared: see :func:`power`.
-        freedom: see :func:`power`.
+        items: see :func:`power_curve`.
+        shared: see :func:`power_curve`.
+        freedom: see :func:`power_curve`.
 
     Raises:
         DataError: one seed an arm, and no error over items.
@@ -116,11 +89,11 @@ def minimum_detectable_effect(
     from scipy.optimize import brentq
 
     if not items and max(_pair(seeds)) < 2:
-        raise DataError(f"{seeds} seed an arm says nothing about the spread; run at least 2")
+        raise DataError(f"{seeds} seed an arm has no spread to estimate; run at least 2")
     scale = math.hypot(deviation, items)
     if not scale:
         return 0.0
-    chance = _power_of(deviation, seeds, alpha, items, shared, freedom)
+    chance = power_curve(deviation, seeds, alpha=alpha, items=items, shared=shared, freedom=freedom)
     high = scale
     while chance(high) < wanted:
         high *= 2
@@ -145,8 +118,8 @@ def seeds_needed(
         alpha: accepted rate of false findings.
         wanted: the power.
         items: standard error over items of methods with endless runs: more runs leave it.
-        shared: see :func:`power`; more runs lessen this part.
-        freedom: see :func:`power`.
+        shared: see :func:`power_curve`; more runs lessen this part.
+        freedom: see :func:`power_curve`.
 
     Raises:
         DataError: the effect is zero, or so small that 100,000 seeds would not do.
@@ -156,7 +129,8 @@ def seeds_needed(
 
     def enough(n: int) -> bool:
         error = math.hypot(items, shared * math.sqrt(2 / n))
-        return _power_of(deviation, n, alpha, error, shared, freedom)(effect) >= wanted
+        chance = power_curve(deviation, n, alpha=alpha, items=error, shared=shared, freedom=freedom)
+        return chance(effect) >= wanted
 
     if not effect or not enough(MOST_SEEDS):
         raise DataError(f"an effect of {effect:g} with a spread of {deviation:g} cannot be found")
@@ -213,14 +187,34 @@ def _pair(seeds: Runs) -> tuple[int, int]:
     return (seeds, seeds) if isinstance(seeds, int) else seeds
 
 
-def _power_of(
-    deviation: float, seeds: Runs, alpha: float, items: float, shared: float, freedom: float
+def power_curve(
+    deviation: float,
+    seeds: Runs,
+    *,
+    alpha: float = ALPHA,
+    items: float = 0.0,
+    shared: float = 0.0,
+    freedom: float = math.inf,
 ) -> Callable[[float], float]:
-    """The power as a function of the effect.
+    """The power of the two-sided test of :mod:`contrasent.evaluate.compare`, by true effect.
 
     Given the variances that the runs show, a difference is found if it exceeds the critical value
     that they give; it is normal and independent of them. So the power is a mean of normal shares
     over quantiles of chi-squared variances (Gauss and Legendre's).
+
+    Args:
+        deviation: standard deviation of scores over seeds, the same in both arms.
+        seeds: runs an arm, or (runs of A, runs of B). With one run in both the deviation is taken
+            for known; with one run in one arm it is estimated from the other.
+        alpha: accepted rate of false findings.
+        items: standard error of the difference that is due to test items.
+        shared: the part of ``deviation`` that other items would change, and that is in ``items``
+            as well.
+        freedom: degrees of freedom of ``deviation`` if it is an estimate: the chance is then the
+            mean over what the deviation may really be.
+
+    Returns:
+        From the true difference of the two methods to the chance that the test finds one.
     """
     from scipy.special import ndtr
 

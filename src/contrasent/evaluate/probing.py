@@ -84,7 +84,7 @@ class Solver(Protocol):
     def __call__(
         self, problem: Problem, seed: int, advance: Advance, *, device: str | None = None
     ) -> Outcome:
-        """Choose, fit and predict; ``advance`` is told how many fits are done.
+        """Choose, fit and predict; ``advance`` is called with the number of fits done.
 
         ``device`` is a device of torch to train on, or None for numpy.
         """

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from contrasent.errors import OptionError
+from contrasent.errors import check_choice
 from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.relatedness import relatedness
 from contrasent.evaluate.sts import AGGREGATES, sts
@@ -19,7 +19,7 @@ class Protocol:
     """How a paper scored STS.
 
     Attributes:
-        paper: who.
+        paper: authors and year.
         regressor: whether STS-B and SICK-R are scored by a trained regressor.
         metrics: "spearman", "pearson" or both.
         aggregate: of a year's subsets.
@@ -75,8 +75,7 @@ def every_protocol(
         DataError: data that are missing or not official, or vectors that are not finite.
     """
     for name in names:
-        if name not in PROTOCOLS:
-            raise OptionError("--protocol", name, "unknown", choices=PROTOCOLS)
+        check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)
     whole = score(aggregate=AGGREGATES, form=form)
     trained = relatedness(encode, form=form, resamples=resamples, folder=folder)
@@ -91,7 +90,7 @@ def every_protocol(
     for name in names:
         protocol = PROTOCOLS[name]
         for metric in protocol.metrics:
-            row, parts = _mean_of_seven(name, protocol, metric, whole, trained)
+            row, parts = _sts7_mean(name, protocol, metric, whole, trained)
             rows.append(row)
             items[row.key] = parts
     notes = {
@@ -108,7 +107,7 @@ def describe(protocol: Protocol) -> str:
     return f"{how}{' and '.join(protocol.metrics)}, {protocol.aggregate}"
 
 
-def _mean_of_seven(
+def _sts7_mean(
     name: str, protocol: Protocol, metric: str, whole: Report, trained: Report
 ) -> tuple[Row, tuple[RowKey, ...]]:
     found = [

@@ -2,7 +2,7 @@
 
 SimCSE's Appendix B: SentEval trains a regressor on top of frozen vectors for these two sets, and
 scores it by Pearson's correlation; most papers since compare cosines and train nothing. Both are
-offered so that old tables can be repeated; the report says which it is.
+offered so that old tables can be reproduced; the report names it.
 
 The regressor (Tai et al., 2015): features |u - v| and u * v, a linear layer and a softmax over the
 scores 1 to 5 (for STS-B too, whose scores begin at 0), trained by mean squared error against a
@@ -21,15 +21,15 @@ from contrasent.errors import OptionError
 from contrasent.evaluate.bootstrap import (
     RESAMPLES,
     RankedPairs,
-    draw_counts,
-    interval,
+    bounds,
     item_keys,
+    resampled,
     weighted_pearson,
 )
 from contrasent.evaluate.folds import linear_start
 from contrasent.evaluate.senteval import with_bias
 from contrasent.evaluate.vectors import Encoded, encode_distinct
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn
 
@@ -81,7 +81,7 @@ def relatedness(
     texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
     rows: list[Row] = []
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
+    items: ItemsByRow = {}
     for task, parts in data.items():
         features = {s: pair_features(p, encoded) for s, p in parts.items()}
         gold = {s: p.scores for s, p in parts.items()}
@@ -145,7 +145,7 @@ def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> t
     mean: Matrix = np.zeros_like(weights)
     square: Matrix = np.zeros_like(weights)
     random = np.random.RandomState(seed)
-    best, kept, misses, step, epoch = -1.0, weights, 0, 0, 0
+    best, best_weights, misses, step, epoch = -1.0, weights, 0, 0, 0
     with progress.task("regressor", LONGEST, "epochs") as advance:
         while epoch <= LONGEST:
             for _ in range(EPOCHS):
@@ -164,12 +164,12 @@ def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> t
             epoch += EPOCHS
             found = metrics.pearson(expected(features["dev"], weights), gold["dev"])
             if found > best:
-                best, kept = found, weights
+                best, best_weights = found, weights
             elif misses >= TENACITY:
                 break
             else:
                 misses += 1
-    return best, kept
+    return best, best_weights
 
 
 def _gradient(x: Matrix, y: Matrix, weights: Matrix) -> Matrix:
@@ -189,20 +189,13 @@ def _softmax(logits: Matrix) -> Matrix:
 
 def _measured(task: str, guess: Floats, gold: Floats, resamples: int, seed: int) -> list[Row]:
     ranked = RankedPairs(guess, gold)
-    draws: dict[str, list[Floats]] = {"pearson": [], "spearman": []}
-    for counts in draw_counts([len(gold)], resamples, seed):
-        draws["pearson"].append(weighted_pearson(guess, gold, counts))
-        draws["spearman"].append(ranked.spearman(counts))
+    statistics = {
+        "pearson": lambda counts: weighted_pearson(guess, gold, counts),
+        "spearman": ranked.spearman,
+    }
+    draws = resampled(statistics, [len(gold)], resamples, seed)
     values = {"pearson": metrics.pearson(guess, gold), "spearman": metrics.spearman(guess, gold)}
     return [
-        Row(
-            task,
-            "test",
-            name,
-            "regressor",
-            value,
-            len(gold),
-            *(interval(np.concatenate(draws[name])) if resamples else (None, None)),
-        )
+        Row(task, "test", name, "regressor", value, len(gold), *bounds(draws[name]))
         for name, value in values.items()
     ]

@@ -16,7 +16,7 @@ from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate.bootstrap import RESAMPLES, Keys, digest, item_keys, mean_interval
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]
@@ -175,8 +175,18 @@ def ranking_report(
 ) -> Report:
     """The rows of a ranking; see :func:`retrieval`.
 
-    With the queries' ``keys`` and a digest of the documents as ``context`` the report can be
-    compared with others, query by query.
+    Args:
+        ranking: of q queries.
+        k: cuts of recall; MRR and nDCG are cut at the largest.
+        task: name of the task in the report.
+        split: name of the split in the report.
+        resamples: bootstrap resamples over queries; 0 for no intervals.
+        seed: of the bootstrap.
+        keys: (q,) of the queries; with them the report can be compared with others by query.
+        context: digest of the documents, equal where reports are comparable.
+
+    Raises:
+        OptionError: a k below 1.
     """
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "give numbers from 1")
@@ -188,7 +198,7 @@ def ranking_report(
         Row(task, split, m, "", float(v.mean()), len(v), *mean_interval(v, resamples, seed))
         for m, v in values.items()
     ]
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
+    items: ItemsByRow = {}
     if keys is not None:
         for row, v in zip(rows, values.values(), strict=True):
             items[row.key] = Items("mean", keys, np.asarray(v)[None], context=context)

@@ -12,6 +12,7 @@ stopping on the held-out accuracy every few epochs with a counter that is never 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def fit_splits(
         seed: of first weights and batches, the same for each fit.
         device: a device of torch, such as "cuda", which then trains all splits together; numpy on
             two threads if None.
-        advance: told of every split that is done.
+        advance: called after every split.
 
     Returns:
         One entry a split, in order.
@@ -90,7 +91,7 @@ def fit_splits(
     width = len(splits[0].penalties)
     results: list[Fitted | None] = [None] * len(splits)
 
-    def state() -> State:
+    def state() -> State[Any]:
         if device is None:
             return NumpyState(features, labels, start, width, procedure)
         from contrasent.evaluate.senteval_torch import TorchState
@@ -148,7 +149,7 @@ class _Fit:
 class _Pool:
     """Folds in training."""
 
-    def __init__(self, state: State, labels: NDArray[np.int64], procedure: Procedure) -> None:
+    def __init__(self, state: State[Any], labels: NDArray[np.int64], procedure: Procedure) -> None:
         self.state, self.labels, self.procedure = state, labels, procedure
         self.fits: list[tuple[int, _Fit]] = []
 

@@ -4,9 +4,10 @@ A slot belongs to a split. Its matrix is (d + 1, c * r): column k * r + i is cla
 L2 weight i, the bias is the last row.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ class Procedure:
         optimiser: "adam" or "rmsprop".
         rate: its learning rate.
         batch: rows a step.
-        tenacity: checks without improvement that are borne; one more stops a fit.
+        tenacity: checks without improvement that are tolerated; one more stops a fit.
         epoch_size: epochs between checks.
         longest: no check begins after this many epochs.
         grid: L2 weights to choose from.
@@ -50,15 +51,42 @@ PROTOTYPE = Procedure(folds=5, optimiser="rmsprop", rate=1e-2, batch=128, tenaci
 """What SimCSE's code uses for scores during training."""
 
 
-class State(Protocol):
-    """Weights, moments and best weights of the splits in training."""
+class State(ABC, Generic[Array]):
+    """Weights, moments and best weights of the splits in training, one slot behind the other.
+
+    Args:
+        start: (d + 1, c * r) first weights.
+        join: puts arrays together along the first axis.
+
+    Attributes:
+        weights: (f, d + 1, c * r) of f slots.
+        mean: first moment of the gradient, of the same shape.
+        square: its second moment.
+        best_weights: the best weights so far.
+        steps: (f,) steps taken.
+    """
+
+    def __init__(self, start: Array, join: Callable[[list[Array]], Array]) -> None:
+        self.first, self.join = start[None], join
+        self.zero = self.first - self.first
+        self.weights = self.mean = self.square = self.best_weights = self.first[:0]
+        self.steps = np.empty(0, dtype=np.int64)
 
     def enter(self) -> None:
         """Add a slot that begins at the first weights."""
+        self.weights = self.join([self.weights, self.first])
+        self.best_weights = self.join([self.best_weights, self.first])
+        self.mean = self.join([self.mean, self.zero])
+        self.square = self.join([self.square, self.zero])
+        self.steps = np.append(self.steps, 0)
 
     def stay(self, slots: list[int]) -> None:
         """Drop all slots but these."""
+        self.weights, self.mean = self.weights[slots], self.mean[slots]
+        self.square, self.best_weights = self.square[slots], self.best_weights[slots]
+        self.steps = self.steps[slots]
 
+    @abstractmethod
     def step(self, slots: list[int], rows: Rows, share: Matrix, penalties: Matrix) -> None:
         """One step of the optimiser for f of the slots, on a batch each.
 
@@ -69,53 +97,20 @@ class State(Protocol):
             penalties: (f, r) L2 weights.
         """
 
+    @abstractmethod
     def guesses(self, slot: int, rows: Rows) -> NDArray[np.int64]:
         """(n, r) classes that the slot's fits give to n rows."""
 
+    @abstractmethod
     def keep(self, slot: int, fits: NDArray[np.bool_]) -> None:
         """Take the weights of these of the r fits for their best."""
 
+    @abstractmethod
     def best(self, slot: int) -> Matrix:
         """(r, d + 1, c) the best weights."""
 
 
-class Slots(Generic[Array]):
-    """What a state holds of each split in training, one slot behind the other.
-
-    Args:
-        start: (d + 1, c * r) first weights.
-        join: puts arrays together along the first axis.
-
-    Attributes:
-        weights: (f, d + 1, c * r) of f slots.
-        mean: first moment of the gradient, of the same shape.
-        square: its second moment.
-        kept: the best weights so far.
-        steps: (f,) steps taken.
-    """
-
-    def __init__(self, start: Array, join: Callable[[list[Array]], Array]) -> None:
-        self.first, self.join = start[None], join
-        self.zero = self.first - self.first
-        self.weights = self.mean = self.square = self.kept = self.first[:0]
-        self.steps = np.empty(0, dtype=np.int64)
-
-    def enter(self) -> None:
-        """Add a slot that begins at the first weights."""
-        self.weights = self.join([self.weights, self.first])
-        self.kept = self.join([self.kept, self.first])
-        self.mean = self.join([self.mean, self.zero])
-        self.square = self.join([self.square, self.zero])
-        self.steps = np.append(self.steps, 0)
-
-    def stay(self, slots: list[int]) -> None:
-        """Drop all slots but these."""
-        self.weights, self.mean = self.weights[slots], self.mean[slots]
-        self.square, self.kept = self.square[slots], self.kept[slots]
-        self.steps = self.steps[slots]
-
-
-class NumpyState(Slots[Matrix]):
+class NumpyState(State[Matrix]):
     """:class:`State` on the processor.
 
     Args:
@@ -180,11 +175,11 @@ class NumpyState(Slots[Matrix]):
     def keep(self, slot: int, fits: NDArray[np.bool_]) -> None:
         """See :class:`State`."""
         columns = np.tile(fits, self.classes)
-        self.kept[slot][:, columns] = self.weights[slot][:, columns]
+        self.best_weights[slot][:, columns] = self.weights[slot][:, columns]
 
     def best(self, slot: int) -> Matrix:
         """See :class:`State`."""
-        return np.moveaxis(self.kept[slot].reshape(-1, self.classes, self.width), 2, 0)
+        return np.moveaxis(self.best_weights[slot].reshape(-1, self.classes, self.width), 2, 0)
 
 
 def _error(logits: Matrix, labels: NDArray[np.int64]) -> Matrix:

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.evaluate.folds import Rows
-from contrasent.evaluate.senteval_state import Matrix, Procedure, Slots
+from contrasent.evaluate.senteval_state import Matrix, Procedure, State
 
 
-class TorchState(Slots[Tensor]):
+class TorchState(State[Tensor]):
     """:class:`contrasent.evaluate.senteval_state.State` on a device of torch.
 
     Features, weights and moments stay on the device; a step sends row numbers there, a check
@@ -84,11 +84,11 @@ class TorchState(Slots[Tensor]):
     def keep(self, slot: int, fits: NDArray[np.bool_]) -> None:
         """Take the weights of these of the r fits for their best."""
         columns = self._moved(np.tile(fits, self.classes))
-        self.kept[slot] = torch.where(columns, self.weights[slot], self.kept[slot])
+        self.best_weights[slot] = torch.where(columns, self.weights[slot], self.best_weights[slot])
 
     def best(self, slot: int) -> Matrix:
         """(r, d + 1, c) the best weights."""
-        found = self.kept[slot].view(-1, self.classes, self.width).movedim(2, 0)
+        found = self.best_weights[slot].view(-1, self.classes, self.width).movedim(2, 0)
         return np.asarray(found.cpu().numpy())
 
     def _moved(self, array: NDArray[np.generic]) -> Tensor:

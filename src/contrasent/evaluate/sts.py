@@ -13,19 +13,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError, OptionError
+from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.bootstrap import (
     FEWEST,
     RESAMPLES,
+    Counts,
     RankedPairs,
-    draw_counts,
-    interval,
+    bounds,
     item_keys,
+    resampled,
     weighted_pearson,
 )
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
@@ -78,8 +79,7 @@ def sts(
     """
     wanted = (aggregate,) if isinstance(aggregate, str) else tuple(aggregate)
     for name in wanted:
-        if name not in AGGREGATES:
-            raise OptionError("aggregate", name, "unknown", choices=AGGREGATES)
+        check_choice("aggregate", name, AGGREGATES)
     if not tasks:
         raise OptionError("tasks", "", "name at least one task")
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
@@ -87,7 +87,7 @@ def sts(
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
     rows: list[Row] = []
     draws: dict[tuple[str, str, str], Floats] = {}
-    items: dict[RowKey, Items | tuple[RowKey, ...]] = {}
+    items: ItemsByRow = {}
     for task, found in data.items():
         similarities = [cosine(encoded(part.first), encoded(part.second)) for part in found]
         scored = ScoredTask(task, split, found, similarities, resamples, seed)
@@ -155,38 +155,29 @@ class ScoredTask:
 
     def _resample(self, number: int, seed: int) -> tuple[dict[str, Floats], dict[str, Floats]]:
         """Statistics over resamples: (r,) for the whole, (r, parts) for the parts."""
-        ranked = RankedPairs(self.joined, self.gold)
-        inner = [
-            RankedPairs(s, p.scores) for s, p in zip(self.similarities, self.parts, strict=True)
-        ]
-        bounds = np.concatenate([[0], np.cumsum(self.sizes)])
-        whole: dict[str, list[Floats]] = {m: [] for m in METRICS}
-        by_part: dict[str, list[Floats]] = {m: [] for m in METRICS}
-        for counts in draw_counts(self.sizes, number, seed, self.keys):
-            whole["spearman"].append(ranked.spearman(counts))
-            whole["pearson"].append(weighted_pearson(self.joined, self.gold, counts))
-            if len(inner) == 1:
-                continue
-            blocks = [counts[:, bounds[i] : bounds[i + 1]] for i in range(len(inner))]
-            by_part["spearman"].append(
-                np.stack([r.spearman(c) for r, c in zip(inner, blocks, strict=True)], axis=1)
-            )
-            by_part["pearson"].append(
-                np.stack(
-                    [
-                        weighted_pearson(s, p.scores, c)
-                        for s, p, c in zip(self.similarities, self.parts, blocks, strict=True)
-                    ],
-                    axis=1,
-                )
-            )
-        joined = {m: np.concatenate(v) if v else np.empty(0) for m, v in whole.items()}
-        if len(inner) == 1:
-            return joined, {m: v[:, None] for m, v in joined.items()}
-        width = len(inner)
-        return joined, {
-            m: np.concatenate(v) if v else np.empty((0, width)) for m, v in by_part.items()
-        }
+        columns = [(self.joined, self.gold)]
+        ends = np.cumsum(self.sizes)
+        spans = [slice(None), *(slice(e - n, e) for e, n in zip(ends, self.sizes, strict=True))]
+        if len(self.parts) > 1:
+            columns += [(s, p.scores) for s, p in zip(self.similarities, self.parts, strict=True)]
+        ranked = [RankedPairs(*pair) for pair in columns]
+
+        def spearman_of(counts: Counts) -> Floats:
+            found = [r.spearman(counts[:, s]) for r, s in zip(ranked, spans, strict=False)]
+            return np.stack(found, axis=1)
+
+        def pearson_of(counts: Counts) -> Floats:
+            found = [
+                weighted_pearson(*pair, counts[:, s])
+                for pair, s in zip(columns, spans, strict=False)
+            ]
+            return np.stack(found, axis=1)
+
+        statistics = {"spearman": spearman_of, "pearson": pearson_of}
+        draws = resampled(statistics, self.sizes, number, seed, self.keys)
+        draws = {m: drawn.reshape(len(drawn), len(columns)) for m, drawn in draws.items()}
+        whole = {m: drawn[:, 0] for m, drawn in draws.items()}
+        return whole, {m: d[:, 1:] if len(columns) > 1 else d for m, d in draws.items()}
 
     def value(self, metric: str, aggregate: str) -> float:
         """A correlation of the task."""
@@ -225,12 +216,10 @@ class ScoredTask:
             ]
         return found
 
-    def items(
-        self, aggregates: Sequence[str], subsets: bool = False
-    ) -> dict[RowKey, Items | tuple[RowKey, ...]]:
+    def items(self, aggregates: Sequence[str], subsets: bool = False) -> ItemsByRow:
         """The pairs behind each of :meth:`rows`."""
         columns, sizes = np.stack([self.joined, self.gold]), tuple(self.sizes)
-        found: dict[RowKey, Items | tuple[RowKey, ...]] = {
+        found: ItemsByRow = {
             (self.task, self.split, m, a): Items(m, self.keys, columns, sizes, a or "all")
             for m in METRICS
             for a in aggregates
@@ -249,8 +238,8 @@ class ScoredTask:
     ) -> Row:
         if np.isnan(value):
             raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")
-        bounds = interval(draws) if len(draws) and count >= FEWEST else (None, None)
-        return Row(task, self.split, metric, aggregate, value, count, *bounds)
+        limits = bounds(draws) if count >= FEWEST else (None, None)
+        return Row(task, self.split, metric, aggregate, value, count, *limits)
 
 
 def _averages(
@@ -266,6 +255,5 @@ def _averages(
             value = report.average(STS_TASKS, metric=metric, aggregate=name)
             mean = np.mean([draws[task, metric, name] for task in STS_TASKS], axis=0)
             count = sum(report.one(task=t, metric=metric, aggregate=name).count for t in STS_TASKS)
-            bounds = interval(mean) if len(mean) else (None, None)
-            found.append(Row(AVERAGE, split, metric, name, value, count, *bounds))
+            found.append(Row(AVERAGE, split, metric, name, value, count, *bounds(mean)))
     return found

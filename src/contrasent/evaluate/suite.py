@@ -6,7 +6,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
 from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.clustering import clustering, clustering_sets
@@ -35,7 +35,7 @@ CAPTIONS = 5000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the suites can be told; each evaluation's own documentation says more.
+    """Options of the suites; each evaluation documents its own in full.
 
     Attributes:
         form: of STS text, "senteval" or "raw".
@@ -78,8 +78,7 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
         OptionError: an unknown name, or none.
     """
     for name in wanted:
-        if name not in (*SUITES, "all"):
-            raise OptionError("--suite", name, "unknown", choices=(*SUITES, "all"))
+        check_choice("--suite", name, (*SUITES, "all"))
     chosen = tuple(s for s in SUITES if "all" in wanted or s in wanted)
     if not chosen:
         raise OptionError("--suite", "", "name at least one", choices=(*SUITES, "all"))
@@ -87,7 +86,7 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_data(suites: Sequence[str], options: Options) -> None:
-    """Read, and forget, all data that suites need: what is missing is said before any encoding.
+    """Read and discard all data that the suites need, so that missing files are found first.
 
     Raises:
         OptionError: an unknown task, split or form.
@@ -132,7 +131,7 @@ def evaluate(
     Args:
         encode: the model. Sentences that several suites need are encoded once.
         suites: some of :data:`SUITES`, or "all".
-        options: what the suites are told.
+        options: of the suites.
 
     Returns:
         All rows; the notes hold each suite's notes under its name, how many distinct sentences were
@@ -170,40 +169,6 @@ class _Timed:
         return vectors
 
 
-def _sts(encode: EncodeFn, o: Options) -> Report:
-    return sts(
-        encode,
-        tasks=o.tasks,
-        form=o.form,
-        aggregate=o.aggregate,
-        split=o.split,
-        subsets=o.subsets,
-        resamples=o.resamples,
-        folder=o.folder,
-    )
-
-
-def _protocols(encode: EncodeFn, o: Options) -> Report:
-    return every_protocol(encode, o.protocols, form=o.form, resamples=o.resamples, folder=o.folder)
-
-
-def _transfer(encode: EncodeFn, o: Options) -> Report:
-    return transfer(
-        encode,
-        solver=o.solver,
-        seeds=o.seeds,
-        device=o.device,
-        resamples=o.resamples,
-        folder=o.folder,
-    )
-
-
-def _geometry(encode: EncodeFn, o: Options) -> Report:
-    return geometry(
-        encode, split=o.geometry_split, form=o.form, resamples=o.resamples, folder=o.folder
-    )
-
-
 def _retrieval(encode: EncodeFn, o: Options) -> Report:
     captions = flickr30k(folder=o.folder).last(o.captions)
     found = stsb_retrieval(encode, form=o.form, resamples=o.resamples, folder=o.folder)
@@ -230,19 +195,29 @@ def _bias(encode: EncodeFn, o: Options) -> Report:
     return Report((*(row for report in length for row in report), *repeated.rows), notes)
 
 
-def _plain(measure: Callable[..., Report]) -> Callable[[EncodeFn, Options], Report]:
-    return lambda encode, o: measure(encode, resamples=o.resamples, folder=o.folder)
+def _given(
+    measure: Callable[..., Report], *names: str, **renamed: str
+) -> Callable[[EncodeFn, Options], Report]:
+    """An evaluation with some of the options, by their own names or another of its own."""
+    taken = {**dict.fromkeys(("resamples", "folder", *names)), **renamed}
+
+    def run(encode: EncodeFn, options: Options) -> Report:
+        return measure(
+            encode, **{own: getattr(options, name or own) for own, name in taken.items()}
+        )
+
+    return run
 
 
 _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
-    "sts": _sts,
-    "protocols": _protocols,
-    "transfer": _transfer,
-    "geometry": _geometry,
+    "sts": _given(sts, "tasks", "form", "aggregate", "split", "subsets"),
+    "protocols": _given(every_protocol, "form", names="protocols"),
+    "transfer": _given(transfer, "solver", "seeds", "device"),
+    "geometry": _given(geometry, "form", split="geometry_split"),
     "retrieval": _retrieval,
     "bias": _bias,
-    "paraphrase": _plain(pair_classification),
-    "triplets": _plain(triplet_accuracy),
-    "clustering": _plain(clustering),
-    "few-shot": _plain(few_shot),
+    "paraphrase": _given(pair_classification),
+    "triplets": _given(triplet_accuracy),
+    "clustering": _given(clustering),
+    "few-shot": _given(few_shot),
 }

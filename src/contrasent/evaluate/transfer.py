@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, interval, item_keys, mean_draws
+from contrasent.errors import OptionError, check_choice
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, bounds, item_keys, mean_draws
 from contrasent.evaluate.probing import SOLVERS, Outcome, Problem, fits
 from contrasent.evaluate.vectors import Encoded, encode_distinct
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
@@ -63,10 +63,8 @@ def transfer(
         DataError: data that are missing or not official, or vectors that are not finite.
     """
     for task in tasks:
-        if task not in TASKS:
-            raise OptionError("tasks", task, "unknown", choices=TASKS)
-    if solver not in SOLVERS:
-        raise OptionError("solver", solver, "unknown", choices=SOLVERS)
+        check_choice("tasks", task, TASKS)
+    check_choice("solver", solver, SOLVERS)
     if not seeds or not tasks:
         raise OptionError("seeds" if not seeds else "tasks", "", "name at least one")
     data = {task: transfer_set(task, folder=folder) for task in tasks}
@@ -165,11 +163,10 @@ class _Scored:
 
     def rows(self) -> list[Row]:
         count = len(self.tested)
-        bounds = interval(self.draws) if len(self.draws) else (None, None)
         value = float(self.values.mean())
         dev = float(np.mean([outcome.dev for outcome in self.outcomes]))
         rows = [
-            Row(self.task, "test", "accuracy", "", value, count, *bounds),
+            Row(self.task, "test", "accuracy", "", value, count, *bounds(self.draws)),
             Row(self.task, "dev", "accuracy", "", dev, count),
         ]
         if self.task == "MRPC":
@@ -177,14 +174,14 @@ class _Scored:
             rows.append(Row(self.task, "test", "f1", "", float(np.mean(scores)), count))
         return rows + _spread(self.task, self.values)
 
-    def items(self) -> dict[RowKey, Items | tuple[RowKey, ...]]:
+    def items(self) -> ItemsByRow:
         """The examples behind the test rows; of F1 with one seed only, since it is no mean."""
         keys, right = self.keys[self.tested], np.zeros(len(self.labels))
         for outcome in self.outcomes:
             for part in outcome.parts:  # folds count alike, whatever their size
                 scale = len(self.tested) / (len(part) * len(outcome.parts) * len(self.outcomes))
                 right[part] += scale * (outcome.guesses[part] == self.labels[part])
-        found: dict[RowKey, Items | tuple[RowKey, ...]] = {
+        found: ItemsByRow = {
             (self.task, "test", "accuracy", ""): Items("mean", keys, right[self.tested][None])
         }
         if self.task == "MRPC" and len(self.outcomes) == 1:
@@ -211,11 +208,10 @@ def _spread(task: str, values: Floats) -> list[Row]:
 def _average(scored: Sequence[_Scored], seeds: int) -> list[Row]:
     values = np.mean([s.values for s in scored], axis=0)
     draws = np.mean([s.draws for s in scored], axis=0)
-    bounds = interval(draws) if len(draws) else (None, None)
     count = sum(len(s.tested) for s in scored)
     dev = float(np.mean([outcome.dev for s in scored for outcome in s.outcomes]))
     return [
-        Row(AVERAGE, "test", "accuracy", "", float(values.mean()), count, *bounds),
+        Row(AVERAGE, "test", "accuracy", "", float(values.mean()), count, *bounds(draws)),
         Row(AVERAGE, "dev", "accuracy", "", dev, count),
         *_spread(AVERAGE, values),
     ]

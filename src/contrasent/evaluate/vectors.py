@@ -35,7 +35,7 @@ class Encoded:
 
     @property
     def notes(self) -> dict[str, int]:
-        """What a report says about the encoding."""
+        """Notes of a report about the encoding."""
         counts = {"distinct_sentences": len(self.row), "zero_vectors": self.zeros}
         return counts if self.zeros else {"distinct_sentences": len(self.row)}
 
@@ -47,21 +47,21 @@ class Cached:
         encode: the model.
 
     Attributes:
-        asked: how many texts were asked for, repeats included.
+        requested: how many texts were requested, repeats included.
     """
 
     def __init__(self, encode: EncodeFn) -> None:
         self._encode = encode
         self._row: dict[str, int] = {}
         self._blocks: list[Vectors] = []
-        self.asked = 0
+        self.requested = 0
 
     def __len__(self) -> int:
         return len(self._row)
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors of all, of which only new texts are encoded."""
-        self.asked += len(sentences)
+        self.requested += len(sentences)
         new = [s for s in dict.fromkeys(sentences) if s not in self._row]
         if new:
             vectors = check_vectors(self._encode(new), new)
@@ -126,7 +126,7 @@ def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
 
 
 SPREAD = 1e-7
-"""Cosines of float32 vectors that differ by less than this say nothing."""
+"""Differences of cosines of float32 vectors below this are rounding."""
 
 
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:

@@ -75,7 +75,7 @@ def by_budget(
     return calls
 
 
-def same_bits(
+def encode_batch_invariant(
     embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
 ) -> Vectors:
     """Vectors that do not depend, to the bit, on which other rows there are or in which order.

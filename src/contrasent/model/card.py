@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class CardMetadata:
     """What a card tells beyond the model itself; all of it measured or set, nothing guessed.
 
     Attributes:
@@ -34,7 +34,7 @@ class Facts:
     step: int | None = None
     report: Report | None = None
 
-    def with_data(self, source: str, rows: int, cache: TokenCache) -> "Facts":
+    def with_data(self, source: str, rows: int, cache: TokenCache) -> "CardMetadata":
         """Add what was trained on."""
         name = source.rsplit("/", 1)[-1]
         data = {"source": name, "rows": rows, "sha256": cache.digest, "cut": cache.truncated}
@@ -42,12 +42,12 @@ class Facts:
 
     def with_training(
         self, objective: dict[str, Any], settings: dict[str, Any], step: int, report: Report | None
-    ) -> "Facts":
+    ) -> "CardMetadata":
         """Add how it was trained and what it scored."""
         return replace(self, objective=objective, settings=settings, step=step, report=report)
 
 
-def card(encoder: "Encoder", facts: Facts) -> str:
+def card(encoder: "Encoder", facts: CardMetadata) -> str:
     """The text of README.md."""
     head = {
         "library_name": "sentence-transformers",
@@ -66,7 +66,7 @@ def card(encoder: "Encoder", facts: Facts) -> str:
     return "\n".join(parts)
 
 
-def _tags(facts: Facts) -> list[str]:
+def _tags(facts: CardMetadata) -> list[str]:
     """What the hub filters by; the last two as sentence-transformers names them."""
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "contrasent"]
     if "rows" in facts.data:
@@ -156,7 +156,7 @@ def _transformers(encoder: "Encoder") -> list[str]:
     return lines
 
 
-def _training(facts: Facts) -> str:
+def _training(facts: CardMetadata) -> str:
     rows = [
         ("base", facts.base or "not stated"),
         ("objective", json.dumps(facts.objective)),

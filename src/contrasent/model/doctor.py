@@ -1,8 +1,8 @@
-"""Is this model what it was? Compare vectors with the golden ones, and say what is wrong.
+"""Compare a model's vectors with its golden vectors, and find the cause of a difference.
 
-A folder is asked for its settings, token ids and vectors; a server gives vectors only. What does
-not match is explained by trying what programs get wrong: another pooling, a head left out,
-vectors not scaled, other letters, texts cut elsewhere, fewer bits.
+Of a folder the settings, token ids and vectors are checked; of a server, vectors alone. Differences
+are explained by trying common mistakes: another pooling, a missing head, no normalisation, other
+letter case, truncation elsewhere, lower precision.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.model.encoder import Encoder
-from contrasent.model.golden import Facts, Golden, facts_of
+from contrasent.model.golden import EncoderConfig, Golden
 from contrasent.model.poolers import POOLERS
 from contrasent.types import Vectors
 
@@ -71,26 +71,26 @@ def compare(vectors: Vectors, golden: Vectors) -> Comparison:
 
 def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
     """Check a loaded folder against its golden vectors, setting by setting."""
-    now, then = facts_of(encoder), golden.facts
+    now, then = encoder.config, golden.config
     findings = [*_settings(now, then), *_tokens(encoder, golden)]
     if now.dimension != then.dimension:
         return [*findings, _dimension(now.dimension, then.dimension)]
     measured = compare(encoder.encode(golden.texts, batch=1), golden.vectors)
     worst, cosine = float(measured.error.max()), float(measured.cosine.min())
-    words = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
+    summary = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
     if worst <= SAME:
-        return [*findings, Finding("vectors", True, words)]
+        return [*findings, Finding("vectors", True, summary)]
     if all(finding.good for finding in findings):
         same = now.identity == then.identity
         if cosine >= NEAR and not same:
-            findings.append(Finding("precision", False, f"weights have fewer bits: {words}"))
+            findings.append(Finding("precision", False, f"weights have fewer bits: {summary}"))
         else:
-            said = "the same weights compute differently here" if same else "weights differ"
-            findings.append(Finding("weights", False, f"{said} from those that were saved"))
-    return [*findings, Finding("vectors", False, words)]
+            cause = "the same weights compute differently here" if same else "weights differ"
+            findings.append(Finding("weights", False, f"{cause} from those that were saved"))
+    return [*findings, Finding("vectors", False, summary)]
 
 
-def _settings(now: Facts, then: Facts) -> list[Finding]:
+def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
     rows = (
         ("pooling", now.pooling, then.pooling, "1_Pooling/config.json"),
         ("head", now.head, then.head, "the Dense module in modules.json"),
@@ -99,19 +99,19 @@ def _settings(now: Facts, then: Facts) -> list[Finding]:
         ("truncation", now.max_tokens, then.max_tokens, "max_seq_length in sentence_bert_config"),
     )
     return [
-        Finding(check, have == want, f"{_yes(want)}" if have == want else
-                f"is {_yes(have)} and was {_yes(want)}: see {where}")
+        Finding(check, have == want, f"{_shown(want)}" if have == want else
+                f"is {_shown(have)} and was {_shown(want)}: see {where}")
         for check, have, want, where in rows
     ]  # fmt: skip
 
 
-def _yes(value: object) -> str:
+def _shown(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _tokens(encoder: Encoder, golden: Golden) -> list[Finding]:
     tokens, _ = encoder.tokenise(golden.texts)
-    limit = min(encoder.max_tokens, golden.facts.max_tokens)
+    limit = min(encoder.max_tokens, golden.config.max_tokens)
     differ = []
     for row, text in enumerate(golden.texts):
         have, want = tokens[row], golden.tokens[row]
@@ -149,25 +149,27 @@ def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Find
         return [_dimension(vectors.shape[1], golden.vectors.shape[1])]
     measured = compare(vectors, golden.vectors)
     worst, cosine = float(measured.error.max()), float(measured.cosine.min())
-    words = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
+    summary = f"largest relative error {worst:.1e}, smallest cosine {cosine:.6f}"
     if worst <= SAME:
-        return [Finding("vectors", True, words)]
+        return [Finding("vectors", True, summary)]
     if cosine >= ALIKE and abs(measured.scale - 1) > 0.01:
-        before = "scaled to length one" if golden.facts.normalise else "not scaled"
+        before = "scaled to length one" if golden.config.normalise else "not scaled"
         return [
             Finding(
-                "normalisation", False, f"directions agree, lengths do not: vectors were {before}"
+                "normalisation",
+                False,
+                f"the directions match, the lengths do not: vectors were {before}",
             ),
-            Finding("vectors", False, words),
+            Finding("vectors", False, summary),
         ]
     finding = _partly(measured, golden) or _explain(vectors, golden, folder)
     if finding is None and cosine >= NEAR:
-        finding = Finding("precision", False, f"the same model with fewer bits: {words}")
+        finding = Finding("precision", False, f"the same model with fewer bits: {summary}")
     if finding is None:
         finding = Finding("weights", False, "no variation of this model gives such vectors")
     if finding.check == "truncation":
         finding = _where_cut(vectors, golden, folder) or finding
-    return [finding, Finding("vectors", False, words)]
+    return [finding, Finding("vectors", False, summary)]
 
 
 def _partly(measured: Comparison, golden: Golden) -> Finding | None:
@@ -180,8 +182,8 @@ def _partly(measured: Comparison, golden: Golden) -> Finding | None:
         return Finding(
             "truncation",
             False,
-            f"texts of {lengths[wrong].min()} tokens and more differ, shorter ones agree: "
-            f"they are cut elsewhere than at {golden.facts.max_tokens}",
+            f"texts of {lengths[wrong].min()} tokens and more differ, shorter ones do not: "
+            f"they are cut elsewhere than at {golden.config.max_tokens}",
         )
     texts = [text for text, bad in zip(golden.texts, wrong, strict=True) if bad]
     if all(text != text.lower() for text in texts):
@@ -196,23 +198,23 @@ def _partly(measured: Comparison, golden: Golden) -> Finding | None:
 def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
     """The variation of the model whose vectors these are."""
     texts = list(golden.texts)
-    facts = golden.facts
-    short = golden.tokens.lengths < min(32, facts.max_tokens)
-    if facts.head:
+    config = golden.config
+    short = golden.tokens.lengths < min(32, config.max_tokens)
+    if config.head:
         bare = Encoder.load(folder, head="none")
-        if bare.dimension == facts.dimension and _alike(bare, texts, vectors, short):
+        if bare.dimension == config.dimension and _alike(bare, texts, vectors, short):
             return Finding("head", False, "the dense head is left out")
     for name in POOLERS:
-        if name == facts.pooling:
+        if name == config.pooling:
             continue
-        for head in (None, "none") if facts.head else (None,):
+        for head in (None, "none") if config.head else (None,):
             other = Encoder.load(folder, pooler=name, head=head)
-            if other.dimension == facts.dimension and _alike(other, texts, vectors, short):
+            if other.dimension == config.dimension and _alike(other, texts, vectors, short):
                 more = ", and the dense head is left out" if head else ""
                 return Finding(
                     "pooling",
                     False,
-                    f"tokens are pooled by {name} and not by {facts.pooling}{more}",
+                    f"tokens are pooled by {name} and not by {config.pooling}{more}",
                 )
     return None
 
@@ -228,13 +230,13 @@ def _where_cut(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None
     longest = int(golden.tokens.lengths.argmax())
     text = [golden.texts[longest]]
     for length in LENGTHS:
-        if length >= golden.facts.max_tokens:
+        if length >= golden.config.max_tokens:
             break
         found = compare(Encoder.load(folder, max_tokens=length).encode(text), vectors[[longest]])
         if found.cosine[0] >= ALIKE:
             return Finding(
                 "truncation",
                 False,
-                f"texts are cut at {length} tokens and not at {golden.facts.max_tokens}",
+                f"texts are cut at {length} tokens and not at {golden.config.max_tokens}",
             )
     return None

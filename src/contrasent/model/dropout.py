@@ -24,14 +24,14 @@ HIDDEN_KEYS = ("hidden_dropout_prob", "dropout", "embedding_dropout", "mlp_dropo
 ATTENTION_KEYS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
-class Keep(NamedTuple):
-    """What dropout keeps.
+class Mask(NamedTuple):
+    """A drawn dropout mask.
 
     Attributes:
         mask: ones and zeros, or None if everything is kept.
-        scale: what the kept elements are multiplied by.
-        again: gives the same mask once more. A backward pass that draws it again need not hold it,
-            which takes as many bytes as what it masks.
+        scale: factor of the elements that remain.
+        again: draws the same mask once more. A backward pass that does so need not store it, which
+            takes as many bytes as what it masks.
     """
 
     mask: Tensor | None
@@ -39,14 +39,14 @@ class Keep(NamedTuple):
     again: Callable[[], Tensor | None] = lambda: None
 
 
-def keep(x: Tensor, p: float) -> Keep:
+def draw_mask(x: Tensor, p: float) -> Mask:
     """Draw a mask of the shape and type of x, zero with probability p; on CPU."""
     threshold = min(max(round(p * 65536), 0), 65535)
     if threshold == 0:
-        return Keep(None, 1.0)
+        return Mask(None, 1.0)
     seed = int(torch.randint(2**63 - 1, (), dtype=torch.int64, device="cpu"))
     draw = partial(_mask, seed, threshold, x.shape, x.dtype)
-    return Keep(draw(), 65536 / (65536 - threshold), draw)
+    return Mask(draw(), 65536 / (65536 - threshold), draw)
 
 
 def _mask(seed: int, threshold: int, shape: torch.Size, dtype: torch.dtype) -> Tensor:
@@ -63,7 +63,7 @@ def drop(x: Tensor, p: float) -> Tensor:
         return x
     if x.device.type != "cpu":
         return functional.dropout(x, p, True)
-    mask, scale, _ = keep(x, p)
+    mask, scale, _ = draw_mask(x, p)
     return x if mask is None else x * mask.mul_(scale)
 
 
@@ -141,7 +141,7 @@ def _attend(
 
     special = kwargs.get("position_bias") is not None or kwargs.get("softcap") is not None
     if dropout > 0 and query.device.type == "cpu" and not special:
-        # Where its mask would be the causal one, transformers hands on none, but says so.
+        # Where its mask would be the causal one, transformers passes none and sets is_causal.
         causal = kwargs.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else causal
         if causal and attention_mask is None:

@@ -2,10 +2,7 @@
 
 import hashlib
 import logging
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +17,9 @@ from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
 from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
-from contrasent.model.golden import write_golden
+from contrasent.model.golden import PROBES, EncoderConfig, Golden, write_golden
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
-from contrasent.model.pooled import Pooled, full
+from contrasent.model.pooled import PooledBackbone, full, workers
 from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
@@ -30,17 +27,14 @@ from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
 
-MOST = 4
-"""Calls at once; more of them would wait for each other between torch's operations."""
 
-
-class Encoder(Pooled):
+class Encoder(PooledBackbone):
     """Sentences in, vectors out.
 
     A head inside the encoder belongs to the model and is saved with it. (A head that training
     alone needs lives in the objective.)
 
-    Attributes, besides those of :class:`contrasent.model.pooled.Pooled`:
+    Attributes, besides those of :class:`contrasent.model.pooled.PooledBackbone`:
         head: network on the pooled vector, or None.
         normalise: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.
@@ -80,7 +74,7 @@ class Encoder(Pooled):
         revision: str | None = None,
         device: str | None = None,
     ) -> "Encoder":
-        """Load a model by folder or name; whatever is not given is what the folder says.
+        """Load a model by folder or name; settings that are not given are the folder's own.
 
         Args:
             name: see :func:`contrasent.model.pretrained.resolve`.
@@ -95,11 +89,11 @@ class Encoder(Pooled):
 
         Raises:
             ModelError: no model there, weights missing, newly initialised or of another shape, or
-                nothing says how to pool.
+                no pooling is specified.
             OptionError: a value that cannot be.
         """
-        said = folder_.describe(resolve(name, revision=revision))
-        pooling = said.pooler if pooler is None else pooler
+        stored = folder_.describe(resolve(name, revision=revision))
+        pooling = stored.pooler if pooler is None else pooler
         if pooling is None:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
@@ -109,29 +103,29 @@ class Encoder(Pooled):
         check_pooler(pooling)
         check_head(head)
         backbone = load_backbone(
-            said.transformer, dropout=dropout, attention_dropout=attention_dropout
+            stored.transformer, dropout=dropout, attention_dropout=attention_dropout
         )
         config: Any = backbone.config
         limit = longest_input(config)
-        cut = min(said.max_tokens or limit, limit) if max_tokens is None else max_tokens
+        cut = min(stored.max_tokens or limit, limit) if max_tokens is None else max_tokens
         if not 3 <= cut <= limit:
             raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
         top: nn.Module | None
         if head is None:
-            layers = [folder_.read_dense(path) for path in said.head]
+            layers = [folder_.read_dense(path) for path in stored.head]
             top = nn.Sequential(*layers) if len(layers) > 1 else (layers[0] if layers else None)
         else:
             top = make_head(head, int(config.hidden_size))
         encoder = cls(
             backbone,
-            Tokenizer.load(said.transformer, max_tokens=cut),
+            Tokenizer.load(stored.transformer, max_tokens=cut),
             pooling=pooling,
             head=top,
-            normalise=said.normalise if normalise is None else normalise,
-            lower_case=said.lower_case,
-            source=said.transformer,
+            normalise=stored.normalise if normalise is None else normalise,
+            lower_case=stored.lower_case,
+            source=stored.transformer,
         )
-        check_vocabulary(backbone, encoder.tokenizer, said.transformer)
+        check_vocabulary(backbone, encoder.tokenizer, stored.transformer)
         encoder = encoder.to(device or parallel.device()).eval()
         encoder.bucketed = encoder.device.type != "cpu"
         return encoder
@@ -168,13 +162,32 @@ class Encoder(Pooled):
     def identity(self) -> str:
         """A hash of all that decides the vectors: weights, tokenizer, pooling, head, length."""
         digest = hashlib.sha256()
-        told = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
-        digest.update(repr(told).encode())
+        settings = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
+        digest.update(repr(settings).encode())
         digest.update(self.tokenizer.to_str().encode())
         for key, value in sorted(self.state_dict().items()):
             digest.update(key.encode())
             digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
         return digest.hexdigest()
+
+    @property
+    def config(self) -> EncoderConfig:
+        """The settings that decide the vectors, with :attr:`identity`."""
+        return EncoderConfig(
+            self.identity,
+            self.pooling,
+            self.head is not None,
+            self.normalise,
+            self.lower_case,
+            self.max_tokens,
+            self.dimension,
+        )
+
+    def golden(self) -> Golden:
+        """The vectors of the probes, each computed alone, for ``contrasent doctor``."""
+        tokens, _ = self.tokenise(PROBES)
+        rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
+        return Golden(PROBES, tokens, np.concatenate(rows), self.config)
 
     def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
         """Token ids of sentences, and for each whether it was cut at ``max_tokens``."""
@@ -258,7 +271,7 @@ class Encoder(Pooled):
             )
         with atomic_folder(place) as target:
             self.write(target)
-            write_golden(target, self)
+            write_golden(target, self.golden())
             (target / "README.md").write_text(card, "utf-8")
 
     def write(self, folder: Path) -> None:
@@ -273,38 +286,3 @@ class Encoder(Pooled):
             lower_case=self.lower_case,
         )
         self.tokenizer.save(folder)
-
-
-@contextmanager
-def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
-    """Threads that share torch's cores, for the block: several calls of an encoder at once.
-
-    Products of small matrices do not gain much from a second core; two calls, a core each, do.
-
-    Args:
-        device: of the encoder; only a processor's cores are shared.
-        calls: that there are to make.
-
-    Yields:
-        An executor; None where calls are better made one after the other.
-    """
-    threads = torch.get_num_threads()
-    count = min(threads, calls, MOST)
-    if device.type != "cpu" or count < 2:
-        yield None
-        return
-    begun = threading.Barrier(count + 1)
-
-    def begin() -> None:
-        # A thread's first question after the number would set it to the common one, so ask now.
-        torch.get_num_threads()
-        # Holds for this thread, and for threads to come: the caller sets those back.
-        torch.set_num_threads(threads // count)
-        begun.wait()
-
-    with ThreadPoolExecutor(count, "contrasent-encode", begin) as pool:
-        for _ in range(count):
-            pool.submit(int)  # a thread is made for each, as none of them is idle yet
-        begun.wait()
-        torch.set_num_threads(threads)
-        yield pool

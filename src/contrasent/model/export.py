@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file, atomic_folder
 from contrasent.model.encoder import Encoder
-from contrasent.model.golden import PROBES, facts_of
+from contrasent.model.golden import PROBES
 from contrasent.model.poolers import layer_weights, pooler
 from contrasent.model.runtime import (
     GRAPHS,
@@ -157,7 +157,6 @@ def export(
     check_engine(engine)
     check_target(target, overwrite)
     encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, device="cpu")
-    facts = facts_of(encoder)
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
     wanted = encoder.encode(texts, batch=8)
@@ -165,7 +164,7 @@ def export(
     written = Export(
         engine,
         "fp32" if calibration is None else "int8",
-        facts,
+        encoder.config,
         difference=0.0,
         cosine=1.0,
         compared=len(texts),
@@ -229,8 +228,8 @@ def write_onnx(encoder: Encoder, path: Path) -> None:
             cast(Any, program).save(str(path), external_data=False)
     except Exception as error:  # torch raises many kinds here, all about the model
         kind = type(encoder.backbone).__name__
-        said = " ".join(str(error).split())[:300]
-        raise ModelError(f"torch cannot write a graph of {kind}: {said}") from error
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"torch cannot write a graph of {kind}: {reason}") from error
 
 
 def _to_openvino(onnx: Path, xml: Path) -> None:

@@ -140,13 +140,13 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
 
 def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     """The length texts are cut at: the newer schema keeps it with the tokenizer alone."""
-    told = stated.get("max_seq_length")
-    if told is None:
-        told = _object(transformer / "tokenizer_config.json").get("model_max_length")
-    if told is not None and (isinstance(told, bool) or not isinstance(told, int | float)):
-        raise ModelError(f"{transformer}: longest input {told!r} is no number")
+    length = stated.get("max_seq_length")
+    if length is None:
+        length = _object(transformer / "tokenizer_config.json").get("model_max_length")
+    if length is not None and (isinstance(length, bool) or not isinstance(length, int | float)):
+        raise ModelError(f"{transformer}: longest input {length!r} is not a number")
     # Tokenizers without a limit say 10^30.
-    return int(told) if told is not None and told < 10**9 else None
+    return int(length) if length is not None and length < 10**9 else None
 
 
 def _refuse_unknown(path: Path) -> None:

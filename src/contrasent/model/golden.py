@@ -1,26 +1,21 @@
-"""Golden vectors: what a model gave for a set of probe texts on the day it was saved.
+"""Golden vectors: the vectors of a set of probe texts, stored when a model is saved.
 
 They lie in the model's folder as ``golden/vectors.safetensors`` (a folder of its own: some servers
-read every ``*.safetensors`` beside config.json as weights): token ids, vectors, and how the model
-was set, so that a copy of the folder, another program that loads it, or a server that serves it
-can be checked against the original (``contrasent doctor``).
+read every ``*.safetensors`` beside config.json as weights): token ids, vectors and the encoder's
+settings. A copy of the folder, another program that loads it, or a server that serves it can be
+checked against them (``contrasent doctor``).
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file
 from contrasent.types import Tokens, Vectors
-
-if TYPE_CHECKING:
-    from contrasent.model.encoder import Encoder
 
 NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
@@ -59,8 +54,18 @@ length."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """How the model was set when its golden vectors were made."""
+class EncoderConfig:
+    """The settings of an encoder that decide its vectors, and a hash of all that does.
+
+    Attributes:
+        identity: hash of weights, tokenizer and settings.
+        pooling: name of the pooler.
+        head: whether there is a network on the pooled vector.
+        normalise: whether vectors are scaled to unit length.
+        lower_case: whether texts are lower-cased first.
+        max_tokens: texts are cut at this many tokens.
+        dimension: of the vectors.
+    """
 
     identity: str
     pooling: str
@@ -79,63 +84,37 @@ class Golden:
         texts: the probes.
         tokens: their ids.
         vectors: (n, d) float32.
-        facts: how the model was set.
+        config: of the model that gave them.
     """
 
     texts: tuple[str, ...]
     tokens: Tokens
     vectors: Vectors
-    facts: Facts
+    config: EncoderConfig
 
 
-def facts_of(encoder: "Encoder") -> Facts:
-    """How an encoder is set."""
-    return Facts(
-        encoder.identity,
-        encoder.pooling,
-        encoder.head is not None,
-        encoder.normalise,
-        encoder.lower_case,
-        encoder.max_tokens,
-        encoder.dimension,
-    )
+def write_golden(folder: Path, golden: Golden) -> None:
+    """Put golden vectors into a model's folder, atomically; equal models, equal bytes.
 
-
-def write_golden(folder: Path, encoder: "Encoder") -> None:
-    """Put golden vectors of an encoder into its folder, atomically; equal models, equal bytes.
-
-    The encoder is left as it was, in training or not.
+    Args:
+        folder: of the model.
+        golden: made by :meth:`contrasent.model.encoder.Encoder.golden`.
 
     Raises:
         OutputError: the folder cannot be written.
     """
     from safetensors.numpy import save
 
-    tokens, _ = encoder.tokenise(PROBES)
-    with _resting(encoder):
-        rows = [encoder.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
     arrays: dict[str, Any] = {
-        "vectors": np.concatenate(rows),
-        "ids": tokens.ids,
-        "offsets": tokens.offsets,
+        "vectors": golden.vectors,
+        "ids": golden.tokens.ids,
+        "offsets": golden.tokens.offsets,
     }
-    told = {"format": FORMAT, "texts": list(PROBES), "facts": asdict(facts_of(encoder))}
+    header = {"format": FORMAT, "texts": list(golden.texts), "facts": asdict(golden.config)}
     # One key: safetensors writes several in an order that changes from call to call.
-    data = save(arrays, {"golden": json.dumps(told)})
+    data = save(arrays, {"golden": json.dumps(header)})
     with atomic_file(folder / NAME, "wb") as stream:
         stream.write(data)
-
-
-@contextmanager
-def _resting(encoder: "Encoder") -> Iterator[None]:
-    """Put an encoder into evaluation, which a BatchNorm needs, and back."""
-    busy = [module for module in encoder.modules() if module.training]
-    encoder.eval()
-    try:
-        yield
-    finally:
-        for module in busy:
-            module.training = True
 
 
 def read_golden(folder: Path) -> Golden:
@@ -154,15 +133,15 @@ def read_golden(folder: Path) -> Golden:
         )
     try:
         with safe_open(path, framework="numpy") as stored:
-            told = json.loads((stored.metadata() or {})["golden"])
-            if told.pop("format") != FORMAT:
+            header = json.loads((stored.metadata() or {})["golden"])
+            if header.pop("format") != FORMAT:
                 raise ModelError(f"{path}: is no file of golden vectors ({FORMAT})")
             arrays = {name: stored.get_tensor(name) for name in ("vectors", "ids", "offsets")}
-        texts = tuple(str(text) for text in told["texts"])
-        facts = Facts(**told["facts"])
+        texts = tuple(str(text) for text in header["texts"])
+        config = EncoderConfig(**header["facts"])
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise ModelError(f"{path}: is damaged ({error}); save the golden vectors again") from error
     vectors = np.asarray(arrays["vectors"], dtype=np.float32)
-    if vectors.shape != (len(texts), facts.dimension) or len(arrays["offsets"]) != len(texts) + 1:
+    if vectors.shape != (len(texts), config.dimension) or len(arrays["offsets"]) != len(texts) + 1:
         raise ModelError(f"{path}: is damaged (its shapes disagree); save the golden vectors again")
-    return Golden(texts, Tokens(arrays["ids"], arrays["offsets"]), vectors, facts)
+    return Golden(texts, Tokens(arrays["ids"], arrays["offsets"]), vectors, config)

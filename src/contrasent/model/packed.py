@@ -1,4 +1,4 @@
-"""BERT and RoBERTa without padding: the same weights and mathematics as the backbone's own forward.
+"""BERT and RoBERTa without padding: the same weights and mathematics as the backbone's forward.
 
 The rows of a block lie one after the other (:mod:`contrasent.model.packing`), so that products and
 norms see real tokens alone; attention runs over groups of rows of one length. The plain way,
@@ -20,10 +20,10 @@ KINDS = {"BertModel": 0, "RobertaModel": 1}
 """Backbones that are known here, and what their positions count from, in pad tokens + 1."""
 
 
-def fits(backbone: nn.Module) -> bool:
+def supports_backbone(backbone: nn.Module) -> bool:
     """Whether a backbone's forward is the one written out here.
 
-    It is BERT's or RoBERTa's, with exact GELU, absolute positions and layers that nobody changed.
+    True for BERT and RoBERTa with exact GELU, absolute positions and unmodified layers.
     """
     config: Any = backbone.config
     layers = backbone.modules()
@@ -39,8 +39,8 @@ def fits(backbone: nn.Module) -> bool:
     )
 
 
-def able(backbone: nn.Module, tokens: Tokens) -> bool:
-    """Whether this pass can go through here: on CPU, in the weights' own precision, unobserved."""
+def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
+    """Whether this module can compute a batch: on CPU, in the weights' precision, without hooks."""
     weight = next(backbone.parameters())
     if weight.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
@@ -58,7 +58,7 @@ def states(
     """Hidden states of packed rows.
 
     Args:
-        backbone: one that ``fits`` and is ``able``.
+        backbone: one that :func:`supports_backbone`, on a block that :func:`supports_batch`.
         packing: the rows.
         all_layers: the embedding output and all layers, not the last alone.
         firsts: of the last layer only each row's first token is wanted.
@@ -117,15 +117,15 @@ def _attend_without_gradient(qkv: Tensor, groups: tuple[Group, ...], heads: int)
 
 
 def _last_layer_of_firsts(layer: Any, x: Tensor, packing: Packing) -> Tensor:
-    """The layer's output at the first tokens, (n, d): only they ask, all tokens answer."""
+    """The layer's output at the first tokens, (n, d): queries of these, keys and values of all."""
     own = layer.attention.self
     first = x[packing.firsts]
     both, _ = linear(x, own.key, own.value)
     heads: int = own.num_attention_heads
-    asked = own.query(first).view(len(first), heads, 1, -1) * own.scaling
+    queries = own.query(first).view(len(first), heads, 1, -1) * own.scaling
     mixed = []
     counts = [group.count for group in packing.groups]
-    for q, part in zip(asked.split(counts), packing.split(both), strict=True):
+    for q, part in zip(queries.split(counts), packing.split(both), strict=True):
         k, v = part.view(*part.shape[:2], 2, heads, -1).permute(2, 0, 3, 1, 4)
         share = drop((q @ k.mT).softmax(-1), _p(own.dropout))
         mixed.append((share @ v).view(len(q), -1))

@@ -76,7 +76,7 @@ def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
 
 def drop(x: Tensor, p: float) -> Tensor:
     """Dropout alone, any shape."""
-    kept = dropout.keep(x, p)
+    kept = dropout.draw_mask(x, p)
     if kept.mask is None:
         return x
     result: Tensor = _Drop.apply(x, *kept)  # type: ignore[no-untyped-call]
@@ -96,7 +96,7 @@ class _Attend(torch.autograd.Function):
         pairs = zip(_squares(scores, groups, heads), _squares(weights, groups, heads), strict=True)
         for square, share in pairs:
             torch.softmax(square, -1, out=share)
-        kept = dropout.keep(weights, p)
+        kept = dropout.draw_mask(weights, p)
         dropped = weights if kept.mask is None else torch.mul(weights, kept.mask, out=scores)
         mixed = qkv.new_empty(qkv.shape[0], width)
         blocks = _blocks(mixed, groups)
@@ -106,14 +106,14 @@ class _Attend(torch.autograd.Function):
             out = torch.baddbmm(v, square, v, beta=0, alpha=kept.scale)
             shape = (group.count, heads, group.length, -1)
             block.view(group.count, group.length, heads, -1).copy_(out.view(shape).transpose(1, 2))
-        ctx.told = groups, heads, kept.scale, kept.again
+        ctx.attention = groups, heads, kept.scale, kept.again
         ctx.save_for_backward(own, weights)
         return mixed
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        groups, heads, scale, again = ctx.told
+        groups, heads, scale, again = ctx.attention
         own, weights = ctx.saved_tensors
         mask = again()
         width = grad.shape[1]
@@ -165,7 +165,7 @@ class _AddNorm(torch.autograd.Function):
         epsilon: float,
         p: float,
     ) -> Tensor:
-        kept = dropout.keep(x, p)
+        kept = dropout.draw_mask(x, p)
         total = torch.addmm(bias, y, weight.t(), beta=kept.scale, alpha=kept.scale)
         total = x + total if kept.mask is None else torch.addcmul(x, total, kept.mask)
         out, mean, deviation = torch.native_layer_norm(total, gain.shape, gain, shift, epsilon)

@@ -1,6 +1,8 @@
-"""From tokens to pooled vectors: how a batch is cut up, padded or packed, and computed."""
+"""From tokens to pooled vectors: how a batch is split, padded or packed, and computed."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,8 +23,11 @@ from contrasent.types import Tokens
 BUCKET = 8
 """Padded lengths are multiples of it where shapes are bucketed."""
 
+MOST = 4
+"""Calls at once; more of them would wait for each other between torch's operations."""
 
-class Pooled(nn.Module):
+
+class PooledBackbone(nn.Module):
     """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in.
 
     Attributes:
@@ -31,8 +36,8 @@ class Pooled(nn.Module):
         pooling: name of the pooler, see :mod:`contrasent.model.poolers`.
         packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
-        chunk: rows whose forward pass is kept in memory at once (:mod:`contrasent.model.groups`); 0
-            for all.
+        grad_cache_rows: rows whose forward pass is kept in memory at once
+            (:mod:`contrasent.model.groups`); 0 for all.
         bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
             faster on one block of a known shape.
     """
@@ -45,8 +50,8 @@ class Pooled(nn.Module):
         self._pool = pooler(pooling)
         self._all_layers = layer_weights(pooling, self.layers) is not None
         dropout_.take_over(backbone)
-        self.packed = packed_.fits(backbone)
-        self.chunk = 0
+        self.packed = packed_.supports_backbone(backbone)
+        self.grad_cache_rows = 0
         self.bucketed = False
 
     def compile_backbone(self) -> None:
@@ -76,20 +81,20 @@ class Pooled(nn.Module):
         """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
         if len(tokens) == 0:
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
-        if not 0 < self.chunk < len(tokens):
+        if not 0 < self.grad_cache_rows < len(tokens):
             return self._pool_block(tokens)
-        order = groups.cut(tokens.lengths, self.chunk)
+        order = groups.cut(tokens.lengths, self.grad_cache_rows)
         # When a chunk is computed again, dropout may have been switched on in the meantime.
-        still = not self.backbone.training
-        work = self._pool_still if still else self._pool_block
+        training = self.backbone.training
+        work = self._pool_block if training else self._pool_without_dropout
         return self._in_order([groups.replayed(work, tokens.select(rows)) for rows in order], order)
 
-    def _pool_still(self, tokens: Tokens) -> Tensor:
+    def _pool_without_dropout(self, tokens: Tokens) -> Tensor:
         with self.dropout_off():
             return self._pool_block(tokens)
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
-        if self.packed and packed_.able(self.backbone, tokens):
+        if self.packed and packed_.supports_batch(self.backbone, tokens):
             return self._in_order(*self._pool_packed(tokens))
         return self._in_order(*self._pool_groups(tokens))
 
@@ -140,10 +145,10 @@ class Pooled(nn.Module):
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
-        told = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
+        attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
         output = self.backbone(
             input_ids=ids,
-            attention_mask=told,
+            attention_mask=attention_mask,
             output_hidden_states=all_layers,
             return_dict=True,
             **further,
@@ -173,3 +178,38 @@ class Pooled(nn.Module):
 def full(vectors: Tensor) -> Tensor:
     """Vectors in float32; in float64 if they are that."""
     return vectors if vectors.dtype == torch.float64 else vectors.float()
+
+
+@contextmanager
+def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
+    """Threads that share torch's cores, for the block: several calls of an encoder at once.
+
+    Products of small matrices do not gain much from a second core; two calls, a core each, do.
+
+    Args:
+        device: of the encoder; only a processor's cores are shared.
+        calls: that there are to make.
+
+    Yields:
+        An executor; None where calls are better made one after the other.
+    """
+    threads = torch.get_num_threads()
+    count = min(threads, calls, MOST)
+    if device.type != "cpu" or count < 2:
+        yield None
+        return
+    begun = threading.Barrier(count + 1)
+
+    def begin() -> None:
+        # A thread's first question after the number would set it to the common one, so ask now.
+        torch.get_num_threads()
+        # Holds for this thread, and for threads to come: the caller sets those back.
+        torch.set_num_threads(threads // count)
+        begun.wait()
+
+    with ThreadPoolExecutor(count, "contrasent-encode", begin) as pool:
+        for _ in range(count):
+            pool.submit(int)  # a thread is made for each, as none of them is idle yet
+        begun.wait()
+        torch.set_num_threads(threads)
+        yield pool

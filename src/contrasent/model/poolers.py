@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from contrasent.errors import OptionError
+from contrasent.errors import check_choice
 
 Hidden = tuple[Tensor, ...]
 Pooler = Callable[[Hidden, Tensor], Tensor]
@@ -69,8 +69,7 @@ def check_pooler(name: str) -> None:
     Raises:
         OptionError: there is none; the nearest name is suggested.
     """
-    if name not in POOLERS:
-        raise OptionError("pooler", name, "no such pooler", choices=POOLERS)
+    check_choice("pooler", name, POOLERS)
 
 
 def pooler(name: str) -> Pooler:

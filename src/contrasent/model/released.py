@@ -14,7 +14,7 @@ DiffCSE                           [CLS] before the head, which is a BatchNorm pr
                                   and generator are training's own
 ================================  ==============================================================
 
-Supervised and unsupervised SimCSE have the same files, so they are told apart by an option and
+Supervised and unsupervised SimCSE have the same files, so they are distinguished by an option and
 not by a name. Loaded by transformers alone, an unconverted checkpoint gets a random pooler.
 """
 
@@ -47,14 +47,14 @@ def import_checkpoint(
 
     Args:
         folder: with config.json, model.safetensors and a tokenizer.
-        method: whose it is, one of ``METHODS``; needed where the files do not tell.
+        method: whose it is, one of ``METHODS``; needed where the files do not show it.
         max_tokens: cut sentences at this many tokens; what the tokenizer says if None.
 
     Returns:
         The encoder, with the pooling and head that the paper evaluates, and the method.
 
     Raises:
-        OptionError: the method is unknown, not told, or contradicted by the files.
+        OptionError: the method is unknown, missing, or contradicted by the files.
         ModelError: pickled weights, or no such checkpoint.
     """
     import torch
@@ -66,7 +66,7 @@ def import_checkpoint(
         raise ModelError(_no_weights(folder))
     weights = read_tensors(folder / WEIGHTS)
     body = _body(weights, folder)
-    found = _whose(weights, folder, method)
+    found = _method(weights, folder, method)
     head = _dense(weights, folder, found) if found == "sup-simcse" else None
     with tempfile.TemporaryDirectory() as place:
         bare = Path(place)
@@ -120,24 +120,24 @@ def _body(weights: dict[str, Any], folder: Path) -> dict[str, Any]:
     raise ModelError(f"{folder / WEIGHTS}: holds no encoder (bert.*, roberta.* or embeddings.*)")
 
 
-def _whose(weights: Iterable[str], folder: Path, method: str | None) -> str:
-    """Whose checkpoint it is: what its keys tell, or else what the user says."""
+def _method(weights: Iterable[str], folder: Path, method: str | None) -> str:
+    """Whose checkpoint it is: by its keys, or else as the user states."""
     keys = tuple(weights)
-    told = None
+    detected = None
     if any(key.startswith(("electra_head.", *(f"{head}net." for head in HEADS))) for key in keys):
-        told = "diffcse"
+        detected = "diffcse"
     elif any(key.startswith("momentum_model.") for key in keys):
-        told = "esimcse"
-    if told is not None and method not in (None, told):
-        raise OptionError("--method", method, f"{folder / WEIGHTS} is of {told}, by its keys")
-    if told is None and method is None:
+        detected = "esimcse"
+    if detected is not None and method not in (None, detected):
+        raise OptionError("--method", method, f"{folder / WEIGHTS} is of {detected}, by its keys")
+    if detected is None and method is None:
         raise OptionError(
             "--method",
             "",
-            f"the files of {folder} do not tell whether its vector is [CLS] before the head "
+            f"the files of {folder} do not show whether its vector is [CLS] before the head "
             "(unsup-simcse, esimcse, simcse++, diffcse) or after it (sup-simcse); say which it is",
         )
-    return str(told or method)
+    return str(detected or method)
 
 
 def _dense(weights: dict[str, Any], folder: Path, method: str) -> tuple[Any, Any]:

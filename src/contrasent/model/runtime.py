@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.cores import threads
-from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError
+from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, check_choice
 from contrasent.files import write_json
 from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
-from contrasent.model.golden import Facts
+from contrasent.model.golden import EncoderConfig
 from contrasent.model.sessions import Run, check_session, open_session
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
@@ -45,12 +45,12 @@ FEW = 8
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What ``export.json`` says.
+    """The content of ``export.json``.
 
     Attributes:
         engine: "onnx" or "openvino".
         precision: "fp32" or "int8".
-        facts: how the model was set; ``identity`` is that of the torch model.
+        facts: the settings of the torch model; the name is that of the file's key.
         difference: largest difference of a component from torch's vectors, on the sentences that
             were compared.
         cosine: smallest cosine with torch's vectors.
@@ -62,7 +62,7 @@ class Export:
 
     engine: str
     precision: str
-    facts: Facts
+    facts: EncoderConfig
     difference: float
     cosine: float
     compared: int
@@ -91,7 +91,7 @@ def read_export(folder: Path) -> Export:
         data = json.loads(path.read_text("utf-8"))
         if data.pop("format") != FORMAT:
             raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
-        export = Export(**{**data, "facts": Facts(**data["facts"])})
+        export = Export(**{**data, "facts": EncoderConfig(**data["facts"])})
     except OSError as error:
         raise ModelError(
             f"{folder}: holds no exported model; make one with 'contrasent export'"
@@ -260,8 +260,7 @@ class Exported:
 
 def check_engine(engine: str) -> None:
     """Refuse what cannot be exported to, before torch is used."""
-    if engine not in GRAPHS:
-        raise OptionError("--to", engine, "no such runtime", choices=GRAPHS)
+    check_choice("--to", engine, GRAPHS)
     needed = {"onnx": "onnx", "onnxscript": "onnx", "onnxruntime": "onnx"}
     if engine == "openvino":
         needed["openvino"] = "openvino"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, ModelError
-from contrasent.memory import few_kernels
+from contrasent.memory import limit_onednn_cache
 from contrasent.types import Vectors
 
 Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]
@@ -92,7 +92,7 @@ def _onnx(path: Path, streams: int) -> Run:
 
 
 def _openvino(path: Path, precision: str, streams: int) -> Run:
-    few_kernels()
+    limit_onednn_cache()
     import openvino
 
     core = openvino.Core()

@@ -78,7 +78,7 @@ def fit(
         first: (n, d) vectors of a fixed encoder, one view (such as its dropout makes).
         second: (n, d) the other view of the same sentences.
         settings: how.
-        report: told of each step and its loss.
+        report: called with each step and its loss.
 
     Raises:
         DataError: shapes that differ, fewer rows than a batch, vectors that are not finite, or a

@@ -212,7 +212,7 @@ def fit(
     Args:
         vectors: (n, d) of a frozen encoder.
         settings: how it is built and trained.
-        report: told of each step and its loss, bits a dimension.
+        report: called with each step and its loss, bits a dimension.
 
     Raises:
         DataError: fewer vectors than a batch, vectors that are not finite, or a loss that is not.

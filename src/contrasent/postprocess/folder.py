@@ -107,9 +107,9 @@ def read_flow(folder: Path) -> "tuple[Path, Flow]":
     from contrasent.postprocess.flow import Flow, Settings
 
     try:
-        said = json.loads((folder / CONFIG).read_text("utf-8"))
+        stored = json.loads((folder / CONFIG).read_text("utf-8"))
         known = {f.name for f in fields(Settings)}
-        flow = Flow(int(said["dimension"]), Settings(**{k: said[k] for k in known}))
+        flow = Flow(int(stored["dimension"]), Settings(**{k: stored[k] for k in known}))
         flow.load_state_dict(load_file(folder / WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = str(error).split("\n")[0]

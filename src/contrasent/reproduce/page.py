@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from contrasent.evaluate.page import STYLE
 from contrasent.files import atomic_file
+from contrasent.pages import document
 from contrasent.reproduce import tables
 from contrasent.reproduce.entries import Book, ItemEntry
 from contrasent.reproduce.figures import draw
@@ -60,15 +60,9 @@ def page(found: Book) -> str:
     """The page's text; see :func:`write_page`."""
     items = found["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
-    return (
-        "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
-        '<meta name=viewport content="width=device-width, initial-scale=1">\n'
-        f"<title>contrasent reproduces {escape(names)}</title>\n"
-        f"<style>{STYLE}{OWN_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>Reproduction of {escape(names)}</h1>\n"
-        + "\n".join([*_front(found), *(_item(item) for item in items)])
-        + "\n</body>\n</html>\n"
-    )
+    title, heading = f"contrasent reproduces {names}", f"Reproduction of {names}"
+    parts = [*_front(found), *(_item(item) for item in items)]
+    return document(title, heading, parts, style=OWN_STYLE)
 
 
 def _front(found: Book) -> Iterator[str]:

@@ -180,7 +180,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
     Returns:
         The run's steps, seconds, speed, scores, and its trace.
     """
-    from contrasent.model.card import Facts
+    from contrasent.model.card import CardMetadata
     from contrasent.text.corpus import open_corpus
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
@@ -205,7 +205,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
         keep="trained",  # the papers choose among trained steps
         resume=resume,
         overwrite=not resume,
-        facts=Facts(base=base.name),
+        facts=CardMetadata(base=base.name),
     )
     return {
         "steps": run.steps,

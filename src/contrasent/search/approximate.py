@@ -1,4 +1,4 @@
-"""Approximate search for millions of rows: signs, or faiss HNSW or IVF-PQ, beside the vectors.
+"""Approximate search for millions of rows: binary codes, or faiss HNSW or IVF-PQ.
 
 They propose candidates among the rows they were built over; the scores of these are computed anew
 from the exact vectors, and rows that came later are searched exactly. So scores are always exact,
@@ -6,25 +6,22 @@ and what is approximate is only which rows are found: the recall against exact s
 when the index is built and kept with it.
 """
 
-import hashlib
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import InputError, MissingExtraError, OptionError
+from contrasent.errors import OptionError, import_extra
 from contrasent.files import writing
+from contrasent.search.backends import FAISS, Backend, open_backend
+from contrasent.search.binary import BinaryCodes
 from contrasent.search.checks import check_approximate
 from contrasent.search.exact import Best, scan
 from contrasent.search.index import Index
-from contrasent.search.manifest import FAISS_KINDS, SIGNS, Part, read_manifest
-from contrasent.search.segment import check_size
+from contrasent.search.manifest import BINARY, FORMER_KINDS, Part, read_manifest
 from contrasent.search.segment_writer import describe
-from contrasent.search.signs import Signs
 from contrasent.search.writer import Writer
-from contrasent.types import Vectors
 
 FEWEST = 1000
 LINKS = 32
@@ -34,88 +31,6 @@ PROBES = 200
 RECALL_AT = 10
 
 
-def _faiss(purpose: str) -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise MissingExtraError("faiss-cpu", "faiss", purpose) from error
-    return faiss
-
-
-class Backend(Protocol):
-    """What proposes rows to score."""
-
-    @property
-    def rows(self) -> int:
-        """How many rows of the index it knows, the first ones."""
-        ...
-
-    def candidates(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
-    ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising."""
-        ...
-
-
-def open_backend(folder: Path, part: Part, dimension: int) -> Backend:
-    """Open what lies beside the vectors of an index.
-
-    Raises:
-        InputError: it is missing, damaged, or of a kind that is not known.
-        MissingExtraError: faiss is needed and not installed.
-    """
-    kind = part.facts.get("kind")
-    return Signs.open(folder, part, dimension) if kind == SIGNS else Faiss(folder, part)
-
-
-class Faiss:
-    """A faiss index over the first rows of an index folder.
-
-    Args:
-        folder: the index.
-        part: what the manifest says of the faiss index.
-
-    Raises:
-        InputError: its file is missing or not the one that was written.
-        MissingExtraError: faiss is not installed.
-    """
-
-    def __init__(self, folder: Path, part: Part) -> None:
-        self.faiss = _faiss(f"the approximate index of {folder}")
-        path = folder / part.name
-        facts = part.files[part.name]
-        check_size(path, int(facts["bytes"]))
-        with path.open("rb") as stream:
-            # faiss is not made to read files that nobody vouches for.
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != facts.get("sha256"):
-            raise InputError(path, "is not the file that was written; build the index again")
-        self.rows = part.rows
-        self.kind, effort = str(part.facts.get("kind")), part.facts.get("effort")
-        if self.kind not in FAISS_KINDS or not isinstance(effort, int):
-            raise InputError(path, "is of no kind that is known; build the index again")
-        self.effort = effort
-        flags = self.faiss.IO_FLAG_MMAP if self.kind == "ivfpq" else 0
-        self.index = self.faiss.read_index(str(path), flags)
-
-    def candidates(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
-    ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising."""
-        wanted = min(self.rows, max(4 * k, 40))
-        options: dict[str, Any] = {}
-        if allowed is not None:
-            bits = np.packbits(allowed[: self.rows], bitorder="little")
-            options["sel"] = self.faiss.IDSelectorBitmap(bits)
-        if self.kind == "hnsw":
-            effort = max(self.effort, wanted)
-            parameters = self.faiss.SearchParametersHNSW(efSearch=effort, **options)
-        else:
-            parameters = self.faiss.SearchParametersIVF(nprobe=self.effort, **options)
-        _, found = self.index.search(np.ascontiguousarray(queries), wanted, params=parameters)
-        return [np.unique(rows[rows >= 0]).astype(np.int64) for rows in found]
-
-
 def build_approximate(
     folder: str | Path, kind: str = "hnsw", *, effort: int | None = None, seed: int = 0
 ) -> Index:
@@ -123,9 +38,10 @@ def build_approximate(
 
     Args:
         folder: an index.
-        kind: "signs" (a thirty-second of the vectors' size, needs nothing but numpy), "hnsw" (fast
-            and accurate; about half the vectors' size on disk and in memory) or "ivfpq" (a small
-            fraction of it, mapped from disk; less accurate).
+        kind: "binary" (one bit a dimension, a thirty-second of the vectors' size; needs nothing
+            but numpy; formerly "signs"), "hnsw" (fast and accurate; about half the vectors' size on
+            disk and in memory) or "ivfpq" (a small fraction of it, mapped from disk; less
+            accurate).
         effort: how much a search looks at: efSearch of HNSW, lists probed of IVF-PQ.
         seed: of the rows that recall is measured with.
 
@@ -133,11 +49,12 @@ def build_approximate(
         The new snapshot; ``manifest.backend.facts["recall"]`` is recall@10 against exact search.
 
     Raises:
-        OptionError: an unknown kind, too few rows, or signs of an index that compares by inner
-            product.
-        UserError: signs need a newer numpy.
+        OptionError: an unknown kind, too few rows, or binary codes of an index that compares by
+            inner product.
+        UserError: binary codes need a newer numpy.
         MissingExtraError: faiss is not installed.
     """
+    kind = FORMER_KINDS.get(kind, kind)
     check_approximate(kind, read_manifest(Path(folder)).metric)
     with Writer(folder) as writer:
         writer.compact()
@@ -147,8 +64,12 @@ def build_approximate(
                 "kind", kind, f"{len(index)} rows are searched faster exactly; {FEWEST:,} at least"
             )
         name = writer.new_name("backend")
-        part = _signs(writer, index, name) if kind == SIGNS else _built(writer, kind, name)
-        if effort is not None and kind != SIGNS:
+        part = (
+            _build_binary(writer, index, name)
+            if kind == BINARY
+            else _build_faiss(writer, kind, name)
+        )
+        if effort is not None and kind != BINARY:
             part.facts["effort"] = effort
         backend = open_backend(writer.folder, part, index.dimension)
         part.facts["recall"] = recall(index, backend, seed=seed)
@@ -156,17 +77,18 @@ def build_approximate(
     return writer.index
 
 
-def _signs(writer: Writer, index: Index, name: str) -> Part:
+def _build_binary(writer: Writer, index: Index, name: str) -> Part:
     vectors = (segment.vectors for segment in index.segments)
-    signs = Signs.of(vectors, len(index), index.dimension)
+    codes = BinaryCodes.of(vectors, len(index), index.dimension)
     path = writer.folder / f"{name}.npy"
     with writing(writer.folder):
-        np.save(path, signs.columns, allow_pickle=False)
-        return Part(path.name, len(index), {path.name: describe(path)}, signs.facts())
+        np.save(path, codes.columns, allow_pickle=False)
+        return Part(path.name, len(index), {path.name: describe(path)}, codes.facts())
 
 
-def _built(writer: Writer, kind: str, name: str) -> Part:
-    index, faiss = writer.index, _faiss(f"an approximate index of {writer.folder}")
+def _build_faiss(writer: Writer, kind: str, name: str) -> Part:
+    index, purpose = writer.index, f"an approximate index of {writer.folder}"
+    faiss = import_extra("faiss", "faiss", purpose, package=FAISS)
     built, effort = _train(faiss, index, kind)
     _fill(built, index)
     path = writer.folder / f"{name}.faiss"

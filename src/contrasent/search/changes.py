@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
-from contrasent.search.checks import check_metadata, checked, numbered, refuse_repeats
-from contrasent.search.query import About
+from contrasent.search.checks import check_metadata, check_vectors, refuse_duplicates, row_ids
+from contrasent.search.query import IndexBase
 from contrasent.search.segment import Segment
 from contrasent.types import EncodeFn, Vectors
 
 
-class Changes(ABC):
+class WriterBase(ABC):
     """Rows added, replaced and deleted by id.
 
     Attributes:
@@ -22,7 +22,7 @@ class Changes(ABC):
         next_id: the first running number that may be free as an id.
     """
 
-    index: About
+    index: IndexBase
     next_id: int
 
     def add(
@@ -52,12 +52,12 @@ class Changes(ABC):
         """
         if not texts:
             return 0
-        names = numbered(ids, len(texts), self.next_id)
-        refuse_repeats(names)
+        names = row_ids(ids, len(texts), self.next_id)
+        refuse_duplicates(names)
         rows = self._find(names)
         while ids is None and (rows >= 0).any():
             self.next_id += len(texts)
-            names = numbered(None, len(texts), self.next_id)
+            names = row_ids(None, len(texts), self.next_id)
             rows = self._find(names)
         taken = np.flatnonzero(rows >= 0)
         if len(taken):
@@ -89,8 +89,8 @@ class Changes(ABC):
         """
         if not texts:
             return 0, 0
-        names = numbered(ids, len(texts), 0)
-        refuse_repeats(names)
+        names = row_ids(ids, len(texts), 0)
+        refuse_duplicates(names)
         rows = self._find(names)
         old = rows[rows >= 0]
         self._put(self._block(texts, vectors, names, metadata, model), old)
@@ -131,7 +131,7 @@ class Changes(ABC):
             self.index.check_model(model)
         check_metadata(metadata, len(texts))
         given = vectors(texts) if callable(vectors) else vectors
-        array = checked(given, len(texts), self.index.dimension, self.index.metric)
+        array = check_vectors(given, len(texts), self.index.dimension, self.index.metric)
         return Segment.pack(array, texts, names, metadata)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""What an index refuses, with the words it says."""
+"""Checks of what an index is given, before any work."""
 
 import math
 from collections.abc import Sequence
@@ -8,10 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, UserError
+from contrasent.errors import (
+    MissingExtraError,
+    ModelError,
+    OptionError,
+    OutputError,
+    UserError,
+    check_choice,
+)
 from contrasent.files import check_writable
 from contrasent.search.exact import unit
-from contrasent.search.manifest import APPROXIMATE, METRICS, MILVUS, NAME, SIGNS
+from contrasent.search.manifest import APPROXIMATE, BINARY, METRICS, MILVUS, NAME
 from contrasent.types import Vectors
 
 
@@ -29,27 +36,28 @@ def check_threshold(threshold: float | None) -> None:
 
 def check_metric(metric: str) -> None:
     """Refuse an unknown metric."""
-    if metric not in METRICS:
-        raise OptionError("metric", metric, "is unknown", choices=METRICS)
+    check_choice("metric", metric, METRICS)
 
 
 def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
-    """Refuse a kind of approximate index that is unknown, not installed or says nothing here.
+    """Refuse a kind of approximate index that is unknown, not installed, or does not apply.
 
     Raises:
-        OptionError: an unknown kind, or signs of an index that compares by inner product.
-        UserError: signs need a newer numpy.
+        OptionError: an unknown kind, or binary codes of an index that compares by inner product.
+        UserError: binary codes need a newer numpy.
         MissingExtraError: faiss is not installed.
     """
-    if kind not in APPROXIMATE:
-        raise OptionError(option, kind, "is unknown", choices=APPROXIMATE)
-    if kind != SIGNS:
+    check_choice(option, kind, APPROXIMATE)
+    if kind != BINARY:
         if find_spec("faiss") is None:
             raise MissingExtraError("faiss-cpu", "faiss", f"an approximate index ({kind})")
     elif metric != "cosine":
-        raise OptionError(option, kind, "says what the cosine is, and not the inner product")
+        problem = (
+            "binary codes estimate the cosine, not the inner product; use faiss for metric dot"
+        )
+        raise OptionError(option, kind, problem)
     elif not hasattr(np, "bitwise_count"):
-        raise UserError("counting signs needs numpy 2 or newer: pip install 'numpy>=2'")
+        raise UserError("binary codes need numpy 2 or newer: pip install 'numpy>=2'")
 
 
 def check_target(target: Path, overwrite: bool) -> None:
@@ -71,7 +79,7 @@ def check_target(target: Path, overwrite: bool) -> None:
     check_writable(target.parent)
 
 
-def numbered(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
+def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
     """The ids given, or row numbers from ``first`` on."""
     if ids is None:
         return [str(first + row) for row in range(count)]
@@ -89,7 +97,7 @@ def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
         raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 
 
-def refuse_repeats(ids: Sequence[str]) -> None:
+def refuse_duplicates(ids: Sequence[str]) -> None:
     """Refuse an id that is there twice."""
     seen: set[str] = set()
     for row, name in enumerate(ids):
@@ -98,7 +106,7 @@ def refuse_repeats(ids: Sequence[str]) -> None:
         seen.add(name)
 
 
-def checked(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:
+def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:
     """Vectors of the right shape, finite, float32, of length one where the metric is cosine.
 
     Raises:

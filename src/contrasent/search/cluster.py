@@ -1,5 +1,6 @@
 """Groups of an index's rows: k-means on the sphere, and leaders within a distance."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,7 +8,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError
-from contrasent.search.exact import unit
+from contrasent.search.exact import nearest_of, unit
 from contrasent.search.pairs import COLUMNS, check_cosine
 from contrasent.search.rows import Rows
 from contrasent.types import Vectors
@@ -114,7 +115,7 @@ def leaders(index: Rows, threshold: float) -> Clusters:
     with progress.task("cluster", len(rows), "texts") as advance:
         for start in range(0, len(rows), 1024):
             vectors = unit(index.vectors_of(rows[start : start + 1024]))
-            best, label = _nearest(vectors, centres)
+            best, label = nearest_of(vectors, _blocks(centres))
             new: list[int] = []
             for at in range(len(vectors)):
                 if new:
@@ -131,16 +132,10 @@ def leaders(index: Rows, threshold: float) -> Clusters:
     return _numbered(rows, labels, scores, centres)
 
 
-def _nearest(vectors: Vectors, centres: Vectors) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    best = np.full(len(vectors), -np.inf, dtype=np.float32)
-    label = np.zeros(len(vectors), dtype=np.int64)
+def _blocks(centres: Vectors) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
     for start in range(0, len(centres), COLUMNS):
-        cosines = vectors @ centres[start : start + COLUMNS].T
-        at = cosines.argmax(axis=1)
-        found = cosines[np.arange(len(vectors)), at]
-        better = found > best
-        best[better], label[better] = found[better], start + at[better]
-    return best, label
+        block = centres[start : start + COLUMNS]
+        yield np.arange(start, start + len(block)), block
 
 
 def _numbered(

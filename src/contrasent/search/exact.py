@@ -28,7 +28,7 @@ class Best:
     Args:
         queries: q.
         k: rows to keep for each query.
-        threshold: scores below it are never kept.
+        threshold: scores below it are dropped.
 
     Attributes:
         scores: (q, k) float32, falling, ``-inf`` where fewer than k rows were kept.
@@ -54,8 +54,8 @@ class Best:
             columns = np.flatnonzero(wanted[query])
             values = scores[query, columns]
             if len(columns) > self.k:
-                kept = largest(values, self.k)
-                columns, values = columns[kept], values[kept]
+                best = largest(values, self.k)
+                columns, values = columns[best], values[best]
             self._merge(int(query), values, rows[columns])
 
     def offer_one(self, query: int, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
@@ -89,6 +89,30 @@ def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     return np.sort(np.concatenate([above, equal]))
 
 
+def nearest_of(
+    vectors: Vectors, blocks: Iterable[tuple[NDArray[np.int64], Vectors]]
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The largest inner product of each vector with the rows of some blocks, and which row it is.
+
+    Args:
+        vectors: (n, d).
+        blocks: (numbers of the rows (m,), their vectors (m, d)), one after another; of equal
+            products the first counts.
+
+    Returns:
+        (n,) products, ``-inf`` where there are no rows; (n,) row numbers, -1 there.
+    """
+    best = np.full(len(vectors), -np.inf, dtype=np.float32)
+    nearest = np.full(len(vectors), -1, dtype=np.int64)
+    for rows, others in blocks:
+        scores = vectors @ others.T
+        at = scores.argmax(axis=1)
+        found = scores[np.arange(len(vectors)), at]
+        better = found > best
+        best[better], nearest[better] = found[better], rows[at[better]]
+    return best, nearest
+
+
 def scan(
     queries: Vectors,
     blocks: Iterable[tuple[int, Vectors]],
@@ -102,7 +126,7 @@ def scan(
         queries: (q, d).
         blocks: (number of the first row, (n, d) vectors), in rising order; may be memory mapped:
             at most 32 MB of scores are held at a time.
-        best: what is kept.
+        best: collects the best rows.
         allowed: (all rows,) bool; rows that are not allowed do not exist.
     """
     step = max(1, min(ROWS_AT_ONCE, SCORES_AT_ONCE // max(1, len(queries))))

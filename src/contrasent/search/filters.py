@@ -56,7 +56,7 @@ class Columns:
     """Fields of a segment's metadata, each as distinct values and a code a row.
 
     Args:
-        segment: whose metadata is read, a field at a time, when it is first asked for.
+        segment: whose metadata is read, a field at a time, when it is first used.
     """
 
     def __init__(self, segment: Segment) -> None:

@@ -179,7 +179,7 @@ class Hybrid:
             ModelError: vectors of another model, dimension, or with NaN.
         """
         texts = [queries] if isinstance(queries, str) else list(queries)
-        given = self.index.asked(
+        given = self.index.check_query(
             texts if vectors is None else vectors,
             encode=encode,
             k=k,

@@ -6,20 +6,21 @@ identity of the model they came from, so that it can refuse vectors of another.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, UserError
 from contrasent.files import atomic_folder
+from contrasent.search.backends import Backend, open_backend
 from contrasent.search.checks import (
     check_metadata,
     check_metric,
     check_target,
-    checked,
-    numbered,
-    refuse_repeats,
+    check_vectors,
+    refuse_duplicates,
+    row_ids,
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
 from contrasent.search.filters import Where
@@ -27,12 +28,8 @@ from contrasent.search.manifest import Manifest, read_manifest, write_manifest
 from contrasent.search.query import Hit
 from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
-from contrasent.search.segment_writer import write_segment
-from contrasent.search.stream import ROWS_AT_ONCE, Row, write_stream
+from contrasent.search.segment_writer import ROWS_AT_ONCE, IndexRow, write_segment, write_stream
 from contrasent.types import EncodeFn, Vectors
-
-if TYPE_CHECKING:
-    from contrasent.search.approximate import Backend
 
 FEW = 10_000
 """Rows up to which an exact search is preferred to an approximate one."""
@@ -45,7 +42,7 @@ class Index(Rows):
     larger than memory), and read one with :meth:`open`.
     """
 
-    _backend: "Backend | None" = None
+    _backend: Backend | None = None
 
     # ------------------------------------------------------------------ making and reading
 
@@ -73,16 +70,16 @@ class Index(Rows):
             metric: "cosine" (vectors are scaled to length one) or "dot".
 
         Raises:
-            UserError: no texts, ids that repeat or are too few, metadata that JSON cannot say.
+            UserError: no texts, ids that repeat or are too few, or metadata that is not JSON.
             ModelError: ``encode`` gave vectors that are not finite or of the wrong shape.
         """
         check_metric(metric)
-        names = numbered(ids, len(texts), 0)
+        names = row_ids(ids, len(texts), 0)
         check_metadata(metadata, len(texts))
         if not texts:
             raise UserError("there are no texts to index")
-        refuse_repeats(names)
-        vectors = checked(encode(texts), len(texts), None, metric)
+        refuse_duplicates(names)
+        vectors = check_vectors(encode(texts), len(texts), None, metric)
         segment = Segment.pack(vectors, texts, names, metadata)
         manifest = Manifest(model, source, metric, vectors.shape[1], next_id=len(texts))
         return cls(manifest, [segment])
@@ -92,7 +89,7 @@ class Index(Rows):
         cls,
         folder: str | Path,
         encode: EncodeFn,
-        rows: Iterable[Row],
+        rows: Iterable[IndexRow],
         *,
         model: str = "",
         source: str = "",
@@ -172,6 +169,10 @@ class Index(Rows):
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the index to a folder, as one segment without the deleted rows.
 
+        Args:
+            folder: the target.
+            overwrite: replace an index that is there.
+
         Raises:
             OutputError: the folder exists and ``overwrite`` is not set, or cannot be written.
         """
@@ -206,8 +207,8 @@ class Index(Rows):
             part = vectors[start : start + QUERIES_AT_ONCE]
             scores, rows = self.nearest(part, k, threshold=threshold, allowed=allowed, exact=exact)
             for query in range(len(part)):
-                kept = rows[query] >= 0
-                pairs = zip(rows[query][kept], scores[query][kept], strict=True)
+                found_rows = rows[query] >= 0
+                pairs = zip(rows[query][found_rows], scores[query][found_rows], strict=True)
                 found.append([self.hit(int(row), float(score)) for row, score in pairs])
         return found
 
@@ -223,7 +224,7 @@ class Index(Rows):
         """Scores and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
 
         Args:
-            queries: (q, d), checked and scaled by :meth:`About.query_vectors`.
+            queries: (q, d), checked and scaled by :meth:`IndexBase.query_vectors`.
             k: rows to find.
             threshold: smallest score that counts.
             allowed: (rows,) bool, which rows count; by default those not deleted.
@@ -253,10 +254,8 @@ class Index(Rows):
         """Where a filter leaves few rows, looking at each of them is faster, and exact."""
         return allowed is None or int(allowed.sum()) > FEW
 
-    def _approximate(self) -> "Backend":
+    def _approximate(self) -> Backend:
         if self._backend is None:
-            from contrasent.search.approximate import open_backend
-
             part, folder = self.manifest.backend, self.folder
             if part is None or folder is None:
                 raise UserError("the index has no approximate index")

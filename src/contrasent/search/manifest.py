@@ -19,9 +19,11 @@ MILVUS = "milvus.json"
 FORMAT = "contrasent-index"
 VERSION = 1
 METRICS = ("cosine", "dot")
-SIGNS = "signs"
+BINARY = "binary"
+FORMER_KINDS = {"signs": BINARY}
+"""Former names of kinds, in stored indexes and in options."""
 FAISS_KINDS = ("hnsw", "ivfpq")
-APPROXIMATE = (SIGNS, *FAISS_KINDS)
+APPROXIMATE = (BINARY, *FAISS_KINDS)
 """What may propose rows: see :mod:`contrasent.search.approximate`."""
 _FILE = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
@@ -45,7 +47,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What ``index.json`` says.
+    """The content of ``index.json``.
 
     Attributes:
         model: identity of the model that made the vectors.
@@ -73,7 +75,7 @@ class Manifest:
 
     @property
     def names(self) -> set[str]:
-        """Names of all that belongs to the index, the manifest aside."""
+        """Names of all files and folders of the index but the manifest."""
         parts = [*self.segments, self.deleted, self.backend]
         return {part.name for part in parts if part is not None}
 
@@ -134,7 +136,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_manifest(data: dict[str, Any]) -> Manifest:
-    """A manifest of JSON that somebody may have changed.
+    """Parse and check a manifest of JSON that may have been edited.
 
     Raises:
         KeyError, TypeError, ValueError: it is none.
@@ -164,6 +166,8 @@ def _part(data: Any, *, single: bool = False) -> Part:
     for name, facts in part.files.items():
         if not isinstance(facts, dict) or not _count(facts.get("bytes")):
             raise ValueError(f"{name} has no size")
+    if isinstance(part.facts, dict) and part.facts.get("kind") in FORMER_KINDS:
+        part.facts["kind"] = FORMER_KINDS[part.facts["kind"]]
     if not _count(part.rows) or not isinstance(part.facts, dict):
         raise ValueError(f"{part.name} has {part.rows!r} rows")
     return part

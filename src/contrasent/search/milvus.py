@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from contrasent import progress
-from contrasent.errors import InputError, MissingExtraError, OptionError, UserError
+from contrasent.errors import InputError, OptionError, UserError, import_extra
 from contrasent.files import writing
 from contrasent.search.filters import Where, operators
 from contrasent.search.index import Index
@@ -27,7 +27,7 @@ from contrasent.search.manifest import (
     read_object,
     write_manifest,
 )
-from contrasent.search.query import About, Hit
+from contrasent.search.query import Hit, IndexBase
 from contrasent.search.segment import Segment, encoded
 from contrasent.search.segment_writer import write_segment
 from contrasent.types import Vectors
@@ -41,7 +41,7 @@ TOKEN = "CONTRASENT_MILVUS_TOKEN"
 """Environment variable with the token of a Milvus server."""
 
 
-class MilvusIndex(About):
+class MilvusIndex(IndexBase):
     """A collection of Milvus with the texts, ids and metadata of an index.
 
     Args:
@@ -56,14 +56,11 @@ class MilvusIndex(About):
     def __init__(
         self, folder: Path, uri: str, collection: str, manifest: Manifest, *, token: str = ""
     ) -> None:
-        try:
-            from pymilvus import MilvusClient
-        except ImportError as error:
-            raise MissingExtraError("pymilvus", "milvus", f"the index {folder}") from error
+        pymilvus = import_extra("pymilvus", "milvus", f"the index {folder}")
         super().__init__(manifest, folder)
         self.uri, self.collection = uri, collection
-        with talking(uri):
-            self.client = MilvusClient(uri, token=token or os.environ.get(TOKEN, ""))
+        with translate_milvus_errors(uri):
+            self.client = pymilvus.MilvusClient(uri, token=token or os.environ.get(TOKEN, ""))
         self.recall: float | None = None
 
     @classmethod
@@ -77,12 +74,12 @@ class MilvusIndex(About):
         place = Path(folder)
         uri, collection, manifest, recall = read_place(place)
         opened = cls(place, uri or str(place / LOCAL), collection, manifest, token=token)
-        with talking(opened.uri):
+        with translate_milvus_errors(opened.uri):
             if not opened.client.has_collection(collection):
                 raise InputError(opened.uri, f"has no collection {collection!r}")
             opened.client.load_collection(collection)
-            told = opened.client.describe_collection(collection).get("description", "")
-        if told and told != manifest.model:  # a local file keeps no description
+            description = opened.client.describe_collection(collection).get("description", "")
+        if description and description != manifest.model:  # a local file keeps no description
             raise InputError(opened.uri, f"collection {collection!r} is of another model")
         opened.recall = recall
         return opened
@@ -92,7 +89,7 @@ class MilvusIndex(About):
         self.client.close()
 
     def __len__(self) -> int:
-        with talking(self.uri):
+        with translate_milvus_errors(self.uri):
             rows = self.client.query(
                 self.collection,
                 filter="",
@@ -116,7 +113,7 @@ class MilvusIndex(About):
         Args:
             limit: stop after so many.
         """
-        with talking(self.uri):
+        with translate_milvus_errors(self.uri):
             walk = self.client.query_iterator(
                 self.collection,
                 batch_size=BATCH,
@@ -161,7 +158,7 @@ class MilvusIndex(About):
         condition = "" if where is None else expression(where)
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), 64):
-            with talking(self.uri):
+            with translate_milvus_errors(self.uri):
                 part = self.client.search(
                     self.collection,
                     [row.tolist() for row in vectors[start : start + 64]],
@@ -176,7 +173,7 @@ class MilvusIndex(About):
 
 
 def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
-    """URI, collection, manifest and recall that a folder tells.
+    """URI, collection, manifest and recall that a folder's file states.
 
     Raises:
         InputError: it is no index in Milvus, or its file is damaged.
@@ -199,14 +196,14 @@ def rows_of(block: Segment) -> list[dict[str, Any]]:
     """
     rows = []
     for at, (text, name) in enumerate(zip(block.texts, block.ids, strict=True)):
-        for what, said in (("text", text), ("id", name)):
-            if len(encoded(said)) > LONGEST:
+        for what, value in (("text", text), ("id", name)):
+            if len(encoded(value)) > LONGEST:
                 raise UserError(
-                    f"the {what} {said[:40]!r}... has more than {LONGEST:,} bytes, which Milvus "
+                    f"the {what} {value[:40]!r}... has more than {LONGEST:,} bytes, which Milvus "
                     "does not take; split it"
                 )
-        vector, value = block.vectors[at].tolist(), block.metadata_of(at)
-        rows.append({"id": name, "text": text, "vector": vector, "metadata": value})
+        vector, extra = block.vectors[at].tolist(), block.metadata_of(at)
+        rows.append({"id": name, "text": text, "vector": vector, "metadata": extra})
     return rows
 
 
@@ -222,7 +219,7 @@ def _sorted(rows: Any, threshold: float | None) -> list[Hit]:
 
 
 @contextmanager
-def talking(uri: str) -> Iterator[None]:
+def translate_milvus_errors(uri: str) -> Iterator[None]:
     """Turn Milvus's complaints into one line.
 
     Raises:

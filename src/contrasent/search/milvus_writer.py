@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import InputError, OptionError, UserError
 from contrasent.files import write_json, writing
-from contrasent.search.changes import Changes
+from contrasent.search.changes import WriterBase
 from contrasent.search.checks import check_metric
 from contrasent.search.exact import Best
 from contrasent.search.filters import Where, check_where
@@ -31,10 +31,10 @@ from contrasent.search.milvus import (
     expression,
     ids_in,
     rows_of,
-    talking,
+    translate_milvus_errors,
 )
 from contrasent.search.segment import Segment
-from contrasent.search.stream import Row, encoded_blocks
+from contrasent.search.segment_writer import IndexRow, encoded_blocks
 from contrasent.types import EncodeFn, Vectors
 
 PROBES = 100
@@ -43,7 +43,7 @@ PROBES = 100
 def build_milvus(
     folder: str | Path,
     encode: EncodeFn,
-    rows: Iterable[Row],
+    rows: Iterable[IndexRow],
     *,
     uri: str = "",
     collection: str = "contrasent",
@@ -108,7 +108,7 @@ def _fill(index: MilvusIndex, blocks: Iterable[Segment], probes: Vectors) -> flo
                 if name in seen:
                     raise OptionError("ids", name, f"is there twice, again for text {len(seen)}")
                 seen.add(name)
-            with talking(index.uri):
+            with translate_milvus_errors(index.uri):
                 index.client.insert(index.collection, rows_of(block))
             best.offer(probes @ block.vectors.T, np.arange(first, len(seen)))
             advance(len(block))
@@ -117,7 +117,7 @@ def _fill(index: MilvusIndex, blocks: Iterable[Segment], probes: Vectors) -> flo
 
 def _abandon(index: MilvusIndex, made: bool) -> None:
     """Take back what a creation that failed has left in Milvus."""
-    with suppress(InputError), talking(index.uri):
+    with suppress(InputError), translate_milvus_errors(index.uri):
         if made:
             index.client.drop_collection(index.collection)
         index.close()
@@ -134,7 +134,7 @@ def _make_collection(index: MilvusIndex) -> None:
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=index.dimension)
     schema.add_field("text", DataType.VARCHAR, max_length=LONGEST)
     schema.add_field("metadata", DataType.JSON, nullable=True)
-    with talking(index.uri):
+    with translate_milvus_errors(index.uri):
         if client.has_collection(index.collection):
             raise InputError(
                 index.uri, f"has a collection {index.collection!r} already; name another"
@@ -160,7 +160,7 @@ def _recall(index: MilvusIndex, probes: Vectors, best: Best) -> float:
     return float(np.mean(shares))
 
 
-class MilvusWriter(Changes):
+class MilvusWriter(WriterBase):
     """Change a collection of Milvus; use as a context manager.
 
     Args:
@@ -187,20 +187,20 @@ class MilvusWriter(Changes):
         """Delete the rows whose metadata matches; returns how many they were."""
         condition = expression(check_where(where))
         before = len(self.index)
-        with talking(self.index.uri):
+        with translate_milvus_errors(self.index.uri):
             self.index.client.delete(self.index.collection, filter=condition)
         return before - len(self.index)
 
     def compact(self) -> None:
         """Ask Milvus to give the room of deleted rows back, which it also does by itself."""
-        with talking(self.index.uri):
+        with translate_milvus_errors(self.index.uri):
             self.index.client.flush(self.index.collection)
             self.index.client.compact(self.index.collection)
 
     def _find(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """(n,) 0 for each id that a row has, -1 for the others."""
         there: set[str] = set()
-        with talking(self.index.uri):
+        with translate_milvus_errors(self.index.uri):
             for start in range(0, len(ids), BATCH):
                 rows = self.index.client.query(
                     self.index.collection,
@@ -213,11 +213,11 @@ class MilvusWriter(Changes):
 
     def _put(self, block: Segment, old: NDArray[np.int64]) -> None:
         rows = rows_of(block)
-        with talking(self.index.uri):
+        with translate_milvus_errors(self.index.uri):
             for start in range(0, len(rows), BATCH):
                 self.index.client.upsert(self.index.collection, rows[start : start + BATCH])
 
     def _drop(self, ids: list[str], rows: NDArray[np.int64]) -> None:
-        with talking(self.index.uri):
+        with translate_milvus_errors(self.index.uri):
             for start in range(0, len(ids), BATCH):
                 self.index.client.delete(self.index.collection, ids=ids[start : start + BATCH])

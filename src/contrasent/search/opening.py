@@ -50,7 +50,7 @@ def open_writer(folder: str | Path) -> Union[Writer, "MilvusWriter"]:
 
 
 @contextmanager
-def rows_at_hand(folder: str | Path) -> Iterator[Index]:
+def local_index(folder: str | Path) -> Iterator[Index]:
     """An index whose rows can be compared with each other: those of Milvus are copied to disk.
 
     Raises:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError
+from contrasent.search.exact import nearest_of
 from contrasent.search.rows import Rows
 from contrasent.search.segment import id_hash
 from contrasent.types import Vectors
@@ -67,7 +68,7 @@ def near_duplicates(index: Rows, threshold: float) -> Duplicates:
         for start in range(0, len(rows), ROWS):
             here = rows[start : start + ROWS]
             vectors = index.vectors_of(here)
-            best, partner = _best_of_kept(index, vectors, kept)
+            best, partner = nearest_of(vectors, _row_blocks(index, kept))
             fresh = np.flatnonzero(best < threshold)
             stay = _greedy(vectors[fresh], threshold)
             chosen = fresh[stay]
@@ -83,21 +84,14 @@ def near_duplicates(index: Rows, threshold: float) -> Duplicates:
     return Duplicates(np.concatenate(kept) if kept else rows, tuple(pairs))
 
 
-def _best_of_kept(
-    index: Rows, vectors: Vectors, kept: list[NDArray[np.int64]]
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Best score of each vector with the rows kept before, and which row that is."""
-    best = np.full(len(vectors), -np.inf, dtype=np.float32)
-    partner = np.full(len(vectors), -1, dtype=np.int64)
+def _row_blocks(
+    index: Rows, kept: list[NDArray[np.int64]]
+) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+    """Rows kept before and their vectors, a block at a time."""
     every = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
     for start in range(0, len(every), COLUMNS):
-        columns = every[start : start + COLUMNS]
-        scores = vectors @ index.vectors_of(columns).T
-        at = scores.argmax(axis=1)
-        found = scores[np.arange(len(vectors)), at]
-        better = found > best
-        best[better], partner[better] = found[better], columns[at[better]]
-    return best, partner
+        rows = every[start : start + COLUMNS]
+        yield rows, index.vectors_of(rows)
 
 
 def _greedy(vectors: Vectors, threshold: float) -> NDArray[np.int64]:

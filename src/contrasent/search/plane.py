@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import MissingExtraError, OptionError
+from contrasent.errors import check_choice, import_extra
 
 if TYPE_CHECKING:
     from contrasent.search.rows import Rows
@@ -45,8 +45,7 @@ def plane(index: "Rows", *, limit: int = 2000, method: str = "pca") -> Plane:
         OptionError: an unknown method.
         MissingExtraError: umap-learn is not installed.
     """
-    if method not in METHODS:
-        raise OptionError("method", method, "is unknown", choices=METHODS)
+    check_choice("method", method, METHODS)
     flat = _principal(index, limit)
     return _neighbourly(index, flat) if method == "umap" and len(flat.rows) > 3 else flat
 
@@ -55,11 +54,8 @@ def _neighbourly(index: "Rows", flat: Plane) -> Plane:
     """UMAP of the placed rows, started from their principal components."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of packages that UMAP could use as well
-        try:
-            from umap import UMAP
-        except ImportError as error:
-            raise MissingExtraError("umap-learn", "map", "a map by UMAP") from error
-        model = UMAP(
+        umap = import_extra("umap", "map", "a map by UMAP", package="umap-learn")
+        model = umap.UMAP(
             n_neighbors=min(15, len(flat.rows) - 1),
             metric="cosine" if index.metric == "cosine" else "euclidean",
             init=10 * flat.points.astype(np.float32),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import ModelError, UserError
-from contrasent.search.checks import check_k, check_threshold, checked
+from contrasent.search.checks import check_k, check_threshold, check_vectors
 from contrasent.search.filters import Where, check_where
 from contrasent.search.manifest import Manifest
 from contrasent.types import EncodeFn, Vectors
@@ -32,7 +32,7 @@ class Hit:
     metadata: Any = None
 
 
-class About(ABC):
+class IndexBase(ABC):
     """What an index is and what it takes as a query, whatever holds its rows.
 
     Args:
@@ -61,6 +61,10 @@ class About(ABC):
     def check_model(self, model: str, option: str = "model") -> None:
         """Refuse another model than the one the vectors came from.
 
+        Args:
+            model: identity of a model.
+            option: what names it, for the message.
+
         Raises:
             ModelError: the identities differ.
         """
@@ -76,6 +80,10 @@ class About(ABC):
     ) -> Vectors:
         """Queries as (q, d) vectors, checked and scaled as those of the index.
 
+        Args:
+            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
+            encode: makes vectors of texts.
+
         Raises:
             UserError: texts without ``encode``.
             ModelError: vectors of another dimension, or with NaN.
@@ -89,7 +97,7 @@ class About(ABC):
             if not texts:
                 return np.empty((0, self.dimension), dtype=np.float32)
             given = encode(texts)
-        return checked(given, len(given), self.dimension, self.metric)
+        return check_vectors(given, len(given), self.dimension, self.metric)
 
     def search(
         self,
@@ -120,7 +128,7 @@ class About(ABC):
             OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
             ModelError: vectors of another model, dimension, or with NaN.
         """
-        vectors = self.asked(
+        vectors = self.check_query(
             queries, encode=encode, k=k, threshold=threshold, where=where, model=model
         )
         return self._hits(vectors, k, threshold, where, exact)
@@ -131,7 +139,7 @@ class About(ABC):
     ) -> list[list[Hit]]:
         """Answer :meth:`search`, all arguments checked."""
 
-    def asked(
+    def check_query(
         self,
         queries: str | Sequence[str] | Vectors,
         *,
@@ -141,7 +149,10 @@ class About(ABC):
         where: Where | None,
         model: str | None,
     ) -> Vectors:
-        """The vectors of a search all of whose arguments have been checked.
+        """Check the arguments of a search, which are those of :meth:`search`.
+
+        Returns:
+            (q, d) vectors of the queries, scaled as those of the index.
 
         Raises:
             OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.

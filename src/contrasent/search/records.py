@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from contrasent.errors import InputError, OptionError, suggestion
-from contrasent.search.stream import Row
+from contrasent.search.segment_writer import IndexRow
 from contrasent.text.readers import ABSENT, Reading, read
 from contrasent.text.sources import Source, find
 
@@ -48,7 +48,7 @@ class Records:
         if all(self._opened(file) is None for file in self.files):
             raise InputError(source, "holds no text")
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0
         for file in self.files:
             opened = self._opened(file)
@@ -79,10 +79,10 @@ class Records:
         text = self._text_column(names, file)
         identity = None if self.identity is None else _position(self.identity, names, "--id", file)
         if list(self.metadata) == [ALL]:
-            kept = [at for at in range(len(names)) if at not in (text, identity)]
+            chosen = [at for at in range(len(names)) if at not in (text, identity)]
         else:
-            kept = [_position(name, names, "--metadata", file) for name in self.metadata]
-        return self._read(file), text, identity, [(names[at], at) for at in kept]
+            chosen = [_position(name, names, "--metadata", file) for name in self.metadata]
+        return self._read(file), text, identity, [(names[at], at) for at in chosen]
 
     def _read(self, file: Source) -> Reading:
         return read(file.path, file.form, header=self.header, source=file.shown)

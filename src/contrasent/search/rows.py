@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from contrasent.search.filters import Columns, Where, check_where
 from contrasent.search.manifest import Manifest
-from contrasent.search.query import About, Hit
+from contrasent.search.query import Hit, IndexBase
 from contrasent.search.segment import Segment
-from contrasent.search.stream import ROWS_AT_ONCE
+from contrasent.search.segment_writer import ROWS_AT_ONCE
 from contrasent.types import Vectors
 
 
-class Rows(About):
+class Rows(IndexBase):
     """Numbered rows in segments, some of them deleted.
 
     Args:

@@ -150,7 +150,7 @@ def encoded(text: str) -> bytes:
 
 
 def json_text(value: Any) -> str:
-    """Compact JSON of a metadata value, "" for None; what JSON cannot say is refused."""
+    """Compact JSON of a metadata value, "" for None; what JSON cannot represent is refused."""
     if value is None:
         return ""
     try:

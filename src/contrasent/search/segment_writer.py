@@ -1,18 +1,30 @@
-"""Writing a segment, block by block; :mod:`contrasent.search.segment` says what is in its files."""
+"""Writing a segment, block by block, of vectors or of texts that are encoded on the way.
+
+:mod:`contrasent.search.segment` says what is in its files.
+"""
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent import progress
+from contrasent.errors import OptionError, UserError
+from contrasent.search.checks import check_vectors
 from contrasent.search.manifest import Part
-from contrasent.search.segment import FLAT, Segment, Strings
+from contrasent.search.segment import FLAT, Segment, Strings, open_array, open_strings
+from contrasent.types import EncodeFn
+
+ROWS_AT_ONCE = 4096
+
+IndexRow = tuple[str, str | None, Any]
+"""A text, its id (None: the number of the row), its metadata (None: none)."""
 
 
 class NpyWriter:
@@ -85,12 +97,7 @@ class SegmentWriter:
     def __enter__(self) -> "SegmentWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self.opened:
             for writer in (self.vectors, self.hashes, *self.offsets.values()):
                 writer.finish()
@@ -126,3 +133,53 @@ def write_segment(
             writer.append(block)
             advance(len(block))
     return Part(place.name, writer.rows, writer.files)
+
+
+def write_stream(
+    place: Path, encode: EncodeFn, rows: Iterable[IndexRow], *, metric: str, batch: int
+) -> tuple[Part, int]:
+    """Encode rows and write them into a new folder.
+
+    Returns:
+        The segment's description and the dimension of its vectors.
+
+    Raises:
+        UserError: there are no rows.
+        OptionError: an id is there twice.
+    """
+    blocks = encoded_blocks(encode, rows, metric, batch)
+    first = next(blocks, None)
+    if first is None:
+        raise UserError("there are no texts to index")
+    dimension = int(first.vectors.shape[1])
+    with progress.task("index", unit="texts") as advance:
+        part = write_segment(place, dimension, chain([first], blocks), advance)
+    refuse_duplicate_ids(open_array(place / "hashes.npy", "<u8", (part.rows,)), place)
+    return part, dimension
+
+
+def encoded_blocks(
+    encode: EncodeFn, rows: Iterable[IndexRow], metric: str, batch: int
+) -> Iterator[Segment]:
+    """Rows with their vectors, a batch at a time; those without an id have their number."""
+    stream, first, dimension = iter(rows), 0, None
+    while block := list(islice(stream, batch)):
+        texts = [text for text, _, _ in block]
+        vectors = check_vectors(encode(texts), len(texts), dimension, metric)
+        dimension = int(vectors.shape[1])
+        names = [str(first + at) if name is None else name for at, (_, name, _) in enumerate(block)]
+        yield Segment.pack(vectors, texts, names, [value for _, _, value in block])
+        first += len(block)
+
+
+def refuse_duplicate_ids(hashes: NDArray[np.uint64], place: Path) -> None:
+    """Refuse a segment in which an id is there twice; ids are read only where hashes are equal."""
+    order = np.argsort(hashes, kind="stable")
+    twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    if not len(twins):
+        return
+    ids = open_strings(place, "ids", len(hashes))
+    for twin in twins:
+        one, two = int(order[twin]), int(order[twin + 1])
+        if ids.raw(one) == ids.raw(two):
+            raise OptionError("ids", ids[one], f"is there twice, in rows {one} and {two}")

@@ -46,7 +46,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What ``manifest.json`` says.
+    """The content of ``manifest.json``.
 
     Attributes:
         facts: what decides the vectors, such as the model's identity; resumed only if equal.
@@ -152,7 +152,7 @@ def _fill(
                     raise InputError(
                         folder / done.name,
                         "was made of other texts than the input holds now; give the same input, or "
-                        "remove the folder to begin anew",
+                        "remove the folder to start over",
                     )
             else:
                 shard = Shard(f"shard-{number:06d}.npy", len(block), digest)
@@ -167,7 +167,7 @@ def _fill(
         raise InputError(
             folder,
             f"holds {manifest.rows:,} vectors and the input has {first:,} texts now; give the same "
-            "input, or remove the folder to begin anew",
+            "input, or remove the folder to start over",
         )
     manifest = replace(manifest, complete=True)
     _name(folder, manifest)
@@ -238,8 +238,8 @@ def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, lis
     """Vectors of each shard, mapped, and its texts if they are kept."""
     for shard in manifest.shards:
         texts = texts_of(folder, shard)
-        kept = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
-        yield np.load(folder / shard.name, mmap_mode="r", allow_pickle=False), kept
+        stored = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
+        yield np.load(folder / shard.name, mmap_mode="r", allow_pickle=False), stored
 
 
 def hashes(texts: Sequence[str]) -> NDArray[np.uint64]:

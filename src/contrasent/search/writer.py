@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OutputError
 from contrasent.files import recover_folder, writing
-from contrasent.search.changes import Changes
+from contrasent.search.changes import WriterBase
 from contrasent.search.index import Index
 from contrasent.search.manifest import Manifest, Part, write_manifest
 from contrasent.search.segment import Segment, encoded, id_hash
@@ -33,7 +32,7 @@ _OURS = re.compile(r"(segment|deleted|backend)-\d{6}.*|\.index\.json\..+")
 class IdTable:
     """The ids of an index's rows, deleted ones aside, found by their 64-bit hashes.
 
-    It takes 16 bytes a row; ids are read where hashes agree.
+    It takes 16 bytes a row; ids are read where hashes are equal.
 
     Args:
         index: the snapshot they are looked up in.
@@ -63,7 +62,7 @@ class IdTable:
         return found
 
 
-class Writer(Changes):
+class Writer(WriterBase):
     """Change an index folder; use as a context manager.
 
     Leaving the block commits what was done in it; an exception drops it. Each method sees what
@@ -102,12 +101,7 @@ class Writer(Changes):
         self._sweep()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.commit()
@@ -216,10 +210,11 @@ class Writer(Changes):
         start = int(self.index.firsts[first])
         live = (rows for rows in self.index.row_blocks() if rows[0] >= start)
         part = self._write(self.index.take(rows) for rows in live)
-        kept = self.index.deleted[self.index.deleted < start]
+        deleted = self.index.deleted[self.index.deleted < start]
         merged = (part,) if part.rows else ()
         self._change(
-            segments=(*self.manifest.segments[:first], *merged), deleted=self._write_deleted(kept)
+            segments=(*self.manifest.segments[:first], *merged),
+            deleted=self._write_deleted(deleted),
         )
 
     def _sweep(self) -> None:

@@ -4,9 +4,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -21,25 +20,15 @@ from contrasent.search.opening import AnyIndex
 from contrasent.serve import schemas
 from contrasent.serve.batcher import Batcher
 from contrasent.serve.embedding import Embedder, encoded, refuse_many, shortened
-from contrasent.serve.guard import Guard, Refused, client_of, problem
+from contrasent.serve.guard import Guard, Refused, client_of, error_response
 from contrasent.serve.library import Library
 from contrasent.serve.metrics import Metrics
 from contrasent.serve.openapi import describe
+from contrasent.serve.pages import add_pages
 from contrasent.serve.settings import Served, Settings
 
 log = logging.getLogger("contrasent.serve")
 
-PAGES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/docs": ("docs.html", "text/html; charset=utf-8"),
-    "/docs.js": ("docs.js", "text/javascript; charset=utf-8"),
-}
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.ErrorResponse, "description": words}
     for status, words in {
@@ -113,7 +102,7 @@ def create_app(
     _add_embeddings(app, model, embedder, metrics)
     _add_search(app, model, embedder, library, metrics, limits)
     _add_status(app, model, library, metrics, limits)
-    _add_pages(app)
+    add_pages(app)
     describe(app, model, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
     return app
@@ -269,40 +258,25 @@ def _add_status(
         return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-def _add_pages(app: FastAPI) -> None:
-    def page(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
-        content = (files("contrasent.serve") / "page" / name).read_bytes()
-
-        async def show() -> Response:
-            return Response(content, media_type=kind, headers={"Content-Security-Policy": POLICY})
-
-        return show
-
-    for path, (name, kind) in PAGES.items():
-        app.add_api_route(path, page(name, kind), methods=["GET"], include_in_schema=False)
-
-
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
-        body = problem(error.status, error.message, error.code)
-        return Response(body, error.status, error.headers, "application/json")
+        return error.response()
 
     @app.exception_handler(InputError)
     async def index_gone(_: Request, error: InputError) -> Response:
         # A request names no file: what cannot be read is the server's own. Paths are for its log.
         log.error("%s", json.dumps({"event": "index", "problem": str(error)}))
-        body = problem(503, "the index cannot be read now", "index_unavailable")
-        return Response(body, 503, {"Retry-After": "5"}, "application/json")
+        message = "the index cannot be read now"
+        return error_response(503, message, "index_unavailable", headers={"Retry-After": "5"})
 
     @app.exception_handler(MissingExtraError)
     async def not_installed(_: Request, error: MissingExtraError) -> Response:
-        body = problem(404, str(error), "not_installed")
-        return Response(body, 404, media_type="application/json")
+        return error_response(404, str(error), "not_installed")
 
     @app.exception_handler(UserError)
     async def user_error(_: Request, error: UserError) -> Response:
-        return Response(problem(400, str(error), "invalid"), 400, media_type="application/json")
+        return error_response(400, str(error), "invalid")
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
@@ -310,10 +284,9 @@ def _add_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"][1:])[:100]
         words = f"{where}: {first['msg']}" if where else str(first["msg"])
-        body = problem(400, words[:300], "invalid", where.encode("utf-8", "replace").decode())
-        return Response(body, 400, media_type="application/json")
+        param = where.encode("utf-8", "replace").decode()
+        return error_response(400, words[:300], "invalid", param)
 
     @app.exception_handler(HTTPException)
     async def http_error(_: Request, error: HTTPException) -> Response:
-        body = problem(error.status_code, str(error.detail), "http")
-        return Response(body, error.status_code, error.headers, "application/json")
+        return error_response(error.status_code, str(error.detail), "http", headers=error.headers)

@@ -56,7 +56,7 @@ class Batcher:
         batch_tokens: tokens in a batch; a longer row makes a batch of its own.
         queue_tokens: tokens that may wait. A request larger than it is taken when none waits.
         client_tokens: the same for each client.
-        observe: told of each batch.
+        observe: called after each batch.
     """
 
     def __init__(

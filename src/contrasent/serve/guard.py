@@ -11,9 +11,11 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from ipaddress import ip_address, ip_network
 from typing import Any
+
+from starlette.responses import Response
 
 from contrasent.serve.metrics import Metrics
 from contrasent.serve.settings import Settings
@@ -72,13 +74,31 @@ class Refused(Exception):
         self.status, self.message, self.code = status, message, code
         self.headers = headers or {}
 
+    def response(self) -> Response:
+        """The answer."""
+        return error_response(self.status, self.message, self.code, headers=self.headers)
 
-def problem(status: int, message: str, code: str, param: str | None = None) -> bytes:
-    """The body of an error, as OpenAI's clients expect it."""
+
+def error_response(
+    status: int,
+    message: str,
+    code: str,
+    param: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """An error as OpenAI's clients expect it.
+
+    Args:
+        status: of HTTP.
+        message: one sentence.
+        code: short name of the error.
+        param: the field of the request that is wrong.
+        headers: further headers.
+    """
     kind = "invalid_request_error" if status < 500 else "server_error"
     clean = message.encode("utf-8", "replace").decode()
     error = {"message": clean, "type": kind, "param": param, "code": code}
-    return json.dumps({"error": error}).encode()
+    return Response(json.dumps({"error": error}), status, headers, "application/json")
 
 
 class Guard:
@@ -123,7 +143,7 @@ class Guard:
                 await self._run(scope, body, receive, sending)
             except Refused as refused:
                 if not started:
-                    await _answer(sending, refused)
+                    await refused.response()(scope, receive, sending)
         except asyncio.CancelledError:
             status = status or 499
             raise
@@ -180,12 +200,12 @@ class Guard:
         """
         limit = self.settings.max_body
         length = dict(scope["headers"]).get(b"content-length", b"0")
-        told = int(length) if length.isdigit() and len(length) < 20 else 0
+        declared = int(length) if length.isdigit() and len(length) < 20 else 0
         parts: list[bytes] = []
         size = 0
         try:
             async with asyncio.timeout(self.settings.timeout):
-                while told <= DRAINED * limit and size <= DRAINED * limit:
+                while declared <= DRAINED * limit and size <= DRAINED * limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Refused(400, "the client has gone", "disconnected")
@@ -204,7 +224,7 @@ class Guard:
                 "timeout",
                 {"Connection": "close"},
             ) from error
-        if max(told, size) > limit:
+        if max(declared, size) > limit:
             raise Refused(
                 413,
                 f"the body is larger than {limit:,} bytes",
@@ -264,14 +284,3 @@ class Guard:
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _answer(send: Send, refused: Refused) -> None:
-    body = problem(refused.status, refused.message, refused.code)
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        *((name.lower().encode(), value.encode()) for name, value in refused.headers.items()),
-    ]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -39,7 +39,7 @@ WHERE: dict[str, Any] = {
 
 
 def describe(app: FastAPI, model: Served, limits: Settings) -> None:
-    """Make ``app.openapi`` say what this server takes: 400 where FastAPI says 422, and limits."""
+    """Describe this server in ``app.openapi``: 400 instead of FastAPI's 422, and the limits."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -35,13 +35,13 @@ Ids = Annotated[list[Whole], Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 
 
-class Asked(BaseModel):
+class RequestBody(BaseModel):
     """A request body; unknown keys are refused, so that a misspelt option is not lost."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class EmbeddingRequest(Asked):
+class EmbeddingRequest(RequestBody):
     """As OpenAI's ``POST /v1/embeddings``."""
 
     input: Text | Texts | Ids | Annotated[list[Ids], Field(min_length=1)] = Field(
@@ -102,7 +102,7 @@ class ModelList(BaseModel):
     data: list[ModelInfo]
 
 
-class SimilarityRequest(Asked):
+class SimilarityRequest(RequestBody):
     """Texts to compare: each of ``a`` with each of ``b``, or with each other if there is no b."""
 
     a: Text | Texts
@@ -117,7 +117,7 @@ class SimilarityResponse(BaseModel):
     truncated: int
 
 
-class SearchRequest(Asked):
+class SearchRequest(RequestBody):
     """Queries for the server's index."""
 
     query: Text | Texts

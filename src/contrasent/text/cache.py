@@ -86,10 +86,10 @@ def tokenised(corpus: Corpus, tokenizer: Tokenizer, folder: Path, *, lower: bool
         OutputError: the folder cannot be written.
     """
     digest = corpus.digest()
-    told = (
+    content = (
         f"{FORMAT} {digest} {corpus.documents} {lower} {tokenizer.max_tokens} {tokenizer.to_str()}"
     )
-    key = hashlib.sha256(told.encode()).hexdigest()
+    key = hashlib.sha256(content.encode()).hexdigest()
     meta = folder / "meta.json"
     if not meta.is_file() or json.loads(meta.read_text())["key"] != key:
         _build(corpus, tokenizer, folder, key, lower)

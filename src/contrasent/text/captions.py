@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contrasent.errors import DataError
-from contrasent.text.datafiles import find, missing
+from contrasent.text.datafiles import need
 
 PLACES = (
     "flickr30k/flickr30k_captions.token.gz",
@@ -42,9 +42,7 @@ def flickr30k(*, folder: Path | None = None) -> Captions:
     Raises:
         DataError: no file, a line of another form, or another number of captions.
     """
-    path = find(PLACES, folder)
-    if path is None:
-        raise DataError(missing("flickr30k", PLACES[1], "its licence allows no copy on the hub"))
+    path = need("flickr30k", PLACES, folder, "its licence allows no copy on the hub")
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     texts, pictures = [], []

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 from contrasent.text.captions import PLACES, flickr30k
-from contrasent.text.datafiles import ROOTS, check_choice, find
+from contrasent.text.datafiles import ROOTS, find
 from contrasent.text.datasets import FORMS, sts_names, sts_pairs, sts_places
 from contrasent.text.official import STS_PINS, STS_TABLES, STS_YEARS, TRANSFER_FILES, Table
 from contrasent.text.transfer import transfer_set
@@ -61,7 +61,7 @@ def entry(name: str) -> Entry:
     return known[name]
 
 
-def whereabouts(found: Entry, folder: Path | None = None) -> dict[str, str]:
+def locate(found: Entry, folder: Path | None = None) -> dict[str, str]:
     """By form ("" where there is one only): the local file that is there, the hub's copy, or "".
 
     Args:
@@ -71,11 +71,11 @@ def whereabouts(found: Entry, folder: Path | None = None) -> dict[str, str]:
     if found.kind != "similarity":
         path = find(found.places, folder)
         return {"": str(path) if path else ""}
-    told = {}
+    locations = {}
     for form in found.forms:
         path = find(_similarity_places(found.name, form), folder)
-        told[form] = str(path) if path else (found.hub if form == "raw" else "")
-    return told
+        locations[form] = str(path) if path else (found.hub if form == "raw" else "")
+    return locations
 
 
 def table(

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from contrasent.errors import DataError, OptionError
+from contrasent.errors import DataError
 
 VARIABLE = "CONTRASENT_DATA"
 ROOTS = ("SentEval/downstream", "SentEval/data/downstream", "downstream")
@@ -25,18 +25,30 @@ def data_folder() -> Path | None:
     return path
 
 
-def check_choice(option: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse a value that is none of the choices, and name the nearest."""
-    if value not in choices:
-        raise OptionError(option, value, "unknown", choices=choices)
-
-
 def find(places: Sequence[str], folder: Path | None) -> Path | None:
     """The first of several places below the data folder that is a file, or None."""
     root = folder if folder is not None else data_folder()
     if root is None:
         return None
     return next((root / place for place in places if (root / place).is_file()), None)
+
+
+def need(task: str, places: Sequence[str], folder: Path | None, why: str) -> Path:
+    """The file of a data set that has no copy on the hub.
+
+    Args:
+        task: its name, for messages.
+        places: below the data folder, the usual one first.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+        why: that there is no copy, for messages.
+
+    Raises:
+        DataError: it is in none of the places.
+    """
+    path = find(places, folder)
+    if path is None:
+        raise DataError(missing(task, places[0], why))
+    return path
 
 
 def missing(task: str, place: str, why: str) -> str:

@@ -18,19 +18,21 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError, OptionError
-from contrasent.text.datafiles import ROOTS, check_choice, check_count, find, missing, read_lines
+from contrasent.errors import DataError, OptionError, check_choice
+from contrasent.text.datafiles import ROOTS, check_count, find, missing, read_lines
 from contrasent.text.official import STS_PINS, STS_TABLES, STS_YEARS, Subset, Table
 
 FORMS = ("senteval", "raw")
 SPLITS = ("train", "dev", "test")
 
-Row = tuple[str, str, float]
+ScoredPair = tuple[str, str, float]
+"""Two sentences and their gold score."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,15 +170,9 @@ def _read_table(task: str, path: Path, table: Table) -> ScoredPairs:
     return _scored(task, rows, path, table.digest)
 
 
-def _benchmark_rows(path: Path) -> list[Row]:
-    return _columns(path, first=5, second=6, score=4)
-
-
-def _sick_rows(path: Path) -> list[Row]:
-    return _columns(path, first=1, second=2, score=3, header=True)
-
-
-def _columns(path: Path, *, first: int, second: int, score: int, header: bool = False) -> list[Row]:
+def _columns(
+    path: Path, *, first: int, second: int, score: int, header: bool = False
+) -> list[ScoredPair]:
     rows = []
     for number, line in enumerate(read_lines(path), start=1):
         columns = line.split("\t")
@@ -188,7 +184,7 @@ def _columns(path: Path, *, first: int, second: int, score: int, header: bool = 
     return rows
 
 
-def _comma_rows(path: Path) -> list[Row]:
+def _comma_rows(path: Path) -> list[ScoredPair]:
     rows = []
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.reader(stream)
@@ -199,9 +195,9 @@ def _comma_rows(path: Path) -> list[Row]:
     return rows
 
 
-_TABLE_READERS: dict[str, Callable[[Path], list[Row]]] = {
-    "STSB": _benchmark_rows,
-    "SICKR": _sick_rows,
+_TABLE_READERS: dict[str, Callable[[Path], list[ScoredPair]]] = {
+    "STSB": partial(_columns, first=5, second=6, score=4),
+    "SICKR": partial(_columns, first=1, second=2, score=3, header=True),
     "STSB-de": _comma_rows,
     "STSB-es": _comma_rows,
 }
@@ -217,7 +213,7 @@ def _score(text: str, path: Path, line: int) -> float:
     return value
 
 
-def _scored(name: str, rows: Sequence[Row], path: Path, digest: str) -> ScoredPairs:
+def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> ScoredPairs:
     scores = [row[2] for row in rows]
     if score_digest(scores) != digest:
         raise DataError(
@@ -227,7 +223,7 @@ def _scored(name: str, rows: Sequence[Row], path: Path, digest: str) -> ScoredPa
     return make_pairs(name, rows, str(path))
 
 
-def make_pairs(name: str, rows: Sequence[Row], source: str) -> ScoredPairs:
+def make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPairs:
     """Put (sentence, sentence, score) rows into columns; white space is made single spaces."""
     return ScoredPairs(
         name,

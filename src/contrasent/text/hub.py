@@ -1,14 +1,12 @@
 """Data sets from the Hugging Face hub, at a pinned revision and nothing else."""
 
-import gzip
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from contrasent.errors import DataError, MissingExtraError
+from contrasent.errors import DataError
 from contrasent.text.official import Pin
+from contrasent.text.readers import form_of, read
 
 PATIENCE = 5.0
 """Seconds to wait for an answer."""
@@ -47,7 +45,7 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
         ) from error
     if not paths:
         raise DataError(f"{pin.repository}@{pin.revision}: holds no file of the split {split!r}")
-    rows = [_row(record, path) for path in paths for record in _records(path)]
+    rows = [row for path in paths for row in _rows(path)]
     expected = pin.rows[split]
     if len(rows) != expected:
         raise DataError(
@@ -66,29 +64,19 @@ def split_files(names: list[str], split: str, config: str = "") -> list[str]:
     return sorted(n for n in names if last.search(n) and (not config or part.search(n)))
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
-    if path.suffix == ".parquet":
-        try:
-            import pyarrow.parquet
-        except ImportError as error:
-            raise MissingExtraError("pyarrow", "parquet", "reading a parquet file") from error
-        yield from pyarrow.parquet.read_table(path).to_pylist()
-        return
-    data = path.read_bytes()
-    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    for line in text.split("\n"):
-        if line.strip():
-            yield json.loads(line)
-
-
-def _row(record: dict[str, Any], path: Path) -> tuple[str, str, float]:
+def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
+    reading = read(path, form_of(path) or "", header=True, source=str(path))
+    names = reading.names or ()
     try:
-        score = record["score"] if "score" in record else record["similarity_score"]
-        return str(record["sentence1"]), str(record["sentence2"]), float(score)
-    except (KeyError, TypeError, ValueError) as error:
+        one, two = names.index("sentence1"), names.index("sentence2")
+        score = names.index("score" if "score" in names else "similarity_score")
+        for _, cells in reading.rows:
+            if cells is not None:
+                yield str(cells[one]), str(cells[two]), float(cells[score])
+    except (TypeError, ValueError) as error:
         raise DataError(
-            f"{path}: its rows have {', '.join(map(str, record))}; expected sentence1, sentence2 "
-            "and a number as score"
+            f"{path}: its rows have {', '.join(names)}; expected sentence1, sentence2 and a number "
+            "as score"
         ) from error
 
 

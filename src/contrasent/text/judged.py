@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from contrasent.errors import DataError
-from contrasent.text.datafiles import find, missing
+from contrasent.text.datafiles import need
 from contrasent.text.transfer import Labelled
 
 QQP_PLACES = ("qqp/qqp_subset.tsv", "QQP/dev.tsv", "qqp/dev.tsv")
 NLI_PLACES = ("nli/nli_triples.csv", "nli/nli_for_simcse.csv", "nli_for_simcse.csv")
+
+NO_COPY = "no pinned copy on the hub is known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def question_pairs(*, folder: Path | None = None) -> Labelled:
     Raises:
         DataError: no file, no such columns, or a label that is neither 0 nor 1.
     """
-    path = _find("QQP", QQP_PLACES, folder)
+    path = need("QQP", QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
     first, second, labels = [], [], []
     for line, row in _rows(path, wanted, "\t"):
@@ -83,18 +85,11 @@ def inference_triples(*, folder: Path | None = None) -> Triples:
     Raises:
         DataError: no file, or no such columns.
     """
-    path = _find("NLI triples", NLI_PLACES, folder)
+    path = need("NLI triples", NLI_PLACES, folder, NO_COPY)
     wanted = ("sent0", "sent1", "hard_neg")
     rows = [tuple(row[name].strip() for name in wanted) for _, row in _rows(path, wanted, ",")]
     premises, entailed, contradicted = zip(*rows, strict=True)
     return Triples(premises, entailed, contradicted, path.name)
-
-
-def _find(name: str, places: tuple[str, ...], folder: Path | None) -> Path:
-    path = find(places, folder)
-    if path is None:
-        raise DataError(missing(name, places[0], "no pinned copy on the hub is known"))
-    return path
 
 
 def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dict[str, str]]]:

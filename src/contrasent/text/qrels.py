@@ -31,6 +31,10 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
 
     Queries without a relevant document in the split are left out.
 
+    Args:
+        folder: the collection.
+        split: whose judgements are read.
+
     Raises:
         DataError: a file is missing or a line is not of its form; file and line are named.
     """
@@ -38,7 +42,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     queries = _texts(folder / "queries.jsonl")
     judged = read_qrels(folder / "qrels" / f"{split}.tsv")
     place = {name: i for i, name in enumerate(documents)}
-    kept, relevant, own = [], [], []
+    texts, relevant, own = [], [], []
     for query, gains in judged.items():
         unknown = [d for d in gains if d not in place]
         if query not in queries or unknown:
@@ -48,11 +52,11 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
             )
         positive = {place[d]: g for d, g in gains.items() if g > 0}
         if positive:
-            kept.append(queries[query])
+            texts.append(queries[query])
             relevant.append(positive)
             itself = place.get(query, -1)
             own.append(-1 if itself in positive else itself)
-    return Collection(tuple(kept), tuple(documents.values()), tuple(relevant), tuple(own))
+    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own))
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:

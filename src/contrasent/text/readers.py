@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from contrasent.errors import InputError, MissingExtraError
+from contrasent.errors import InputError, import_extra
 
 Record = tuple[int, Sequence[Any] | None]
 """A line's number, from 1, and its cells; None where the line is blank."""
@@ -188,11 +188,9 @@ def read_parquet(
         InputError: now or while rows are read: the file is missing or broken.
         MissingExtraError: pyarrow is not installed.
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError("pyarrow", "parquet", f"reading {source}") from error
+    pa = import_extra("pyarrow", "parquet", f"reading {source}")
+    import pyarrow.parquet as pq
+
     with reading(source), _parquet_errors(source, pa.ArrowException):
         # Column chunks are streamed: a file may be one row group, larger than memory.
         file = pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)

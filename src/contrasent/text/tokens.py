@@ -63,6 +63,10 @@ class Tokenizer:
     def load(cls, folder: Path, *, max_tokens: int) -> "Tokenizer":
         """Read ``tokenizer.json``, or let transformers convert an older format.
 
+        Args:
+            folder: of a model.
+            max_tokens: rows are cut to this many ids.
+
         Raises:
             ModelError: the folder has no tokenizer.
         """

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError
-from contrasent.text.datafiles import ROOTS, check_choice, check_count, find, missing, read_lines
+from contrasent.errors import DataError, check_choice
+from contrasent.text.datafiles import ROOTS, check_count, need, read_lines
 from contrasent.text.official import TRANSFER_FILES, TREC_CLASSES, TransferFile
 
 
@@ -46,11 +46,7 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled
     parts: dict[str, list[Labelled]] = {}
     for file in TRANSFER_FILES[task]:
         places = [f"{root}/{file.path}" for root in ROOTS]
-        path = find(places, folder)
-        if path is None:
-            raise DataError(
-                missing(task, places[0], "no copy on the hub is known to be SentEval's")
-            )
+        path = need(task, places, folder, "no copy on the hub is known to be SentEval's")
         parts.setdefault(file.split, []).append(_read_transfer(task, path, file))
     return {split: _join(found) for split, found in parts.items()}
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from contrasent import memory, parallel, progress
 from contrasent.engine.objective import Objective
 from contrasent.files import write_json
-from contrasent.model.card import Facts, card
+from contrasent.model.card import CardMetadata, card
 from contrasent.report import Report
 from contrasent.text.cache import discard
 from contrasent.text.corpus import Corpus, open_corpus
@@ -42,7 +42,7 @@ def fit(
     rows: NDArray[np.int64] | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    facts: Facts | None = None,
+    facts: CardMetadata | None = None,
     clock: Clock | None = None,
     defaults: Defaults | None = None,
     on_start: Callable[[], None] | None = None,
@@ -86,7 +86,7 @@ def fit(
     if clock is not None and objective.encoder.device.type == "cuda":
         clock.settle = torch.cuda.synchronize
     with parallel.processes():
-        with memory.kept():
+        with memory.retain_freed_memory():
             loop = _Loop(
                 objective,
                 open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,
@@ -95,7 +95,7 @@ def fit(
                 evaluate,
                 geometry,
                 keep,
-                facts or Facts(),
+                facts or CardMetadata(),
                 clock or Clock(),
                 defaults,
                 on_start,
@@ -118,7 +118,7 @@ class _Loop:
         evaluate: Evaluate | None,
         geometry: Evaluate | None,
         keep: Keep,
-        facts: Facts,
+        facts: CardMetadata,
         clock: Clock,
         defaults: Defaults | None,
         on_start: Callable[[], None] | None,

@@ -10,7 +10,7 @@ from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.folder import describe
-from contrasent.model.packed import fits
+from contrasent.model.packed import supports_backbone
 from contrasent.train.settings import Settings
 
 
@@ -66,7 +66,7 @@ def configure(objective: Objective, settings: Settings) -> None:
         raise OptionError("grad_cache_rows", settings.grad_cache_rows, f"{problem}; use 0")
     for encoder in objective.modules():
         if isinstance(encoder, Encoder):
-            encoder.packed = fits(encoder.backbone) and settings.padding == "none"
-            encoder.chunk = settings.grad_cache_rows
+            encoder.packed = supports_backbone(encoder.backbone) and settings.padding == "none"
+            encoder.grad_cache_rows = settings.grad_cache_rows
             if settings.compile:
                 encoder.compile_backbone()

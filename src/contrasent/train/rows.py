@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from contrasent import parallel
 from contrasent.engine.objective import Objective
 from contrasent.model.backbone import longest_input
-from contrasent.text.batches import Collator, Order, Plan
-from contrasent.text.buckets import BucketPlan
+from contrasent.text.batches import BucketPlan, Collator, Plan
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
@@ -56,21 +55,21 @@ def collator(
     )
 
 
-def total_steps(plan: Order, settings: Settings) -> int:
+def total_steps(plan: Plan, settings: Settings) -> int:
     """Optimizer steps of a run: those stated, or those of the epochs."""
     return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
 
 
 def _order(
     objective: Objective, cache: TokenCache, rows: NDArray[np.int64], settings: Settings
-) -> Order:
+) -> Plan:
     parts = parallel.world() * settings.accumulate
     cuts = settings.bucket_cuts
     if not cuts:
         return Plan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame
     lengths = cache.columns[0].offsets[rows + 1] - cache.columns[0].offsets[rows]
-    return BucketPlan.make(
+    return BucketPlan.divide(
         rows,
         lengths - len(before) - len(after),
         cuts=cuts,

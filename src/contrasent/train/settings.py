@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from contrasent.engine.parameters import Count, Parameter, Positive, Range, Size, check_values
 from contrasent.engine.registry import parameters
 from contrasent.errors import OptionError
-from contrasent.text.buckets import FINE
+from contrasent.text.batches import FINE
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]

@@ -60,10 +60,10 @@ function fields(words, schema, parts) {
 }
 
 async function show() {
-  const told = await (await fetch("openapi.json")).json();
-  document.getElementById("about").textContent = told.info.description;
+  const schema = await (await fetch("openapi.json")).json();
+  document.getElementById("about").textContent = schema.info.description;
   const routes = [];
-  for (const [path, methods] of Object.entries(told.paths)) {
+  for (const [path, methods] of Object.entries(schema.paths)) {
     for (const [method, operation] of Object.entries(methods)) {
       const box = element("details");
       const head = element("summary");
@@ -76,7 +76,7 @@ async function show() {
         : `curl ${where}`;
       box.append(...block("Try it", curl));
       const body = operation.requestBody?.content["application/json"].schema;
-      const parts = told.components.schemas;
+      const parts = schema.components.schemas;
       if (body) box.append(...fields("It takes", body, parts));
       const answer = operation.responses["200"]?.content?.["application/json"]?.schema;
       if (answer && answer.$ref) box.append(...fields("It gives", answer, parts));

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 
 Ids = NDArray[np.int32]
 Level = Literal["word", "token", "row"]
@@ -90,5 +90,4 @@ def check_rate(rate: float, rule: str) -> None:
     """
     if not 0 <= rate <= 1:
         raise OptionError("rate", rate, "must be from 0 to 1, such as 0.32")
-    if rule not in RULES:
-        raise OptionError("rule", rule, "unknown", choices=RULES)
+    check_choice("rule", rule, RULES)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, check_choice
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views._base import View
 from contrasent.text.views.synonyms import wordnet_synonyms
@@ -53,8 +53,7 @@ def options_of(name: str) -> list[str]:
     Raises:
         OptionError: there is no such view.
     """
-    if name not in VIEWS:
-        raise OptionError("view", name, "no such view", choices=VIEWS)
+    check_choice("view", name, VIEWS)
     # A prediction is inserted where a [MASK] would be.
     kind = InsertMask if name == "insert_prediction" else VIEWS[name]
     found = [f.name for f in fields(kind) if f.name not in GIVEN]  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from contrasent.errors import DataError, MissingExtraError
+from contrasent.errors import DataError, MissingExtraError, import_extra
 
 FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
 FOLDERS = ("/usr/share/wordnet", "/usr/local/share/wordnet", "/usr/local/WordNet-3.0/dict")
@@ -25,7 +25,7 @@ def wordnet_synonyms(source: str | Path | None = None) -> Callable[[str], Sequen
 
     Raises:
         DataError: the files or the lexicon are missing.
-        MissingExtraError: a lexicon is asked for and ``wn`` is not installed.
+        MissingExtraError: a lexicon is named and ``wn`` is not installed.
     """
     if source is not None:
         if Path(source).is_dir():
@@ -79,10 +79,7 @@ def _synsets(path: Path) -> Iterator[list[str]]:
 
 
 def _from_lexicon(lexicon: str | None) -> Callable[[str], Sequence[str]]:
-    try:
-        import wn
-    except ImportError as error:
-        raise MissingExtraError("wn", "synonyms", "a lexicon for synonyms") from error
+    wn = import_extra("wn", "synonyms", "a lexicon for synonyms")
     try:
         words = wn.Wordnet(lexicon) if lexicon else wn.Wordnet(lang="en")
     except wn.Error as error:

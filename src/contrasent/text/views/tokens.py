@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 from contrasent.text.views._base import (
     Ids,
     Level,
@@ -21,7 +21,7 @@ from contrasent.text.views._base import (
 )
 
 Fill = Callable[[Sequence[Ids], Sequence[NDArray[np.int64]]], list[NDArray[np.float32]]]
-"""A masked language model: rows of inner ids and the positions asked for in each, to logits
+"""A masked language model: rows of inner ids and the masked positions in each, to logits
 (positions, vocabulary) for each row. Special tokens are its own business and score -inf."""
 Draw = Literal["argmax", "sample"]
 DRAWS = ("argmax", "sample")
@@ -149,8 +149,7 @@ class ReplaceMasked(View):
 
     def __post_init__(self) -> None:
         check_percent(self.percent)
-        if self.draw not in DRAWS:
-            raise OptionError("draw", self.draw, "unknown", choices=DRAWS)
+        check_choice("draw", self.draw, DRAWS)
 
     def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
         """The ids with some replaced."""
@@ -212,12 +211,12 @@ def _filled(
     draw: Draw,
     randoms: Sequence[np.random.Generator],
 ) -> list[Ids]:
-    asked = [i for i, (_, where) in enumerate(masked) if len(where)]
+    changed = [i for i, (_, where) in enumerate(masked) if len(where)]
     out = [ids for ids, _ in masked]
-    if not asked:
+    if not changed:
         return out
-    answers = fill([masked[i][0] for i in asked], [masked[i][1] for i in asked])
-    for i, logits in zip(asked, answers, strict=True):
+    predictions = fill([masked[i][0] for i in changed], [masked[i][1] for i in changed])
+    for i, logits in zip(changed, predictions, strict=True):
         ids, where = masked[i]
         if draw == "sample":
             # The largest of logits plus Gumbel noise is a draw from the softmax.

@@ -1,9 +1,10 @@
-"""One bit a dimension, so that a million rows are looked at in milliseconds.
+"""Binary quantisation: one bit a dimension, so that a million rows are scanned in milliseconds.
 
-Of each vector, less the mean of all, the signs are kept: a thirty-second of its size. Rows whose
-signs differ from the query's in the fewest places (Charikar 2002: the share that differs estimates
-the angle) are candidates; their exact scores decide. Signs lie column by column, so that counting
-differences is a few passes over long arrays, which numpy does at the speed of memory.
+The code of a vector is the sign of each component after the mean of all vectors is subtracted: a
+thirty-second of its size. The rows with the smallest Hamming distance from the query's code
+(Charikar 2002: the share of differing bits estimates the angle) are candidates; their exact scores
+decide. Codes are stored column by column, so that counting differences is a few passes over long
+arrays, which numpy does at the speed of memory.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.cores import threads
 from contrasent.errors import InputError
-from contrasent.search.manifest import SIGNS, Part
+from contrasent.search.manifest import BINARY, Part
 from contrasent.search.segment import check_size, open_array
 from contrasent.types import Vectors
 
@@ -29,11 +30,11 @@ A_HIT = 200
 NEVER = np.iinfo(np.uint16).max
 
 
-class Signs:
-    """The signs of the first rows of an index.
+class BinaryCodes:
+    """The binary codes of the first rows of an index.
 
     Args:
-        columns: (words, rows) uint64, 64 signs a word.
+        columns: (words, rows) uint64, 64 bits a word.
         centre: (d,), what is taken off each vector.
     """
 
@@ -41,8 +42,8 @@ class Signs:
         self.columns, self.centre = columns, centre
 
     @classmethod
-    def open(cls, folder: Path, part: Part, dimension: int) -> "Signs":
-        """Map the signs that lie beside an index.
+    def open(cls, folder: Path, part: Part, dimension: int) -> "BinaryCodes":
+        """Map the codes that lie beside an index.
 
         Raises:
             InputError: they are missing or damaged.
@@ -59,8 +60,8 @@ class Signs:
         return cls(columns, centre)
 
     @classmethod
-    def of(cls, parts: Iterable[Vectors], rows: int, dimension: int) -> "Signs":
-        """The signs of vectors.
+    def of(cls, parts: Iterable[Vectors], rows: int, dimension: int) -> "BinaryCodes":
+        """The codes of vectors.
 
         Args:
             parts: (n, d) each, in order; gone through twice.
@@ -68,16 +69,16 @@ class Signs:
             dimension: d.
         """
         parts = list(parts)
-        signs = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), _mean(parts, dimension))
+        codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), _mean(parts, dimension))
         at = 0
-        with progress.task("signs", rows, "texts") as advance:
+        with progress.task("binary codes", rows, "texts") as advance:
             for part in parts:
                 for start in range(0, len(part), BLOCK):
-                    block = signs.words(part[start : start + BLOCK])
-                    signs.columns[:, at : at + len(block)] = block.T
+                    block = codes.words(part[start : start + BLOCK])
+                    codes.columns[:, at : at + len(block)] = block.T
                     at += len(block)
                     advance(len(block))
-        return signs
+        return codes
 
     @property
     def rows(self) -> int:
@@ -86,7 +87,7 @@ class Signs:
 
     def facts(self) -> dict[str, Any]:
         """What the manifest keeps, besides the columns."""
-        return {"kind": SIGNS, "centre": [float(number) for number in self.centre]}
+        return {"kind": BINARY, "centre": [float(number) for number in self.centre]}
 
     def words(self, vectors: Vectors) -> NDArray[np.uint64]:
         """(n, words) of vectors (n, d)."""
@@ -94,15 +95,15 @@ class Signs:
         bits[:, : vectors.shape[1]] = vectors > self.centre
         return np.packbits(bits, axis=1).view(np.uint64)
 
-    def differing(self, query: Vectors) -> NDArray[np.uint16]:
-        """(rows,) in how many signs each row differs from a query (d,)."""
-        signs = self.words(query[None])[0]
+    def hamming(self, query: Vectors) -> NDArray[np.uint16]:
+        """(rows,) the Hamming distance of each row's code from that of a query (d,)."""
+        code = self.words(query[None])[0]
         out = np.zeros(self.rows, dtype=np.uint16)
 
         def run(start: int) -> None:
             part = out[start : start + BLOCK]
-            for column, sign in zip(self.columns, signs, strict=True):
-                part += np.bitwise_count(column[start : start + BLOCK] ^ sign)
+            for column, word in zip(self.columns, code, strict=True):
+                part += np.bitwise_count(column[start : start + BLOCK] ^ word)
 
         with ThreadPoolExecutor(threads()) as pool:
             list(pool.map(run, range(0, self.rows, BLOCK)))
@@ -122,18 +123,18 @@ class Signs:
             queries: (q, d).
             k: rows that are wanted in the end.
             allowed: (rows or more,) bool, which rows count; all if None.
-            count: how many candidates, and those that differ as little as the last; 200 for each
+            count: how many candidates, and those as near as the last; 200 for each
                 row wanted and at least 2,000 if None.
         """
         wanted = max(CANDIDATES, A_HIT * k) if count is None else count
         found = []
         for query in queries:
-            differing = self.differing(query)
+            distance = self.hamming(query)
             if allowed is not None:
-                differing[~allowed[: self.rows]] = NEVER
-            below = np.cumsum(np.bincount(differing))
+                distance[~allowed[: self.rows]] = NEVER
+            below = np.cumsum(np.bincount(distance))
             limit = int(np.searchsorted(below, min(wanted, self.rows)))
-            found.append(np.flatnonzero(differing <= min(limit, int(NEVER) - 1)))
+            found.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
         return found
 
 
