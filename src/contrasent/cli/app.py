@@ -6,6 +6,7 @@ import typer
 
 from contrasent import __version__, progress
 from contrasent.cli.adapt import adapt
+from contrasent.cli.check_objective import check_objective
 from contrasent.cli.cluster import cluster
 from contrasent.cli.compare import compare
 from contrasent.cli.data import data
@@ -73,6 +74,7 @@ for command in (
     serve,
     reproduce,
     recipes,
+    check_objective,
     postprocess,
     doctor,
     import_,

@@ -140,7 +140,8 @@ def parameters(name: str) -> dict[str, Parameter]:
     """The parameters of a method, read from its source.
 
     Of a combination, the parameters of all its methods; where two have the same, the first says
-    its type and default, unless its default is ``Plain`` and another's is not.
+    its type and default, unless its default is ``Plain`` and another's is not. Those of one name
+    and different types are different things: each keeps its default, a stated value is for both.
 
     Raises:
         OptionError: no such method; the nearest name is suggested.
@@ -245,10 +246,9 @@ def check(
         OptionError: a value out of range, or one that does not belong with the others.
         ModelError: a model that a parameter names is missing, or has another vocabulary.
     """
-    values = {key: p.default for key, p in parameters(name).items()} | dict(given)
     check_agreement(name, given)
     for method in methods(name):
-        own = {key: values[key] for key in method.parameters}
+        own = _values(method, name, given)
         check_values(method.parameters.values(), own)
         for rule in method.attribute("checks", ()):
             rule(own)
@@ -282,12 +282,17 @@ def _combine(name: str, encoder: "Encoder", **given: Any) -> "Objective":
             problem = f"no such parameter of {name}"
             raise OptionError("parameter", option, problem, choices=known)
     check_agreement(name, given)
-    description = described(name, given)
-    parts = [
-        method.load()(encoder, **{key: description[key] for key in method.parameters})
-        for method in methods(name)
-    ]
-    return Combination(encoder, parts, description)
+    parts = [method.load()(encoder, **_values(method, name, given)) for method in methods(name)]
+    return Combination(encoder, parts, described(name, given))
+
+
+def _values(method: Method, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of a method that is part of a name: stated, shared, or its own defaults."""
+    shared = parameters(name)
+    return {
+        key: given.get(key, shared[key].default if shared[key].hint == own.hint else own.default)
+        for key, own in method.parameters.items()
+    }
 
 
 def _locate(name: str) -> Method:

@@ -229,10 +229,14 @@ def _parameters(source: ClassSource) -> dict[str, Parameter]:
     for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
         if argument.annotation is None or default is None:
             raise SourceError(f"the parameter {argument.arg} needs a type and a default")
-        hint = evaluate(argument.annotation, source.file)
+        problem = "must be int, float, str, bool, None, a Literal, or Annotated from these"
+        try:
+            hint = evaluate(argument.annotation, source.file)
+        except SourceError as error:
+            text = f"the type of the parameter {argument.arg} {problem} ({error})"
+            raise SourceError(text) from error
         parameter = Parameter(argument.arg, hint, evaluate(default, source.file))
         if not set(parameter.kinds) <= {int, float, str, bool, None}:
-            problem = "must be int, float, str, bool, None, a Literal, or Annotated from these"
             raise SourceError(f"the type of the parameter {argument.arg} {problem}")
         found = found | {argument.arg: parameter}
     return found

@@ -1,0 +1,250 @@
+"""Methods from outside the library: the file in docs/methods.md, and others that go wrong."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from contrasent import cli, progress
+from contrasent.engine import registry
+from contrasent.errors import OptionError
+from contrasent.train import method_checks
+from contrasent.train.fit import fit
+from contrasent.train.method_checks import Trial
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings, choose
+
+PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
+METHOD = PAGE.split("## How to add a method")[1].split("```python\n")[1].split("```")[0]
+SUBCLASS = """
+from dataclasses import dataclass
+from contrasent.engine import Contrast, Terms
+from contrasent.objectives.simcse import SimCSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doubled(Contrast):
+    def __call__(self, encodings) -> Terms:
+        terms = super().__call__(encodings)
+        return terms | {"contrast": 2 * terms["contrast"]}
+
+
+class TwiceSimCSE(SimCSE):
+    def __init__(self, encoder, *, times: str = "two", **given):
+        super().__init__(encoder, **given)
+        self.contrast = Doubled(temperature=self.contrast.temperature)
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    """The method in a folder of its own."""
+    path = tmp_path / "elsewhere" / "away.py"
+    path.parent.mkdir()
+    path.write_text(METHOD)
+    return path
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    """Call the command line as the shell does; (standard output, standard error)."""
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        progress.show("silent")
+        out, err = capfd.readouterr()
+        assert caught.value.code == code, err
+        return out, err
+
+    monkeypatch.chdir(tmp_path)
+    return run
+
+
+def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentences, tmp_path):
+    assert len(METHOD.splitlines()) <= 60
+    assert "_" not in {name[0] for name in METHOD.split("import (")[1].split(")")[0].split()}
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(sentences[:60]) + "\n")
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        'objective = "elsewhere/away.py"\n[settings]\nbatch = 8\nsteps = 3\nrate = 3\n'
+    )
+    train = ["train", texts, "--base", bert, "--evaluate", "none"]
+    first = [*train, "-o", "m", "--recipe", recipe, "--set", "grad_cache_rows=6"]
+    run(*first)
+    stored = json.loads((tmp_path / "m" / "run" / "settings.json").read_text())
+    digest = hashlib.sha256(own.read_bytes()).hexdigest()
+    told = {"name": "away.py", "source_sha256": digest, "temperature": 0.05}
+    assert stored["objective"] == {**told, "rate": 3.0, "away_weight": 0.1}
+    assert "away.py" in (tmp_path / "m" / "README.md").read_text()
+    log = (tmp_path / "m" / "run" / "log.jsonl").read_text().splitlines()
+    assert json.loads(log[-1])["away"] > 0
+
+    run(*first, "--resume")
+    own.write_text(METHOD + "\n# another comment\n")
+    _, err = run(*first, "--resume", code=2)
+    assert "the file of away.py has changed since the run began" in err
+    assert err.count("\n") == 1
+    more = ["--set", "batch=8", "--set", "steps=1"]
+    run(*train, "-o", "both", "--objective", f"esimcse+{own}", *more, "--set", "queue_size=9")
+    stored = json.loads((tmp_path / "both" / "run" / "settings.json").read_text())["objective"]
+    assert stored["name"] == "esimcse+away.py"
+    assert stored["source_sha256 of away.py"] != digest
+    assert (stored["rate"], stored["queue_size"], stored["away_weight"]) == (None, 9, 0.1)
+    _, err = run(*train, "-o", "no", "--objective", own, "--set", "rate=0.5", code=2)
+    assert err == "contrasent: rate 0.5: must be 1 or more\n"
+
+
+def test_a_killed_run_resumes_bit_exactly(own, bert, sentences, tmp_path):
+    settings = Settings(batch=8, steps=5, checkpoint_every=2, lr=1e-3)
+
+    class Killed(Exception):
+        pass
+
+    def train(folder, killed_at=None, **more):
+        objective = prepare(bert, f"esimcse+{own}", {"queue_size": 9}, settings)
+        after, seen = objective.after_step, []
+
+        def counted():
+            seen.append(1)
+            if len(seen) == killed_at:
+                raise Killed
+            after()
+
+        objective.after_step = counted
+        fit(objective, sentences[:60], settings, folder=tmp_path / folder, **more)
+        return load_file(tmp_path / folder / "model.safetensors")
+
+    whole = train("whole")
+    with pytest.raises(Killed):
+        train("part", killed_at=4)
+    again = train("part", resume=True)
+    assert len(whole) > 30
+    assert all(value.equal(again[key]) for key, value in whole.items())
+
+
+def test_the_command_checks_it(run, own, tmp_path):
+    out, _ = run("check-objective", own)
+    lines = out.splitlines()
+    assert len(lines) == 7
+    assert all(line.startswith("    ok  ") for line in lines), out
+    assert "simcse+away.py trains on away, contrast" in lines[-1]
+    _, err = run("check-objective", own, "--set", "rat=2", code=2)
+    assert "did you mean 'rate'" in err
+
+
+BROKEN = {
+    "check_step": ('{"away":', '{"awya":', "no term 'away', which has a weight"),
+    "check_randomness": ("cosines.square()", "cosines + __import__('random').random()", "twice"),
+    "check_slope": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
+    "check_resume": (
+        'self.register_buffer("mean", torch.ones(dimension))',
+        "self.mean = torch.ones(dimension)",
+        "keep all that lasts",
+    ),
+    "check_two_processes": ("gather(anchors.detach())", "anchors.detach()", "half a batch each"),
+}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    return method_checks.make_small_base(tmp_path_factory.mktemp("base") / "small")
+
+
+@pytest.mark.parametrize("check", BROKEN)
+def test_a_check_fails_where_it_should_and_says_why(check, own, base):
+    before, after, message = BROKEN[check]
+    assert METHOD.count(before) == 1
+    own.write_text(METHOD.replace(before, after))
+    trial = Trial(str(own), {}, base)
+    if check == "check_two_processes":
+        (finding,) = method_checks.check_two_processes([trial])
+    else:
+        finding = getattr(method_checks, check)(trial)
+    assert finding.passed is False
+    assert message in finding.detail
+
+
+def test_what_a_method_raises_is_told_with_its_line(own, base):
+    own.write_text(METHOD.replace("cosines.square()", "cosines.squared()"))
+    finding = method_checks.check_step(Trial(str(own), {}, base))
+    assert finding.passed is False
+    line = METHOD[: METHOD.index("cosines.square()")].count("\n") + 1
+    assert f"AttributeError in away.py, line {line}:" in finding.detail
+
+
+def test_a_module_and_an_entry_point_name_it_too(own, monkeypatch):
+    monkeypatch.syspath_prepend(str(own.parent))
+    assert registry.described("away:Away", {"rate": 4.0})["name"] == "away:Away"
+    assert registry.find("away:Away").__name__ == "Away"
+    point = EntryPoint("keep_away", "away:Away", registry.GROUP)
+
+    def entry_points(group, name=None):
+        return [point] if name in (None, point.name) else []
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+    assert registry.parameters("simcse+keep_away")["rate"].default is None
+    assert registry.parameters("keep_away")["rate"].default == 9.0
+    assert "keep_away" in registry.names()
+    with pytest.raises(OptionError, match="did you mean 'keep_away'"):
+        registry.find("keep_awy")
+
+
+def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(tmp_path, bert):
+    path = tmp_path / "twice.py"
+    path.write_text(SUBCLASS)
+    own, simcse = registry.parameters(str(path)), registry.parameters("simcse")
+    assert own.keys() == {*simcse, "times"} and len(simcse) == 17
+    kind = registry.find(str(path))
+    from contrasent.engine.parameters import parameters_of
+
+    assert {k: p.default for k, p in parameters_of(kind).items()} == {
+        k: p.default for k, p in own.items()
+    }
+    settings = Settings(pooler="cls")
+    joined = prepare(bert, f"simcse_plus_plus+{path}", {"temperature": 0.1}, settings)
+    assert type(joined.contrast).__name__ == "Doubled"
+    assert (joined.contrast.temperature, joined.contrast.factor) == (0.1, 0.9)
+    with pytest.raises(OptionError, match="masks 'fixed'"):
+        registry.check(str(path), {"masks": "fixed", "view": "crop"})
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        (None, "gone.py", "cannot be read"),
+        ("class A(:", "a.py", "line 1: not valid Python"),
+        ("class A: pass", "a.py", "defines no Objective"),
+        (METHOD + "class Far(Away): pass", "a.py", "defines 2 Objectives; name one as a.py:Class"),
+        (METHOD, "a.py:Awya", "has no Objective 'Awya'; name one as a.py:Class; one of Away"),
+        (METHOD.replace("= 9.0", ""), "a.py", "the parameter rate needs a type and a default"),
+        (METHOD.replace("[float, ", "[list, "), "a.py", "the type of the parameter rate must be"),
+        (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
+        (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a setting of the run"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, text, name, message):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        Path("a.py").write_text(text)
+    with pytest.raises(OptionError) as caught:
+        choose({}, name)
+        registry.find(name)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_it_is_checked_before_torch_is_loaded(own):
+    code = (
+        "import sys; from contrasent.engine.registry import check; "
+        f"check('esimcse+{own}', {{'temperature': 0.3}}); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
