@@ -74,7 +74,8 @@ class Contrast:
             encodings: of the rows of this process.
         """
         count = 1 + encodings.roles.count("positive")
-        anchors, *positives = self._vectors(encodings, self.positives)[:count]
+        found = encodings.vectors(self.positives, self.passes, self.noise_variance)
+        anchors, *positives = found[:count]
         losses = []
         for column, rows in enumerate(positives):
             given = self._compared(encodings, anchors, rows)
@@ -96,7 +97,7 @@ class Contrast:
             given["positives"] = parallel.gather(positives)
             given["anchors_all"] = parallel.gather(anchors) if self.symmetric else None
         else:
-            left, *right = self._vectors(encodings, self.negatives)
+            left, *right = encodings.vectors(self.negatives, self.passes, self.noise_variance)
             given |= {"positives": positives, "negative_anchors": left}
             given["negatives"] = parallel.gather(right[0] if right else left)
         hard = encodings.hard_negatives(clean=self.negatives == "off_dropout")
@@ -126,9 +127,6 @@ class Contrast:
         return two_source_info_nce(
             **rows, factor=self.factor, factor_form=self.factor_form, **options
         )
-
-    def _vectors(self, encodings: BatchEncodings, source: Source) -> list[Tensor]:
-        return encodings.vectors(source, passes=self.passes, noise_variance=self.noise_variance)
 
 
 def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -140,7 +140,7 @@ class BatchEncodings:
         return self.project(vectors)
 
     def vectors(
-        self, source: Source, *, passes: int = 10, noise_variance: float = 0.1
+        self, source: Source, passes: int = 10, noise_variance: float = 0.1
     ) -> list[Tensor]:
         """Projected vectors of the columns, anchors first, each (n, d), made in a named way.
 
@@ -179,11 +179,13 @@ class BatchEncodings:
         queue = self.networks.queue
         return queue.negatives() if queue is not None else None
 
-    def _encode(self, columns: list[Tokens]) -> list[Tensor]:
-        second = self.networks.second
-        if second is None:
-            return _split(self.networks.encoder, columns)
-        return _split(self.networks.encoder, columns[:1]) + _split(second, columns[1:])
+    def _encode(self, columns: Sequence[Tokens]) -> list[Tensor]:
+        """Pooled vectors of columns: one pass of the encoder, or of each where there are two."""
+        found: list[Tensor] = []
+        for encoder, part in _shared(self.networks.encoder, self.networks.second, columns):
+            vectors: Tensor = encoder(Tokens.concatenate(part))
+            found += torch.split(vectors, [len(column) for column in part])
+        return found
 
     def project(self, columns: Sequence[Tensor]) -> list[Tensor]:
         """Vectors of several columns through the projector, as one block.
@@ -193,30 +195,26 @@ class BatchEncodings:
         Args:
             columns: (n, d) each, anchors first.
         """
+        found: list[Tensor] = []
         one, two = self.networks.projector, self.networks.second_projector
-        if two is None:
-            return _through(one, list(columns))
-        return _through(one, list(columns[:1])) + _through(two, list(columns[1:]))
+        for projector, part in _shared(one, two, columns):
+            if projector is None:
+                found += part
+                continue
+            rows = torch.cat(list(part))
+            if parallel.world() > 1 and _has_batch_statistics(projector):
+                start = parallel.first_row(len(rows))
+                rows = projector(parallel.gather(rows))[start : start + len(rows)]
+            else:
+                rows = projector(rows)
+            found += torch.split(rows, [len(column) for column in part])
+        return found
 
 
-def _split(encoder: nn.Module, columns: list[Tokens]) -> list[Tensor]:
-    if not columns:
-        return []
-    vectors: Tensor = encoder(Tokens.concatenate(columns))
-    return list(torch.split(vectors, [len(column) for column in columns]))
-
-
-def _through(projector: nn.Module | None, columns: list[Tensor]) -> list[Tensor]:
-    if projector is None or not columns:
-        return columns
-    rows = torch.cat(columns)
-    sizes = [len(column) for column in columns]
-    if parallel.world() > 1 and _has_batch_statistics(projector):
-        start = parallel.first_row(len(rows))
-        rows = projector(parallel.gather(rows))[start : start + len(rows)]
-    else:
-        rows = projector(rows)
-    return list(torch.split(rows, sizes))
+def _shared(one: Any, two: Any, columns: Sequence[Any]) -> list[tuple[Any, Sequence[Any]]]:
+    """Which network takes which columns: a second one, if there is any, all but the first."""
+    parts = [(one, columns)] if two is None else [(one, columns[:1]), (two, columns[1:])]
+    return [(network, part) for network, part in parts if part]
 
 
 def _has_batch_statistics(projector: nn.Module) -> bool:

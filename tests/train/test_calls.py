@@ -1,0 +1,96 @@
+"""From a corpus line to the loss: docs/architecture.md lists the calls, and these are they."""
+
+import re
+import sys
+from pathlib import Path
+
+import torch
+
+import contrasent
+from contrasent import parallel
+from contrasent.text.cache import tokenised
+from contrasent.text.corpus import open_corpus
+from contrasent.train.clock import Clock
+from contrasent.train.monitor import Monitor
+from contrasent.train.prepare import configure, prepare
+from contrasent.train.rows import collator
+from contrasent.train.settings import Settings
+from contrasent.train.step import StepRunner
+
+HOME = Path(contrasent.__file__).parent
+PAGE = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text("utf-8")
+WAY = {
+    ("text/tokens.py", "Tokenizer.__call__"),
+    ("text/cache.py", "TokenCache.tokens"),
+    ("model/encoder.py", "Encoder.forward"),
+    ("model/heads.py", "Dense.forward"),
+    ("losses/contrastive.py", "info_nce"),
+    ("engine/objective.py", "Objective.loss"),
+}
+"""Where text becomes tokens, tokens become vectors, and vectors a number."""
+
+
+def function_of(frame):
+    """File and qualified name of a function of ours, without those defined inside it; or None."""
+    path = Path(frame.f_code.co_filename)
+    if not path.is_relative_to(HOME):
+        return None
+    name = re.sub(r"\.<locals>.*", "", frame.f_code.co_qualname)
+    return path.relative_to(HOME).as_posix(), name
+
+
+def calls_of(work):
+    """The functions under which those of ``WAY`` are called, and they, in order."""
+    found, reached = [], set()
+
+    def follow(frame, event, argument):
+        if event != "call" or function_of(frame) not in WAY:
+            return
+        reached.add(function_of(frame))
+        stack = []
+        while frame is not None:
+            stack.append(function_of(frame))
+            frame = frame.f_back
+        found.extend(f for f in stack[::-1] if f is not None and f not in found)
+
+    sys.setprofile(follow)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    assert reached == WAY
+    return found
+
+
+def test_the_calls_are_those_of_the_page(bert, sentences, tmp_path):
+    settings = Settings(batch=8, steps=1, pooler="cls")
+    objective = prepare(bert, "simcse", {}, settings).train()
+    configure(objective, settings)
+    corpus = open_corpus(sentences[:40])
+
+    def line_to_loss():
+        tokenised(corpus, objective.encoder.tokenizer, tmp_path / "tokens", lower=False)
+        runner.take(0)
+
+    batches = collator(objective, corpus, settings, tmp_path / "run", None)
+    optimizer = torch.optim.AdamW(objective.parameters(), lr=1e-4, fused=True)
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    module = parallel.wrap(objective)
+    runner = StepRunner(
+        *(objective, module, batches, optimizer, scaler, settings, 1, Monitor(), Clock())
+    )
+    found = calls_of(line_to_loss)
+    told = PAGE.split("### The calls")[1].split("```")[1]
+    listed = [tuple(line.split()[:2]) for line in told.strip().splitlines()]
+    assert found == listed
+    assert len(listed) <= 20
+    assert len({file for file, _ in listed}) <= 10
+
+
+def test_a_batch_takes_no_more_than_twelve_concepts():
+    told = PAGE.split("### The concepts")[1].split("###")[0]
+    concepts = re.findall(r"^\| `(\w+)` \| `([\w/.]+)` \|", told, re.MULTILINE)
+    assert 8 <= len(concepts) <= 12
+    for name, file in concepts:
+        text = (HOME / file).read_text("utf-8")
+        assert re.search(rf"^(class {name}\b|{name} = )", text, re.MULTILINE), name
