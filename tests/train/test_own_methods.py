@@ -143,7 +143,7 @@ def test_the_command_checks_it(run, own, tmp_path):
 
 BROKEN = {
     "check_step": ('{"away":', '{"awya":', "no term 'away', which has a weight"),
-    "check_randomness": ("cosines.square()", "cosines + __import__('random').random()", "twice"),
+    "check_randomness": ("cosines.square()", "(cosines + __import__('random').random())", "twice"),
     "check_slope": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
     "check_resume": (
         'self.register_buffer("mean", torch.ones(dimension))',

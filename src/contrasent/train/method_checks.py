@@ -160,13 +160,15 @@ def check_step(trial: Trial) -> Verdict:
         trial: the method.
     """
     with _training(trial, dropout=0.1) as (objective, batch):
-        terms, loss = _step(objective, batch(0))
+        with torch.no_grad():
+            terms = objective(batch(0))
         odd = [k for k, v in terms.items() if v.dim() or not bool(v.isfinite())]
         if odd:
             return False, f"the term {odd[0]!r} is not one finite number"
         missing = sorted(objective.weights.keys() - terms.keys())
         if missing:
             return False, f"no term {missing[0]!r}, which has a weight"
+        _, loss = _step(objective, batch(0))
         idle = [k for k, p in objective.named_parameters() if p.requires_grad and p.grad is None]
         if idle:
             return False, f"{idle[0]} trains, but the loss does not depend on it"
