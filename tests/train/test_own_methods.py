@@ -202,7 +202,7 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
     path = tmp_path / "twice.py"
     path.write_text(SUBCLASS)
     own, simcse = registry.parameters(str(path)), registry.parameters("simcse")
-    assert own.keys() == {*simcse, "times"} and len(simcse) == 17
+    assert own.keys() == {*simcse, "times"} and len(simcse) >= 17
     kind = registry.find(str(path))
     from contrasent.engine.parameters import parameters_of
 

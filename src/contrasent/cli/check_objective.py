@@ -16,8 +16,8 @@ def check_objective(
         list[str] | None,
         typer.Option(
             "--set",
-            help="A parameter, key=value; may be repeated. Where a masked language model is "
-            "wanted, 'small' is the one of the check.",
+            help="A parameter, key=value; may be repeated. Where a masked language model or a "
+            "guide is wanted, 'small' is that of the check.",
         ),
     ] = None,
     as_json: Json = False,

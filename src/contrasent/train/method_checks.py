@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial, wraps
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ from torch.multiprocessing.spawn import spawn
 
 from contrasent import parallel
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import MaskedModelName
+from contrasent.engine.parameters import GuideName, MaskedModelName
 from contrasent.engine.registry import methods, needs_pairs, parameters
 from contrasent.errors import OptionError, UserError
+from contrasent.model.encoder import Encoder
 from contrasent.text.batches import Collator
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train.prepare import configure, prepare
@@ -38,7 +39,7 @@ from contrasent.types import Batch
 Verdict = tuple[bool | None, str]
 
 SMALL = "small"
-"""The small encoder's name as a value of parameters that name a masked language model."""
+"""The small encoder's name as a value of parameters that name a model."""
 
 STEPS, ROWS, CACHED_ROWS = 3, 6, 5
 CLOSE = 1e-7
@@ -108,7 +109,7 @@ def check_objective(method: str, given: Mapping[str, Any]) -> Iterator[Finding]:
 
     Args:
         method: its name, its file or ``module:Class``.
-        given: parameters; "small" names the small encoder where a masked language model is wanted.
+        given: parameters; "small" names the small encoder where a model is wanted.
 
     Yields:
         One finding a check; where the first fails, the others are not made.
@@ -118,9 +119,7 @@ def check_objective(method: str, given: Mapping[str, Any]) -> Iterator[Finding]:
     """
     with tempfile.TemporaryDirectory() as home:
         base = make_small_base(Path(home) / "base")
-        models = {k for k, p in parameters(method).items() if p.mark(MaskedModelName)}
-        own = {k: str(base) if k in models and v == SMALL else v for k, v in given.items()}
-        trial = Trial(method, own, base)
+        trial = Trial(method, _with_small_models(method, given, base), base)
         first = check_step(trial)
         yield first
         if not first.passed:
@@ -182,10 +181,8 @@ def check_randomness(trial: Trial) -> Verdict:
     Args:
         trial: the method.
     """
-    losses = []
-    for _ in range(2):
-        with _training(trial, dropout=0.1) as (objective, batch):
-            losses.append(_step(objective, batch(0))[1].item())
+    with _training(trial, dropout=0.1) as (objective, batch):
+        losses = [_step(objective, batch(0))[1].item() for _ in range(2)]
     if losses[0] != losses[1]:
         problem = "draw with torch's own generator, or with random_for(seed, purpose, row, step)"
         return False, f"the same step twice gives {losses}; {problem}"
@@ -361,6 +358,19 @@ def make_small_base(folder: Path) -> Path:
     return folder
 
 
+def _with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """The parameters with a folder in the place of "small"."""
+    found = dict(given)
+    for name, parameter in parameters(method).items():
+        if found.get(name) == SMALL and parameter.mark(MaskedModelName):
+            found[name] = str(base)
+        if found.get(name) == SMALL and parameter.mark(GuideName):
+            guide = base.with_name("guide")
+            Encoder.load(base, pooler="mean").save(guide)
+            found[name] = str(guide)
+    return found
+
+
 def _settings(**more: Any) -> Settings:
     return Settings(batch=ROWS, steps=STEPS, max_tokens=24, seed=3, **{"dropout": 0.0, **more})
 
@@ -371,6 +381,9 @@ def _sentences() -> list[str]:
 
 def _corpus(objective: Objective, folder: Path) -> Corpus:
     texts = _sentences()
+    if objective.graded:
+        rows = [(*pair, i % 6) for i, pair in enumerate(pairwise(texts))]
+        return open_corpus(rows, score=2)
     if objective.labelled:
         return open_corpus(list(zip(texts, texts[1:], texts[7:], strict=False)))
     # Documents of four sentences, for views of the next one.
@@ -456,6 +469,7 @@ def _work(rank: int, place: Path, trials: list[Trial]) -> None:
 
 def _compare(place: Path, number: int, trial: Trial) -> Verdict:
     whole, losses = _trained(trial)
+    before = whole
     for rank in (0, 1):
         path = place / f"{number}.{rank}.safetensors"
         if not path.is_file():
@@ -472,6 +486,10 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
                 "compare with those of all (gather), and draw with random_for(seed, purpose, row, "
                 "step)"
             )
+        odd = [k for k, v in state.items() if rank and not torch.equal(v, before[k])]
+        if odd:
+            return False, f"the two processes hold different values of {odd[0]}"
+        before = state
     return True, f"half a batch each, the same after {STEPS} steps (float64)"
 
 
