@@ -5,9 +5,11 @@ import json
 import keyword
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 
+import grimp
 import pytest
 
 import contrasent
@@ -127,3 +129,49 @@ def test_main_is_the_same_command():
     from contrasent.cli import main as command
 
     assert main.main is command
+
+
+def imports():
+    """Which of our modules imports which, imports for type checkers included."""
+    graph = grimp.build_graph("contrasent")
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def test_no_module_leans_on_itself():
+    """Imports go in no ring, inside rooms too: modules can be put in an order."""
+    found = imports()
+    assert len(found) >= 200
+    assert sum(map(len, found.values())) >= 1000
+    sorter = TopologicalSorter(found)
+    sorter.prepare()  # a CycleError names the ring
+
+
+ROOMS = ("engine", "objectives", "train", "adapters")
+
+
+def test_public_functions_say_what_they_take_and_give():
+    """In rooms that others build on: Args and Returns of all that takes two things or more."""
+    seen, silent = 0, []
+    for path in (path for room in ROOMS for path in sorted((HOME / room).glob("*.py"))):
+        for function in public_functions(ast.parse(path.read_text("utf-8")).body):
+            seen += 1
+            arguments = function.args
+            taken = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            taken += [a for a in (arguments.vararg, arguments.kwarg) if a]
+            if sum(a.arg not in ("self", "cls") for a in taken) < 2:
+                continue
+            text = ast.get_docstring(function) or ""
+            gives = function.returns is not None and ast.unparse(function.returns) != "None"
+            if "Args:" not in text or (gives and not {"Returns:", "Yields:"} & set(text.split())):
+                silent.append(f"{path.name}: {function.name}")
+    assert silent == []
+    assert seen >= 150
+
+
+def public_functions(nodes):
+    """Functions and methods of public classes whose names have no underscore in front."""
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node.body)
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            yield node

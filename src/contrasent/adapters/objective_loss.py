@@ -84,6 +84,9 @@ class ObjectiveLoss(nn.Module):
             sentence_features: one dictionary a column, with ``input_ids`` and ``attention_mask``.
             labels: (n,) the scores of the pairs, for an objective that learns from them.
 
+        Returns:
+            A scalar.
+
         Raises:
             TrainingError: several processes, or columns and labels that do not fit the objective.
         """

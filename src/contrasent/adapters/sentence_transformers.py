@@ -20,6 +20,9 @@ def sentence_transformer(model: Model, **options: Any) -> "SentenceTransformer":
         model: an encoder, a folder or a name.
         options: of ``SentenceTransformer``, such as ``device``.
 
+    Returns:
+        A model with the encoder's vectors.
+
     Raises:
         MissingExtraError: sentence-transformers is not installed.
     """

@@ -30,7 +30,15 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc,unu
         self.batch = batch
 
     def fit(self, texts: Any = None, labels: Any = None) -> "SentenceEncoder":
-        """Do nothing."""
+        """Do nothing.
+
+        Args:
+            texts: are not read.
+            labels: are not read.
+
+        Returns:
+            Itself.
+        """
         return self
 
     def transform(self, texts: Sequence[str]) -> Vectors:

@@ -56,6 +56,9 @@ class Discriminator(nn.Module):
             tokens: the edited rows.
             condition: (n, d) sentence vectors.
             width: t, where another process has a longer row.
+
+        Returns:
+            Token vectors (n, t, d) and the mask (n, t), true on real tokens.
         """
         rows, longest = len(tokens), int(tokens.lengths.max())
         width = longest if width is None else width

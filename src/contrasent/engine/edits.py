@@ -68,6 +68,9 @@ def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Gen
         batch: whose seed, step and rows decide.
         column: a number below ``APART``.
         stream: another number gives generators that are independent of these.
+
+    Returns:
+        One generator a row of the batch.
     """
     purpose = EDIT + APART * stream + column
     return [random_for(batch.seed, purpose, int(row), batch.step) for row in batch.rows]
@@ -85,6 +88,9 @@ def mask(
         ratio: share of the tokens.
         tokenizer: for [MASK] and the other special tokens.
         randoms: one generator a row.
+
+    Returns:
+        The edited rows; labels are the chosen tokens' ids and -1 elsewhere.
 
     Raises:
         ModelError: the tokenizer has no [MASK].
@@ -116,6 +122,9 @@ def insert_masks(
         tokenizer: for [MASK] and the other special tokens.
         randoms: one generator a row.
 
+    Returns:
+        The edited rows; labels are 1 where a [MASK] was inserted and 0 elsewhere.
+
     Raises:
         ModelError: the tokenizer has no [MASK].
     """
@@ -140,6 +149,9 @@ def delete(
         ratio: of deletions to tokens between the special ones.
         tokenizer: for [MASK] and the other special tokens.
         randoms: one generator a row.
+
+    Returns:
+        The edited rows; labels are 1 after a deletion and 0 elsewhere.
     """
     rows, labels = [], []
     for i, random in enumerate(randoms):

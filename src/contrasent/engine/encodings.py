@@ -100,6 +100,9 @@ class BatchEncodings:
         Args:
             term: that edits.
             column: which of its edits; two of one number are made alike.
+
+        Returns:
+            One generator a row of the batch.
         """
         if term not in self._editing:
             self._editing.append(term)
@@ -149,6 +152,9 @@ class BatchEncodings:
                 see ``clean``.
             passes: encodings that "mean" averages.
             noise_variance: of "gaussian".
+
+        Returns:
+            One tensor (n, d) a column.
         """
         if source == "off_dropout":
             return self.clean

@@ -34,6 +34,9 @@ class Guide:
             name: a folder, or a name on the hub.
             student: the encoder that is trained.
 
+        Returns:
+            The guide, frozen.
+
         Raises:
             OptionError: none is named.
             ModelError: it cannot be loaded, or does not say how it pools.

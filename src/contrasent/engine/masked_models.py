@@ -59,6 +59,9 @@ class LanguageHead(nn.Module):
                 encoder's embeddings; None for that of the folder the encoder came from.
             encoder: whose vectors it will read.
 
+        Returns:
+            It, on the encoder's device.
+
         Raises:
             ModelError: the checkpoint has no such head, or it is of another size.
             OptionError: nothing says where it comes from.
@@ -114,6 +117,9 @@ class MaskedModel(nn.Module):
             encoder: whose vocabulary it must have, and whose device it takes.
             option: the parameter that names it.
             noisy: leave its dropout on while what holds it trains.
+
+        Returns:
+            It, on the encoder's device.
 
         Raises:
             OptionError: none is named.

@@ -138,7 +138,12 @@ class Objective(nn.Module):
             self.second_projector = make_head(name, self.encoder.dimension)
 
     def use_contrast(self, weight: float, **settings: Any) -> None:
-        """Make the contrastive term with its weight; a weight of 0 leaves it out."""
+        """Make the contrastive term with its weight; a weight of 0 leaves it out.
+
+        Args:
+            weight: of the term in the loss; 0 leaves it out.
+            **settings: of :class:`contrasent.engine.contrast.Contrast`.
+        """
         self.contrast = Contrast(**settings) if weight else None
         self.weights = {"contrast": weight} if weight else {}
 

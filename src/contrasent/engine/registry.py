@@ -77,6 +77,9 @@ class Method:
             name: of the attribute.
             default: if it says nothing.
 
+        Returns:
+            Its value, or the default.
+
         Raises:
             OptionError: it is no literal.
         """
@@ -197,6 +200,9 @@ def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         name: of a method.
         given: the parameters that are set; the others have their defaults.
+
+    Returns:
+        "name", digests of files that are not this library's, and all parameters.
 
     Raises:
         OptionError: no such method.

@@ -48,7 +48,15 @@ class ClassSource:
         return None
 
     def derives_from(self, file: Path, name: str) -> bool:
-        """Whether a class of that name in that file is among its bases."""
+        """Whether a class of that name in that file is among its bases.
+
+        Args:
+            file: in which the base class stands.
+            name: of the base class.
+
+        Returns:
+            True for bases of bases too.
+        """
         base = self.base
         return base is not None and (
             (base.file == file and base.node.name == name) or base.derives_from(file, name)
@@ -60,6 +68,9 @@ class ClassSource:
         Args:
             name: of the attribute.
             default: if none says anything.
+
+        Returns:
+            Its value, or the default.
 
         Raises:
             SourceError: its value is more than literals, types and marks.
@@ -111,6 +122,9 @@ def module_file(module: str, importer: Path, level: int = 0) -> Path | None:
         module: its dotted name.
         importer: the file that names it.
         level: dots before the name, of a relative import.
+
+    Returns:
+        A file that exists, or None.
     """
     parts = module.split(".") if module else []
     if level:
@@ -135,6 +149,9 @@ def evaluate(node: ast.expr, file: Path) -> Any:
     Args:
         node: the expression.
         file: where it stands, whose imports and names it may use.
+
+    Returns:
+        A literal, a type or a mark.
 
     Raises:
         SourceError: it is more than that.

@@ -85,6 +85,9 @@ def make_views(
         values: "view" names the view; its options are None or missing where they are not given.
         views: "second" leaves the anchor as it is, "both" changes both.
 
+    Returns:
+        The view of the anchor and that of the positive.
+
     Raises:
         OptionError: no such view, or an option of another view.
         ModelError: no [MASK], or a masked language model of another vocabulary.

@@ -90,6 +90,9 @@ def resolve_settings(
         stored: for a run that goes on, what its folder has as "defaults"; empty if it was begun by
             a version that chose none.
 
+    Returns:
+        All settings, and which of them were chosen.
+
     Raises:
         OptionError: an unknown name or a value that cannot be.
     """

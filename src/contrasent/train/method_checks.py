@@ -86,6 +86,9 @@ class Trial:
             dropout: probability.
             cached_rows: the setting ``grad_cache_rows``.
 
+        Returns:
+            It, with its encoders set as in a run.
+
         Raises:
             UserError: the method or a parameter cannot be.
         """
@@ -100,6 +103,9 @@ class Trial:
         Args:
             objective: whose views rewrite.
             folder: for the tokenised corpus.
+
+        Returns:
+            What makes the batch of a step.
         """
         return collator(objective, _corpus(objective, folder), _settings(), folder / "tokens", None)
 

@@ -59,6 +59,11 @@ class Monitor:
     def check(self, step: int, terms: dict[str, float], lr: float) -> None:
         """Look at one step.
 
+        Args:
+            step: from 0.
+            terms: the loss and its terms by name.
+            lr: learning rate of the step, for the message.
+
         Raises:
             TrainingError: the loss is not a finite number, or the vectors have collapsed.
         """
@@ -110,7 +115,16 @@ class Drift:
 
     @classmethod
     def of(cls, objective: Objective, batches: Collator, total: int) -> "Drift":
-        """Choose the texts, evenly over the corpus, of pairs the first ones."""
+        """Choose the texts, evenly over the corpus, of pairs the first ones.
+
+        Args:
+            objective: whose encoder trains.
+            batches: with the corpus and the rows that are trained on.
+            total: steps of the run.
+
+        Returns:
+            A measurement that has not begun.
+        """
         cache, plan = batches.cache, batches.plan
         held_out = np.setdiff1d(np.arange(len(cache)), plan.rows)
         rows = held_out if len(held_out) >= TEXTS else np.arange(len(cache))

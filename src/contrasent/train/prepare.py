@@ -28,6 +28,9 @@ def prepare(
         parameters: of the objective.
         settings: of the run.
 
+    Returns:
+        It, on the encoder's device.
+
     Raises:
         UserError: as loading the model and the objective do.
     """

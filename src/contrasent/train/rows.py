@@ -31,6 +31,9 @@ def collator(
         settings: of the run.
         folder: where the tokenised corpus is kept.
         rows: those to train on; all if None.
+
+    Returns:
+        Batches of every step, in every process.
     """
     encoder = objective.encoder
     inside = encoder.tokenizer
@@ -56,7 +59,15 @@ def collator(
 
 
 def total_steps(plan: Plan, settings: Settings) -> int:
-    """Optimizer steps of a run: those stated, or those of the epochs."""
+    """Optimizer steps of a run: those stated, or those of the epochs.
+
+    Args:
+        plan: the order of the batches.
+        settings: of the run.
+
+    Returns:
+        A number of steps, 1 or more.
+    """
     return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
 
 

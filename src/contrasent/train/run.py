@@ -123,6 +123,9 @@ def run_config(
         processes: that train together.
         defaults: which of the settings were chosen, by which rule.
         keep: which model it gives. Runs of before there was a choice gave the best step.
+
+    Returns:
+        Plain data that JSON can hold.
     """
     chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
     return chosen | {
@@ -161,6 +164,9 @@ class RunFolder:
             resume: go on with a run of the same.
             overwrite: discard what is there.
             needed: bytes that the run will write.
+
+        Returns:
+            Whether there is a checkpoint to go on from.
 
         Raises:
             OutputError: something is there and neither was asked for, the settings differ, or

@@ -26,7 +26,15 @@ class Paired(Protocol):
         """Of the base."""
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """Of a later model; a row "gain_..." is the paired difference, with its interval."""
+        """Of a later model; a row "gain_..." is the paired difference, with its interval.
+
+        Args:
+            encode: of the later model.
+            base: the report of the base.
+
+        Returns:
+            Rows as of the base, and one whose metric begins with "gain_".
+        """
 
 
 class ModelSelector:

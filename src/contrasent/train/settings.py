@@ -145,6 +145,9 @@ def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -
         objective: name of the objective.
         option: what to call the source in an error.
 
+    Returns:
+        The values, of the types wanted, under today's names.
+
     Raises:
         OptionError: an unknown name, with the nearest known one, or a value of another type.
     """

@@ -165,6 +165,9 @@ def mix(seed: int, step: int, rank: int, part: int) -> int:
         step: from 0.
         rank: of the process.
         part: of the accumulated batch.
+
+    Returns:
+        A number of 63 bits.
     """
     return int(
         np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
@@ -179,6 +182,9 @@ def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float
         total: steps of the run.
         peak: the highest rate.
         warmup: share of the steps over which the rate rises.
+
+    Returns:
+        The rate of the step.
     """
     rise = int(warmup * total)
     if step < rise:
