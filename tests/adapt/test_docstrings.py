@@ -251,6 +251,13 @@ def test_the_order_is_the_same_every_time_and_files_can_be_limited(source, tmp_p
     assert len(read_documentation([tmp_path], limit_files=50).documented) == 20
 
 
+def test_files_can_be_limited_to_those_near_their_root(source, tmp_path):
+    for name in ("a.py", "b/__init__.py", "b/c/d.py"):
+        source(name, '"""The text of this module is this."""')
+    found = [one.name for one in read_documentation([tmp_path], depth=2).documented]
+    assert found == ["a", "b"]
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         read_documentation([tmp_path / "gone"])
@@ -317,7 +324,7 @@ def pair(summary: str, explanation: str = MORE, name: str = "x") -> Documented:
 
 
 def documents(monkeypatch, found, limit=1000):
-    monkeypatch.setattr(docstrings, "read_documentation", lambda: Reading(found, 7, 2))
+    monkeypatch.setattr(docstrings, "read_documentation", lambda depth: Reading(found, 7, 2))
     read = InstalledDocumentation(limit)
     listed = list(read)
     assert read.report.documents == len(listed)

@@ -1,6 +1,6 @@
 """Documents in, a better search out, or a plain no: one adaptation from beginning to end."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.adapt import general, shipping
+from contrasent.adapt.asking import Asking, read_asked, read_clicks
 from contrasent.adapt.candidates import (
     Candidate,
     Encoded,
@@ -20,34 +21,15 @@ from contrasent.adapt.evidence import (
     Evidence,
     Remembered,
     haystack,
-    judged_evidence,
-    made_evidence,
     narrowed,
     ranking,
 )
-from contrasent.adapt.pairs import Maker, Pair
-from contrasent.adapt.pairs.clicks import clicks as click_maker
-from contrasent.adapt.pairs.crops import crops, neighbours
-from contrasent.adapt.pairs.docstrings import summary_to_explanation
-from contrasent.adapt.pairs.keywords import keyword_query
-from contrasent.adapt.pairs.questions import question_to_answer
-from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
-from contrasent.adapt.pairs.titles import title_to_passage
-from contrasent.adapt.reading import (
-    Asked,
-    Reading,
-    load_reading,
-    read_judged,
-    read_queries,
-    read_source,
-    sentences_of,
-    write_reading,
-)
+from contrasent.adapt.reading import Asked, Reading, load_reading, read_source, write_reading
 from contrasent.adapt.selection import Ground, Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
-from contrasent.adapt.verdict import FEWEST, PROOF, Verdict, decide
+from contrasent.adapt.verdict import Verdict, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
@@ -56,15 +38,6 @@ from contrasent.search.exact import unit
 from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
 from contrasent.types import Vectors
-
-ASKING: tuple[Maker, ...] = (
-    title_to_passage, first_sentence, inverse_cloze, question_to_answer, summary_to_explanation,
-)  # fmt: skip
-"""Makers of the queries that candidates are measured by. Keywords are none of them: chosen by
-BM25's weights, they would be no evidence for or against BM25."""
-
-TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
-"""Makers of the pairs that are trained on."""
 
 CLICKED = TrainingPlan("clicks", ("click",), 5e-5)
 """What is tried besides where there is a click log."""
@@ -80,9 +53,7 @@ TRAINING = 3.0
 """Times as long as encoding a passage is training on a pair, until it has been measured."""
 FEWEST_PASSAGES = 20
 FEWEST_DOCUMENTS = 10
-FEWEST_ASKED = 4
 SHORTEST_BUDGET = 10.0
-AT_ONCE = 512
 SHOWN = 10
 """Queries that gained most, and that lost most, in the report."""
 
@@ -175,8 +146,8 @@ def adapt(
         if not kept.is_file():
             write_reading(kept, _read(source, encoder))
         reading = load_reading(kept)
-        asked = _asked(queries, collection, reading)
-        log = [] if clicks is None else _log(Path(clicks), reading, asked)
+        asked = read_asked(queries, collection, reading)
+        log = read_clicks(clicks, reading, asked)
     except OutputError:
         raise
     except UserError:
@@ -212,31 +183,6 @@ def _read(source: Documents, encoder: Encoder) -> Reading:
     return reading
 
 
-def _asked(
-    queries: str | Path | None, collection: str | Path | None, reading: Reading
-) -> Asked | None:
-    if queries is None and collection is None:
-        return None
-    if queries is not None:
-        asked = read_queries(Path(queries), reading.documents)
-    else:
-        asked = read_judged(Path(str(collection)), reading.documents)
-    if len(asked) < FEWEST_ASKED:
-        raise InputError(
-            str(queries or collection),
-            f"has {len(asked)} queries about these documents; at least {FEWEST_ASKED} are needed, "
-            "half to choose by and half to judge by",
-        )
-    return asked
-
-
-def _log(path: Path, reading: Reading, asked: Asked | None) -> Asked:
-    """A click log without the queries that judge."""
-    known = {query.casefold() for query, _ in asked or ()}
-    found = read_queries(path, reading.documents, weight="count")
-    return [(query, counts) for query, counts in found if query.casefold() not in known]
-
-
 class _Run:
     """One adaptation in progress."""
 
@@ -257,37 +203,12 @@ class _Run:
         self.base_folder, self.base_name = base_folder, base_name
         self.budget, self.seed = budget, seed
         self.texts = reading.texts
-        self.documents = [passage.document for passage in reading.passages]
         self.parts = parts_of(reading.documents, seed=seed)
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Lexical.build(self.texts)
-        self.asked = asked
-        self.asking, self.teaching, self.opened = ASKING, TEACHING, 0
-        if log:
-            self._add_clicks(log)
-        proofs = int((self.parts == SEALED).sum()) if asked is None else len(asked) // 2
-        self.provable = proofs >= FEWEST
-        if not self.provable:
-            self.say(
-                f"no gain can be proven on so little ({PROOF}): the base is going to be shipped, "
-                "so nothing is trained"
-            )
-
-    def _add_clicks(self, log: Asked) -> None:
-        """Train on clicks; choose and judge by them alone if they are about enough documents."""
-        maker = click_maker(log, self.reading.holding)
-        self.teaching = (maker, *TEACHING)
-        about = [
-            {self.documents[pair.passage] for pair in self._pairs((maker,), part)}
-            for part in (SELECT, SEALED)
-        ]
-        if min(map(len, about)) >= FEWEST:
-            self.asking, self.opened = (maker,), len(log)
-        elif self.asked is None:
-            self.say(
-                f"the clicks are about {min(map(len, about))} documents to choose or judge by, and "
-                f"{FEWEST} are needed: they are trained on, and queries made of the text judge"
-            )
+        self.asking = Asking(reading, self.parts, asked, log, seed)
+        for line in self.asking.lines:
+            say(line)
 
     def _base_vectors(self) -> tuple[Vectors, float]:
         self.say(f"encoding {len(self.texts):,} passages by {self.base_name}")
@@ -311,14 +232,14 @@ class _Run:
             changes=changes,
             reading=self.reading,
             base_name=self.base_name,
-            asked=self.opened or None if self.asked is None else len(self.asked),
+            asked=self.asking.people,
             say=self.say,
         )
 
     # ------------------------------------------------------------------ choosing
 
     def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Selection:
-        whole = self._evidence(SELECT)
+        whole = self._evidence(SELECT, self.a_kind)
         rows = unit(np.asarray(self.raw))
         vectors = unit(self.base.encode([query.text for query in whole.queries]))
         kept = haystack(
@@ -334,8 +255,8 @@ class _Run:
             base_folder=self.base_folder,
             base=self.base,
             texts=self.texts,
-            documents=self.documents,
-            trainable=self.parts[self.documents] == TRAIN,
+            documents=self.asking.documents,
+            trainable=self.parts[self.asking.documents] == TRAIN,
             raw=self.raw,
             lexical=self.lexical,
             kept=kept,
@@ -351,9 +272,9 @@ class _Run:
         selection = Selection(ground, self.work, self.budget - closing, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
-        if not self.provable:
+        if not self.asking.provable:
             return selection
-        pairs = list(self._pairs(self.teaching, TRAIN))
+        pairs = self.asking.pairs()
         few = {} if steps is None else {"most": 16 * steps}
         selection.mapped(pairs, self.encoding, **few)
         look = self.encoding * (len(evidence.texts) + len(whole.queries) / 4)
@@ -370,30 +291,8 @@ class _Run:
         """Made queries of a kind on the selection part."""
         return min(A_KIND, self.affordable // 12)
 
-    def _evidence(self, part: int) -> Evidence:
-        if self.asked is not None:
-            half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
-            return judged_evidence(self.texts, self.documents, self.reading.holding, half)
-        pairs = list(dict.fromkeys(self._pairs(self.asking, part)))
-        if not pairs:
-            raise InputError(
-                self.reading.documents[0],
-                "and the other documents have no titles and too few sentences to make queries of; "
-                "give real ones (--queries FILE)",
-            )
-        return made_evidence(
-            self.texts,
-            self.documents,
-            pairs,
-            limit=self.a_kind if part == SELECT else 2 * self.a_kind,
-            terms=self.lexical.analyzer,
-            seed=self.seed,
-        )
-
-    def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
-        numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
-        for make in makers:
-            yield from make(self.reading.passages, numbers, sentences_of, self.seed)
+    def _evidence(self, part: int, limit: int) -> Evidence:
+        return self.asking.evidence(part, limit=limit, terms=self.lexical.analyzer)
 
     # ------------------------------------------------------------------ judging
 
@@ -401,7 +300,7 @@ class _Run:
         self, selection: Selection, chosen: Candidate
     ) -> tuple[Verdict, int, list[dict[str, Any]]]:
         self.say(f"chosen: {chosen.name}; opening the sealed part")
-        evidence = self._evidence(SEALED)
+        evidence = self._evidence(SEALED, 2 * self.a_kind)
         lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
         raw = encode_evidence(self.base.encode, evidence, np.asarray(self.raw))
         base = raw.by(unit)

@@ -26,6 +26,9 @@ LARGEST = 2_000_000
 REPEATS = 10
 """Texts that start alike: what was copied or generated would drown what was written."""
 
+DEPTH = 3
+"""Parts of a path: half of the files, which define most of the names of few parts."""
+
 OPENING = 6
 """Words by which texts start alike."""
 
@@ -74,7 +77,10 @@ class _Module:
 
 
 def read_documentation(
-    folders: Sequence[Path] | None = None, *, limit_files: int | None = None
+    folders: Sequence[Path] | None = None,
+    *,
+    limit_files: int | None = None,
+    depth: int | None = None,
 ) -> Reading:
     """Read docstrings and count the files.
 
@@ -82,6 +88,7 @@ def read_documentation(
         folders: roots from which modules are imported; by default the installed distributions and
             the standard library of this interpreter.
         limit_files: how many files to read at most, spread evenly.
+        depth: how many parts a file's path below its root has at most.
 
     Raises:
         InputError: a folder does not exist.
@@ -90,6 +97,8 @@ def read_documentation(
         if not folder.is_dir():
             raise InputError(folder, "no such folder")
     files = list(installed_sources() if folders is None else sources_below(folders))
+    if depth is not None:
+        files = [(root, path) for root, path in files if len(path.relative_to(root).parts) <= depth]
     if limit_files is not None and limit_files < len(files):
         files = [files[i * len(files) // limit_files] for i in range(limit_files)]
     modules: list[_Module] = []
@@ -239,7 +248,7 @@ class InstalledDocumentation:
 
     def __iter__(self) -> Iterator[Document]:
         """Read all sources, then give the documents."""
-        found = read_documentation()
+        found = read_documentation(depth=DEPTH)
         report = self.report = ReadReport(files=found.files)
         if found.skipped:
             report.skipped["no Python that can be parsed"] = Skipped(found.skipped)

@@ -1,0 +1,152 @@
+"""What asks in one adaptation: people where there are some, else queries made of the text."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.evidence import Evidence, judged_evidence, made_evidence
+from contrasent.adapt.pairs import Maker, Pair
+from contrasent.adapt.pairs.clicks import clicks as click_maker
+from contrasent.adapt.pairs.crops import crops, neighbours
+from contrasent.adapt.pairs.docstrings import summary_to_explanation
+from contrasent.adapt.pairs.keywords import keyword_query
+from contrasent.adapt.pairs.questions import question_to_answer
+from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
+from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.reading import Asked, Reading, read_judged, read_queries, sentences_of
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
+from contrasent.adapt.verdict import FEWEST, PROOF
+from contrasent.errors import InputError
+
+ASKING: tuple[Maker, ...] = (
+    title_to_passage, first_sentence, inverse_cloze, question_to_answer, summary_to_explanation,
+)  # fmt: skip
+"""Makers of the queries that candidates are measured by. Keywords are none of them: chosen by
+BM25's weights, they would be no evidence for or against BM25."""
+
+TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
+"""Makers of the pairs that are trained on."""
+
+FEWEST_ASKED = 4
+
+
+def read_asked(
+    queries: str | Path | None, collection: str | Path | None, reading: Reading
+) -> Asked | None:
+    """Queries of people with their answers, of a file or of a collection in BEIR's layout.
+
+    Raises:
+        UserError: they cannot be read, or are too few.
+    """
+    if queries is None and collection is None:
+        return None
+    if queries is not None:
+        asked = read_queries(Path(queries), reading.documents)
+    else:
+        asked = read_judged(Path(str(collection)), reading.documents)
+    if len(asked) < FEWEST_ASKED:
+        raise InputError(
+            str(queries or collection),
+            f"has {len(asked)} queries about these documents; at least {FEWEST_ASKED} are needed, "
+            "half to choose by and half to judge by",
+        )
+    return asked
+
+
+def read_clicks(path: str | Path | None, reading: Reading, asked: Asked | None) -> Asked:
+    """A click log without the queries that judge; empty if there is none.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    if path is None:
+        return []
+    known = {query.casefold() for query, _ in asked or ()}
+    found = read_queries(Path(path), reading.documents, weight="count")
+    return [(query, counts) for query, counts in found if query.casefold() not in known]
+
+
+class Asking:
+    """The queries that choose and judge, and the pairs that are learnt from.
+
+    Clicks are learnt from. They choose and judge alone if they are about enough documents of both
+    parts and there are no other queries of people.
+
+    Args:
+        reading: the passages.
+        parts: (documents,) the part of each document.
+        asked: queries of people, or None.
+        log: clicks of people.
+        seed: of everything random.
+
+    Attributes:
+        documents: number of each passage's document.
+        people: how many queries of people choose and judge, or None.
+        provable: whether there is enough to tell a gain from chance.
+        lines: what people should know at the start.
+    """
+
+    def __init__(
+        self, reading: Reading, parts: NDArray[np.int8], asked: Asked | None, log: Asked, seed: int
+    ) -> None:
+        self.reading, self.parts, self.asked, self.seed = reading, parts, asked, seed
+        self.documents = [passage.document for passage in reading.passages]
+        self.people = None if asked is None else len(asked)
+        self.lines: list[str] = []
+        self._asking, self._teaching = ASKING, TEACHING
+        if log:
+            clicks = click_maker(log, reading.holding)
+            self._teaching = (clicks, *TEACHING)
+            fewest = min(
+                len({self.documents[pair.passage] for pair in self._pairs((clicks,), part)})
+                for part in (SELECT, SEALED)
+            )
+            if asked is None and fewest >= FEWEST:
+                self._asking, self.people = (clicks,), len(log)
+            elif asked is None:
+                self.lines.append(
+                    f"the clicks are about {fewest} documents to choose or judge by, and {FEWEST} "
+                    "are needed: they are trained on, and queries made of the text judge"
+                )
+        proofs = int((parts == SEALED).sum()) if asked is None else len(asked) // 2
+        self.provable = proofs >= FEWEST
+        if not self.provable:
+            self.lines.append(
+                f"no gain can be proven on so little ({PROOF}): the base is going to be shipped, "
+                "so nothing is trained"
+            )
+
+    def pairs(self) -> list[Pair]:
+        """What is learnt from, made of the training documents."""
+        return list(self._pairs(self._teaching, TRAIN))
+
+    def evidence(self, part: int, *, limit: int, terms: Callable[[str], list[str]]) -> Evidence:
+        """The queries of a part with what they should find.
+
+        Args:
+            part: SELECT or SEALED.
+            limit: made queries of a kind at most.
+            terms: terms of a text, as search by words compares them.
+
+        Raises:
+            InputError: no query can be made.
+        """
+        texts = self.reading.texts
+        if self.asked is not None:
+            half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
+            return judged_evidence(texts, self.documents, self.reading.holding, half)
+        pairs = list(dict.fromkeys(self._pairs(self._asking, part)))
+        if not pairs:
+            raise InputError(
+                self.reading.documents[0],
+                "and the other documents have no titles and too few sentences to make queries of; "
+                "give real ones (--queries FILE)",
+            )
+        return made_evidence(texts, self.documents, pairs, limit=limit, terms=terms, seed=self.seed)
+
+    def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
+        numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
+        for make in makers:
+            yield from make(self.reading.passages, numbers, sentences_of, self.seed)
