@@ -4,12 +4,20 @@ import logging
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from contrasent import progress
 from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 
 DATA = os.environ.get("CONTRASENT_DATA")
+
+
+# Examples are slow to make on a machine that has more to do; that says nothing of the code.
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 
 def pytest_configure(config):

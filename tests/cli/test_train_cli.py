@@ -388,6 +388,7 @@ def wait_for_lines(path, count, process):
     raise AssertionError(process.communicate()[1])
 
 
+@pytest.mark.slow
 def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     """From the shell: 130 and a usable checkpoint; SIGKILL; and the same bits in the end."""
     asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=200", "--set", "dropout=0.2"]

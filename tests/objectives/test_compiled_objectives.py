@@ -13,7 +13,10 @@ from contrasent.train.prepare import configure
 from contrasent.train.settings import Settings
 
 # Torch looks at .grad of every input while it traces, and hides its own warning about it.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
+]
 ALL = [*NAMES, "diffcse+masked_lm", "esimcse+diffcse"]
 
 

@@ -4,6 +4,8 @@ import pytest
 
 from contrasent.train.method_checks import Trial, check_two_processes
 
+pytestmark = pytest.mark.slow
+
 
 def cases(masked, guide):
     generator = {"generator": masked, "temperature": 1.0}
