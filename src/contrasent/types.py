@@ -7,6 +7,7 @@ that handles text works without torch.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,20 @@ Vectors = NDArray[np.float32]
 
 EncodeFn = Callable[[Sequence[str]], Vectors]
 """Sentences in, one vector a sentence out, in the same order."""
+
+Task = Literal["query", "document"]
+"""What a text is in a search."""
+
+
+def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
+    """What encodes queries, or documents: ``encode`` itself, unless it has prompts for them.
+
+    Args:
+        encode: a model; one with prompts has a method ``for_task`` of its own.
+        task: what the texts are.
+    """
+    own = getattr(encode, "for_task", None)
+    return encode if own is None else cast(EncodeFn, own(task))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -238,7 +238,7 @@ REFUSED = {
     ),
     "prompt": (
         lambda m: write(m / "config_sentence_transformers.json", {"default_prompt_name": "query"}),
-        "default_prompt_name 'query' is not supported",
+        "default_prompt_name 'query' is none of its prompts",
     ),
     "shortened": (
         lambda m: write(m / "config_sentence_transformers.json", {"truncate_dim": 16}),

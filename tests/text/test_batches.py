@@ -173,10 +173,10 @@ def test_parts_make_the_batch(single, tokenizer):
 
 
 def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
-    def made(step, seed=9, fresh=True):
+    def made(step, seed=9, resample_views=True):
         order = Plan.make(np.arange(20), batch=10, seed=seed, parts=1)
         views = (RepeatTokens(rate=0.5, rule="paper"), RepeatTokens(rate=0.5, rule="paper"))
-        batch = Collator(single, order, views, tokenizer, resample_views=fresh).batch(step)
+        batch = Collator(single, order, views, tokenizer, resample_views=resample_views).batch(step)
         columns = lists(batch)
         return {int(r): (columns[0][i], columns[1][i]) for i, r in enumerate(batch.rows)}
 
@@ -185,8 +185,8 @@ def test_views_are_functions_of_seed_row_and_epoch(single, tokenizer):
     assert first.keys() == second.keys() == set(range(20))
     assert sum(first[row] != second[row] for row in first) > 10
     assert sum(one != two for one, two in first.values()) > 10  # the two views differ
-    still = made(0, fresh=False) | made(1, fresh=False)
-    assert still == made(2, fresh=False) | made(3, fresh=False)
+    still = made(0, resample_views=False) | made(1, resample_views=False)
+    assert still == made(2, resample_views=False) | made(3, resample_views=False)
     assert (made(0, seed=10) | made(1, seed=10)) != first
 
 

@@ -21,10 +21,14 @@ class ContrasentEmbeddings(Embeddings):
         self.encoder, self.batch = encoder_of(model), batch
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """One vector a text."""
-        vectors: list[list[float]] = self.encoder.encode(texts, batch=self.batch).tolist()
-        return vectors
+        """One vector a text, with the model's prompt for documents, if it has one."""
+        return self._embed(texts, self.encoder.prompts.of_task("document"))
 
     def embed_query(self, text: str) -> list[float]:
-        """The vector of a query."""
-        return self.embed_documents([text])[0]
+        """The vector of a query, with the model's prompt for queries, if it has one."""
+        return self._embed([text], self.encoder.prompts.of_task("query"))[0]
+
+    def _embed(self, texts: list[str], prompt: str) -> list[list[float]]:
+        vectors = self.encoder.encode(texts, batch=self.batch, prompt=prompt)
+        found: list[list[float]] = vectors.tolist()
+        return found

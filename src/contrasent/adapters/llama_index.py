@@ -5,6 +5,7 @@ from typing import Any
 
 from contrasent.adapters.loading import Model, encoder_of
 from contrasent.errors import MissingExtraError
+from contrasent.types import Task
 
 try:
     from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -32,17 +33,17 @@ class ContrasentEmbedding(BaseEmbedding):
         """The name that LlamaIndex stores."""
         return "ContrasentEmbedding"
 
-    def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        vectors: list[list[float]] = self._encoder.encode(
-            texts, batch=self.embed_batch_size
-        ).tolist()
-        return vectors
+    def _get_text_embeddings(self, texts: list[str], task: Task = "document") -> list[list[float]]:
+        prompt = self._encoder.prompts.of_task(task)
+        vectors = self._encoder.encode(texts, batch=self.embed_batch_size, prompt=prompt)
+        found: list[list[float]] = vectors.tolist()
+        return found
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embeddings([query])[0]
+        return self._get_text_embeddings([query], "query")[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return await asyncio.to_thread(self._get_query_embedding, query)

@@ -51,6 +51,10 @@ def encode(
         int | None,
         typer.Option(min=1, help="Keep the first so many dimensions, scaled to length one."),
     ] = None,
+    prompt: Annotated[
+        str | None,
+        typer.Option(help="Name of a prompt of the model, such as query. [default: the model's]"),
+    ] = None,
     runtime: Runtime = None,
     batch_invariant: BatchInvariant = False,
     invariant: Invariant = False,
@@ -79,6 +83,8 @@ def encode(
         max_tokens=max_tokens,
         batch_invariant=batch_invariant or invariant,
     )
+    if prompt is not None:
+        function.prompt = function.encoder.prompts.text(prompt)
     size = function.encoder.dimension
     if dimensions is not None and dimensions > size:
         raise OptionError("--dimensions", dimensions, f"the model has {size}")
@@ -190,6 +196,7 @@ def write(
         "invariant": function.batch_invariant,
         "unit": unit,
         **({} if dimensions is None else {"dimensions": dimensions}),
+        **({} if function.prompt is None else {"prompt": function.prompt}),
     }
     begun = read_manifest(place)
     if begun is not None and overwrite:

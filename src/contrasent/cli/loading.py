@@ -15,7 +15,9 @@ from contrasent.types import Tokens, Vectors
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
+    from contrasent.model.prompts import Prompts
     from contrasent.text.tokens import Tokenizer
+    from contrasent.types import EncodeFn, Task
 
 
 class Model(Protocol):
@@ -23,6 +25,7 @@ class Model(Protocol):
 
     truncated: int
     tokenizer: "Tokenizer"
+    prompts: "Prompts"
 
     @property
     def identity(self) -> str:
@@ -42,8 +45,10 @@ class Model(Protocol):
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of rows, in one pass."""
 
-    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
-        """Vectors of sentences."""
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
+        """Vectors of sentences, a prompt before each; the model's default if None."""
 
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)
@@ -57,6 +62,7 @@ class Counting(Generic[M_co]):
         runtime: what computes it, as ``--runtime`` calls it.
         texts: how many were encoded.
         truncated: how many of them were cut at the model's longest input.
+        prompt: text put before each; the model's default prompt if None.
     """
 
     def __init__(
@@ -65,17 +71,28 @@ class Counting(Generic[M_co]):
         self.encoder, self.batch = encoder, batch
         self.runtime, self.batch_invariant = runtime, batch_invariant
         self.texts = self.truncated = 0
+        self.prompt: str | None = None
+
+    def for_task(self, task: "Task") -> "EncodeFn":
+        """What encodes queries or documents, and counts them here; see ``types.for_task``."""
+        text = self.encoder.prompts.of_task(task)
+        if text == (self.encoder.prompts.text() if self.prompt is None else self.prompt):
+            return self
+        return lambda texts: self._encode(texts, text)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
         """Encode, and count."""
+        return self._encode(texts, self.prompt)
+
+    def _encode(self, texts: Sequence[str], prompt: str | None) -> Vectors:
         if self.batch_invariant:
             from contrasent.model.calls import encode_batch_invariant
 
-            tokens, cut = self.encoder.tokenise(texts)
+            tokens, cut = self.encoder.tokenise(self.encoder.prompts.before(texts, prompt))
             self.texts += len(texts)
             self.truncated += int(cut.sum())
             return encode_batch_invariant(self.encoder.embed, tokens, self.encoder.dimension)
-        vectors = self.encoder.encode(texts, batch=self.batch)
+        vectors = self.encoder.encode(texts, batch=self.batch, prompt=prompt)
         self.texts += len(texts)
         self.truncated += self.encoder.truncated
         return vectors

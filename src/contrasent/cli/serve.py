@@ -201,4 +201,7 @@ def served(encoder: Model, name: str) -> "Served":
         tokenise=encoder.tokenise,
         wrap=wrap,
         embed=encoder.embed,
+        prompts=dict(encoder.prompts.texts),
+        default_prompt=encoder.prompts.text(),
+        query_prompt=encoder.prompts.of_task("query"),
     )

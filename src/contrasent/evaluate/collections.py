@@ -16,7 +16,7 @@ from contrasent import metrics
 from contrasent.errors import check_choice
 from contrasent.evaluate.bootstrap import RESAMPLES, digest, item_keys
 from contrasent.evaluate.retrieval import rank_vectors, ranking_report, retrieval
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report
 from contrasent.text.captions import Captions
 from contrasent.text.datasets import sts_pairs
@@ -197,10 +197,10 @@ def side_by_side(
     texts = list(dict.fromkeys(documents))
     listing: Listing = {query: {} for query in queries}
     for name, encode in models.items():
-        encoded = encode_distinct(encode, [queries, texts])
-        right = metrics.unit(encoded(texts)).astype(np.float32)
+        asked, read = encode_search(encode, [queries], [texts])
+        right = metrics.unit(read(texts)).astype(np.float32)
         for query in queries:
-            own = metrics.unit(encoded([query])).astype(np.float32)
+            own = metrics.unit(asked([query])).astype(np.float32)
             scores = (right @ own[0]).astype(np.float64)
             scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
             best = np.argsort(-scores, kind="stable")[:k]

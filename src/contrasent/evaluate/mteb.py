@@ -6,10 +6,13 @@
     from contrasent.evaluate.mteb import MtebModel
 
     mteb.evaluate(MtebModel(encoder.encode, name="me/my-model"), mteb.get_tasks(["STS12"]))
+
+For a model with prompts, ``TaskEncoder(encoder)`` of :mod:`contrasent.model.prompts` in place of
+``encoder.encode`` puts those of queries and documents before them.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +20,7 @@ from numpy.typing import ArrayLike
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError, import_extra
 from contrasent.evaluate.vectors import check_vectors
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 
 class MtebModel:
@@ -49,10 +52,13 @@ class MtebModel:
         self.name, self.revision = name, revision
         self.dimension, self.max_tokens = dimension, max_tokens
 
-    def encode(self, inputs: Iterable[Mapping[str, Any]], **_: Any) -> Vectors:
+    def encode(
+        self, inputs: Iterable[Mapping[str, Any]], *, prompt_type: Any = None, **_: Any
+    ) -> Vectors:
         """(n, d) vectors of the "text" of all batches, in order.
 
-        Prompts and mteb's other options are not used: the models have one way to encode.
+        mteb says of a search's texts whether they are queries or documents, for which the model may
+        have prompts of its own (:func:`contrasent.types.for_task`); mteb's own are not used.
 
         Raises:
             DataError: a batch holds no text, or vectors that are not finite.
@@ -62,7 +68,9 @@ class MtebModel:
             if "text" not in batch:
                 raise DataError(f"the batch holds {', '.join(batch)}; this model reads text")
             texts.extend(batch["text"])
-        return check_vectors(self._encode(texts), texts)
+        task = getattr(prompt_type, "value", prompt_type)
+        encode = for_task(self._encode, task) if task in get_args(Task) else self._encode
+        return check_vectors(encode(texts), texts)
 
     def similarity(self, first: ArrayLike, second: ArrayLike) -> Vectors:
         """(n, m) cosine of each row of one with each row of the other."""

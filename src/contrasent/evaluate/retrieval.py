@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate.bootstrap import RESAMPLES, Keys, digest, item_keys, mean_interval
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import encode_search
 from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.types import EncodeFn, Vectors
 
@@ -125,8 +125,8 @@ def rank_documents(
 ) -> Ranking:
     """The ranks of each query's relevant documents; see :func:`retrieval` for the arguments."""
     judged = check_relevant(relevant, len(queries), len(documents))
-    encoded = encode_distinct(encode, [queries, documents])
-    return rank_vectors(encoded(queries), encoded(documents), judged, exclude=exclude)
+    asked, read = encode_search(encode, [queries], [documents])
+    return rank_vectors(asked(queries), read(documents), judged, exclude=exclude)
 
 
 def rank_vectors(

@@ -22,7 +22,7 @@ from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, mean_interval
 from contrasent.evaluate.paired import paired_spearman_difference
 from contrasent.evaluate.pairs import pairs
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.types import EncodeFn
 
@@ -51,11 +51,12 @@ class RetrievalValidation:
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
-        encoded = encode_distinct(encode, [text for pool in self.pools.values() for text in pool])
+        sides = list(zip(*self.pools.values(), strict=True))
+        asked, read = encode_search(encode, *sides)
         found = {}
         for name, (queries, documents) in self.pools.items():
             relevant = check_relevant(range(len(queries)), len(queries), len(documents))
-            found[name] = rank_vectors(encoded(queries), encoded(documents), relevant)
+            found[name] = rank_vectors(asked(queries), read(documents), relevant)
         items = np.mean([ranking.reciprocal(CUT) for ranking in found.values()], axis=0)
         first = np.mean([ranking.recall(1) for ranking in found.values()], axis=0)
         rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError
 from contrasent.metrics import norms
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,12 +52,20 @@ class Cached:
 
     def __init__(self, encode: EncodeFn) -> None:
         self._encode = encode
+        self._tasks: dict[Task, Cached] = {}
         self._row: dict[str, int] = {}
         self._blocks: list[Vectors] = []
         self.requested = 0
 
     def __len__(self) -> int:
         return len(self._row)
+
+    def for_task(self, task: Task) -> EncodeFn:
+        """Itself, or what remembers queries or documents where those have prompts."""
+        own = for_task(self._encode, task)
+        if own is self._encode:
+            return self
+        return self._tasks.setdefault(task, Cached(own))
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors of all, of which only new texts are encoded."""
@@ -94,6 +102,26 @@ def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Encoded
             row.setdefault(sentence, len(row))
     vectors = check_vectors(encode(list(row)), list(row))
     return Encoded(vectors, row, int((norms(vectors) == 0).sum()))
+
+
+def encode_search(
+    encode: EncodeFn, queries: Iterable[Sequence[str]], documents: Iterable[Sequence[str]]
+) -> tuple[Encoded, Encoded]:
+    """Encode queries and documents, each with their prompt; in one call if there is none.
+
+    Args:
+        encode: the model.
+        queries: lists of queries.
+        documents: lists of documents.
+
+    Raises:
+        DataError: as ``encode_distinct``.
+    """
+    ask, read = for_task(encode, "query"), for_task(encode, "document")
+    if ask is read:
+        both = encode_distinct(ask, [*queries, *documents])
+        return both, both
+    return encode_distinct(ask, queries), encode_distinct(read, documents)
 
 
 def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:

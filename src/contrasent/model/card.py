@@ -107,6 +107,9 @@ def _use(encoder: "Encoder") -> str:
         'vectors = SentenceTransformer("FOLDER").encode(["a sentence", "another"])',
         "```\n",
     ]
+    named = ", ".join(f"`{name}`: {text!r}" for name, text in encoder.prompts.texts.items())
+    if named:
+        lines.append(f"The model wants prompts before texts, {named}.\n")
     return "\n".join([*lines, "```python", *_transformers(encoder), "```\n"])
 
 

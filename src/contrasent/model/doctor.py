@@ -110,7 +110,7 @@ def _shown(value: object) -> str:
 
 
 def _tokens(encoder: Encoder, golden: Golden) -> list[Finding]:
-    tokens, _ = encoder.tokenise(golden.texts)
+    tokens, _ = encoder.tokenise(encoder.prompts.before(golden.texts))
     limit = min(encoder.max_tokens, golden.config.max_tokens)
     differ = []
     for row, text in enumerate(golden.texts):

@@ -22,6 +22,7 @@ from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.pooled import PooledBackbone, full, workers
 from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
+from contrasent.model.prompts import Prompts
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
 
@@ -38,6 +39,7 @@ class Encoder(PooledBackbone):
         head: network on the pooled vector, or None.
         normalise: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.
+        prompts: what ``encode`` puts before texts, by name.
         source: the transformers folder that the weights came from, or None.
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
     """
@@ -52,12 +54,14 @@ class Encoder(PooledBackbone):
         normalise: bool = False,
         lower_case: bool = False,
         source: Path | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         super().__init__(backbone, tokenizer, pooling)
         self.head = head
         self.normalise = normalise
         self.lower_case = lower_case
         self.source = source
+        self.prompts = prompts or Prompts()
         self.truncated = 0
 
     @classmethod
@@ -124,6 +128,7 @@ class Encoder(PooledBackbone):
             normalise=stored.normalise if normalise is None else normalise,
             lower_case=stored.lower_case,
             source=stored.transformer,
+            prompts=stored.prompts,
         )
         check_vocabulary(backbone, encoder.tokenizer, stored.transformer)
         encoder = encoder.to(device or parallel.device()).eval()
@@ -160,10 +165,13 @@ class Encoder(PooledBackbone):
 
     @property
     def identity(self) -> str:
-        """A hash of all that decides the vectors: weights, tokenizer, pooling, head, length."""
+        """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
         digest = hashlib.sha256()
         settings = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
         digest.update(repr(settings).encode())
+        if self.prompts.texts:
+            prompts = sorted(self.prompts.texts.items())
+            digest.update(repr((prompts, self.prompts.default)).encode())
         digest.update(self.tokenizer.to_str().encode())
         for key, value in sorted(self.state_dict().items()):
             digest.update(key.encode())
@@ -185,7 +193,7 @@ class Encoder(PooledBackbone):
 
     def golden(self) -> Golden:
         """The vectors of the probes, each computed alone, for ``contrasent doctor``."""
-        tokens, _ = self.tokenise(PROBES)
+        tokens, _ = self.tokenise(self.prompts.before(PROBES))
         rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
         return Golden(PROBES, tokens, np.concatenate(rows), self.config)
 
@@ -206,7 +214,9 @@ class Encoder(PooledBackbone):
         return pooled if self.head is None else full(self.head(pooled))
 
     @torch.inference_mode()
-    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
         """Vectors of sentences, float32, in the order given.
 
         Inside, equal sentences are computed once and the longest come first. How many sentences
@@ -216,8 +226,10 @@ class Encoder(PooledBackbone):
             sentences: any number of strings, empty ones included.
             batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
                 and several are made at once.
+            prompt: text to put before each, such as ``prompts.of_task("query")``; if None, the
+                model's default prompt, if it has one.
         """
-        texts, where = distinct(sentences)
+        texts, where = distinct(self.prompts.before(sentences, prompt))
         tokens, cut = self.tokenise(texts)
         self.truncated = int(cut[where].sum())
         if self.truncated:
@@ -284,5 +296,6 @@ class Encoder(PooledBackbone):
             normalise=self.normalise,
             max_tokens=self.max_tokens,
             lower_case=self.lower_case,
+            prompts=self.prompts,
         )
         self.tokenizer.save(folder)

@@ -6,6 +6,7 @@ torch before it is kept.
 """
 
 import logging
+import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from contrasent.files import atomic_file, atomic_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES
 from contrasent.model.poolers import layer_weights, pooler
+from contrasent.model.prompts import NAME as PROMPTS
 from contrasent.model.runtime import (
     GRAPHS,
     Export,
@@ -173,6 +175,8 @@ def export(
     )
     with atomic_folder(target) as folder:
         encoder.tokenizer.save(folder)
+        if encoder.prompts.texts:
+            shutil.copy2(model / PROMPTS, folder / PROMPTS)
         graph = folder / GRAPHS["onnx"]
         write_onnx(encoder, graph)
         if calibration is not None:

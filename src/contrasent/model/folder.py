@@ -6,7 +6,7 @@ safetensors; nothing is unpickled.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -18,6 +18,7 @@ from torch import nn
 from contrasent.errors import ModelError
 from contrasent.model.heads import ACTIVATIONS, Dense
 from contrasent.model.poolers import layer_weights
+from contrasent.model.prompts import NAME, Prompts
 
 OLD = "sentence_transformers.models"
 WRITTEN_FOR = "5.3.0"
@@ -36,6 +37,7 @@ class Description:
         normalise: whether vectors are scaled to unit length.
         max_tokens: the length that texts are cut at, if stated.
         lower_case: whether texts are lower-cased before the tokenizer sees them.
+        prompts: what is put before texts.
     """
 
     transformer: Path
@@ -44,6 +46,7 @@ class Description:
     normalise: bool
     max_tokens: int | None
     lower_case: bool
+    prompts: Prompts = field(default_factory=Prompts)
 
 
 def read_json(path: Path) -> Any:
@@ -72,8 +75,8 @@ def describe(folder: Path) -> Description:
     """Read what a model folder says of itself.
 
     Raises:
-        ModelError: it is no model folder, or holds a module or asks for a prompt or shortened
-            vectors, which contrasent does not know.
+        ModelError: it is no model folder, or holds a module or asks for shortened vectors, which
+            contrasent does not know.
     """
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
@@ -89,7 +92,7 @@ def describe(folder: Path) -> Description:
                 f"that nothing else finds: contrasent import {folder} -o MODEL"
             )
         return Description(folder, None, (), False, _length(folder, {}), False)
-    _refuse_unknown(folder / "config_sentence_transformers.json")
+    prompts = read_prompts(folder)
     transformer, pooler, normalise, head = folder, None, False, []
     weights: list[float] | None = None
     for name, path in _modules(folder):
@@ -99,7 +102,7 @@ def describe(folder: Path) -> Description:
         elif kind == "WeightedLayerPooling":
             weights = _layer_weights(path / "model.safetensors")
         elif kind == "Pooling":
-            pooler = _pooler(path, weights)
+            pooler = _pooler(path, weights, prompts)
         elif kind == "Dense":
             head.append(path)
         elif kind == "Normalize":
@@ -117,6 +120,7 @@ def describe(folder: Path) -> Description:
         normalise,
         _length(transformer, stated),
         bool(stated.get("do_lower_case", False)),
+        prompts,
     )
 
 
@@ -149,15 +153,21 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     return int(length) if length is not None and length < 10**9 else None
 
 
-def _refuse_unknown(path: Path) -> None:
-    """Refuse what would change the vectors and is not done here."""
+def read_prompts(folder: Path) -> Prompts:
+    """The prompts of a model folder.
+
+    Raises:
+        ModelError: they are damaged; or the model shortens its vectors, which is not done here.
+    """
+    path = folder / NAME
     config = _object(path)
-    for key in ("default_prompt_name", "truncate_dim"):
-        if config.get(key) is not None:
-            raise ModelError(
-                f"{path}: {key} {config[key]!r} is not supported; set it to null, knowing that the "
-                "vectors are then others"
-            )
+    size = config.get("truncate_dim")
+    if size is not None:
+        raise ModelError(
+            f"{path}: truncate_dim {size!r} is not supported; set it to null, knowing that the "
+            "vectors are then others"
+        )
+    return Prompts.read(folder)
 
 
 def _layer_weights(path: Path) -> list[float]:
@@ -167,8 +177,12 @@ def _layer_weights(path: Path) -> list[float]:
     return [float(weight) for weight in weights]
 
 
-def _pooler(path: Path, weights: list[float] | None) -> str:
+def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
     config = _object(path / "config.json", needed=True)
+    if prompts.texts and config.get("include_prompt") is False:
+        raise ModelError(
+            f"{path / 'config.json'}: pooling without the prompt's tokens is not supported"
+        )
     if "pooling_mode" in config:
         modes = config["pooling_mode"]
         on = modes if isinstance(modes, list) else [modes]
@@ -222,6 +236,7 @@ def write(
     normalise: bool,
     max_tokens: int,
     lower_case: bool,
+    prompts: Prompts | None = None,
 ) -> None:
     """Write everything but tokenizer and card into a folder that exists."""
     config: Any = backbone.config
@@ -268,11 +283,11 @@ def write(
     versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}
     versions["transformers"] = str(config.transformers_version or "")
     _dump(
-        folder / "config_sentence_transformers.json",
+        folder / NAME,
         {
             "__version__": versions,
-            "prompts": {},
-            "default_prompt_name": None,
+            "prompts": dict(prompts.texts) if prompts else {},
+            "default_prompt_name": prompts.default if prompts else None,
             "similarity_fn_name": "cosine",
         },
     )

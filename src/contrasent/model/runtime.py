@@ -28,6 +28,7 @@ from contrasent.errors import MissingExtraError, ModelError, OptionError, Output
 from contrasent.files import write_json
 from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import EncoderConfig
+from contrasent.model.prompts import Prompts
 from contrasent.model.sessions import Run, check_session, open_session
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens, Vectors
@@ -125,10 +126,14 @@ class Exported:
         export: what it is.
         tokenizer: what turns sentences into ids.
         truncated: how many of the sentences of the last ``encode`` were cut.
+        prompts: of the model.
     """
 
-    def __init__(self, export: Export, tokenizer: Tokenizer, graph: Path) -> None:
+    def __init__(
+        self, export: Export, tokenizer: Tokenizer, graph: Path, prompts: Prompts | None = None
+    ) -> None:
         self.export, self.tokenizer, self._graph = export, tokenizer, graph
+        self.prompts = prompts or Prompts()
         self._sessions: dict[int, Run] = {}
         self._opening = threading.Lock()
         self.truncated = 0
@@ -155,7 +160,7 @@ class Exported:
         tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
         graph = place / GRAPHS[export.engine]
         check_session(export.engine, graph)
-        return cls(export, tokenizer, graph)
+        return cls(export, tokenizer, graph, Prompts.read(place))
 
     @property
     def identity(self) -> str:
@@ -198,13 +203,15 @@ class Exported:
         """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
         return self._call(tokens, self._session(1))
 
-    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
         """Vectors of sentences, float32, in the order given.
 
         Equal sentences are computed once; the longest come first, at most ``batch`` of them and
-        2,048 tokens a call, a call for each core at once.
+        2,048 tokens a call, a call for each core at once. ``prompt`` as in ``Encoder.encode``.
         """
-        texts, where = distinct(sentences)
+        texts, where = distinct(self.prompts.before(sentences, prompt))
         tokens, cut = self.tokenise(texts)
         self.truncated = int(cut[where].sum())
         if self.truncated:

@@ -30,11 +30,13 @@ class Flowed:
 
     Attributes:
         tokenizer: the encoder's.
+        prompts: the encoder's.
         truncated: how many of the sentences of the last ``encode`` were cut.
     """
 
     def __init__(self, encoder: Any, flow: "Flow") -> None:
         self.encoder, self.flow, self.tokenizer = encoder, flow, encoder.tokenizer
+        self.prompts = encoder.prompts
         self.truncated = 0
 
     @property
@@ -64,9 +66,11 @@ class Flowed:
         """Vectors of tokenised sentences."""
         return self.flow.transform(self.encoder.embed(tokens))
 
-    def encode(self, sentences: Sequence[str], *, batch: int = 64) -> Vectors:
-        """Vectors of sentences, float32, in the order given."""
-        vectors = self.encoder.encode(sentences, batch=batch)
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
+        """Vectors of sentences, float32, in the order given; ``prompt`` as the encoder's."""
+        vectors = self.encoder.encode(sentences, batch=batch, prompt=prompt)
         self.truncated = self.encoder.truncated
         return self.flow.transform(vectors)
 

@@ -11,7 +11,7 @@ from contrasent.errors import OptionError
 from contrasent.search.checks import check_metadata, check_vectors, refuse_duplicates, row_ids
 from contrasent.search.query import IndexBase
 from contrasent.search.segment import Segment
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Vectors, for_task
 
 
 class WriterBase(ABC):
@@ -130,7 +130,7 @@ class WriterBase(ABC):
         if model is not None:
             self.index.check_model(model)
         check_metadata(metadata, len(texts))
-        given = vectors(texts) if callable(vectors) else vectors
+        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
         array = check_vectors(given, len(texts), self.index.dimension, self.index.metric)
         return Segment.pack(array, texts, names, metadata)
 

@@ -29,7 +29,7 @@ from contrasent.search.query import Hit
 from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
 from contrasent.search.segment_writer import ROWS_AT_ONCE, IndexRow, write_segment, write_stream
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Vectors, for_task
 
 FEW = 10_000
 """Rows up to which an exact search is preferred to an approximate one."""
@@ -79,7 +79,7 @@ class Index(Rows):
         if not texts:
             raise UserError("there are no texts to index")
         refuse_duplicates(names)
-        vectors = check_vectors(encode(texts), len(texts), None, metric)
+        vectors = check_vectors(for_task(encode, "document")(texts), len(texts), None, metric)
         segment = Segment.pack(vectors, texts, names, metadata)
         manifest = Manifest(model, source, metric, vectors.shape[1], next_id=len(texts))
         return cls(manifest, [segment])

@@ -12,7 +12,7 @@ from contrasent.errors import ModelError, UserError
 from contrasent.search.checks import check_k, check_threshold, check_vectors
 from contrasent.search.filters import Where, check_where
 from contrasent.search.manifest import Manifest
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Vectors, for_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class IndexBase(ABC):
             texts = [queries] if isinstance(queries, str) else list(queries)
             if not texts:
                 return np.empty((0, self.dimension), dtype=np.float32)
-            given = encode(texts)
+            given = for_task(encode, "query")(texts)
         return check_vectors(given, len(given), self.dimension, self.metric)
 
     def search(

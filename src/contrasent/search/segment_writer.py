@@ -19,7 +19,7 @@ from contrasent.errors import OptionError, UserError
 from contrasent.search.checks import check_vectors
 from contrasent.search.manifest import Part
 from contrasent.search.segment import FLAT, Segment, Strings, open_array, open_strings
-from contrasent.types import EncodeFn
+from contrasent.types import EncodeFn, for_task
 
 ROWS_AT_ONCE = 4096
 
@@ -163,9 +163,10 @@ def encoded_blocks(
 ) -> Iterator[Segment]:
     """Rows with their vectors, a batch at a time; those without an id have their number."""
     stream, first, dimension = iter(rows), 0, None
+    read = for_task(encode, "document")
     while block := list(islice(stream, batch)):
         texts = [text for text, _, _ in block]
-        vectors = check_vectors(encode(texts), len(texts), dimension, metric)
+        vectors = check_vectors(read(texts), len(texts), dimension, metric)
         dimension = int(vectors.shape[1])
         names = [str(first + at) if name is None else name for at, (_, name, _) in enumerate(block)]
         yield Segment.pack(vectors, texts, names, [value for _, _, value in block])

@@ -129,7 +129,8 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
         if not isinstance(given[0], int):
             refuse_many(len(given), embedder.settings.max_inputs)
         if isinstance(given[0], str):
-            vectors, tokens, cut = await embedder.texts(given, client_of(request.scope))
+            prompt = embedder.prompt(body.prompt_name)
+            vectors, tokens, cut = await embedder.texts(given, client_of(request.scope), prompt)
         else:
             rows = [given] if isinstance(given[0], int) else given
             vectors, tokens, cut = await embedder.ids(rows, client_of(request.scope))
@@ -191,7 +192,9 @@ def _add_search(
             raise Refused(400, f"k is {body.k}; at most {limits.max_k} are given", "k")
         queries = [body.query] if isinstance(body.query, str) else body.query
         refuse_many(len(queries), limits.max_inputs)
-        vectors, tokens, cut = await embedder.texts(queries, client_of(request.scope))
+        vectors, tokens, cut = await embedder.texts(
+            queries, client_of(request.scope), model.query_prompt
+        )
         began = time.perf_counter()
         found, texts = await asyncio.to_thread(
             library.search, queries, vectors, body.k, body.threshold, body.where
@@ -225,6 +228,7 @@ def _add_status(
         "dimension": model.dimension,
         "max_tokens": model.max_tokens,
         "identity": model.identity,
+        "prompts": dict(model.prompts),
     }
 
     @app.get("/v1/models", response_model=schemas.ModelList, responses=REFUSALS)

@@ -28,9 +28,28 @@ class Embedder:
     def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
         self.model, self.batcher, self.settings = model, batcher, settings
 
-    async def texts(self, texts: Sequence[str], client: str = "") -> tuple[Vectors, int, int]:
-        """Vectors, number of tokens, and number of texts that were cut."""
-        return await self._embed(*await asyncio.to_thread(self.model.tokenise, texts), client)
+    async def texts(
+        self, texts: Sequence[str], client: str = "", prompt: str | None = None
+    ) -> tuple[Vectors, int, int]:
+        """Vectors, number of tokens, and number of texts that were cut.
+
+        Args:
+            texts: to encode.
+            client: who asks.
+            prompt: text to put before each; the model's default if None.
+        """
+        first = self.model.default_prompt if prompt is None else prompt
+        whole = [first + text for text in texts] if first else texts
+        return await self._embed(*await asyncio.to_thread(self.model.tokenise, whole), client)
+
+    def prompt(self, name: str | None) -> str | None:
+        """The text of a prompt that a request names."""
+        if name is not None and name not in self.model.prompts:
+            known = ", ".join(self.model.prompts) or "none"
+            raise Refused(
+                404, f"the model has no prompt {name!r}; it has {known}", "prompt_not_found"
+            )
+        return None if name is None else self.model.prompts[name]
 
     async def ids(
         self, rows: Sequence[Sequence[int]], client: str = ""

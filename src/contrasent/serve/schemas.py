@@ -55,6 +55,9 @@ class EmbeddingRequest(RequestBody):
     dimensions: Annotated[Whole, Field(ge=1)] | None = Field(
         None, description="Keep the first so many dimensions, scaled to length one again."
     )
+    prompt_name: Text | None = Field(
+        None, description="Prompt of the model to put before each text, such as query."
+    )
     user: StrictStr | None = Field(None, description="Ignored.")
 
 
@@ -93,6 +96,7 @@ class ModelInfo(BaseModel):
     dimension: int
     max_tokens: int
     identity: str
+    prompts: dict[str, str]
 
 
 class ModelList(BaseModel):

@@ -1,7 +1,7 @@
 """What the server serves, and its limits."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ class Served:
         tokenise: sentences to rows of ids, and for each whether it was cut.
         wrap: rows of bare token ids to rows with special tokens, and whether each was cut.
         embed: rows of ids to vectors; called from one thread.
+        prompts: texts to put before a sentence, by name.
+        default_prompt: the one before texts for which none is named.
+        query_prompt: the one before queries of /search.
     """
 
     name: str
@@ -32,6 +35,9 @@ class Served:
     tokenise: Callable[[Sequence[str]], tuple[Tokens, NDArray[np.bool_]]]
     wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, NDArray[np.bool_]]]
     embed: Callable[[Tokens], Vectors]
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+    query_prompt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,6 +184,7 @@ class Collator:
         lower: lower-case before the tokenizer.
         resample_views: draw views anew in every epoch; else each row keeps its draw.
         longest: rows that a view made longer are cut at this many tokens, None for no cut.
+        prompts: what stands before the texts of each column of the corpus; nothing if empty.
     """
 
     cache: TokenCache
@@ -193,6 +194,7 @@ class Collator:
     lower: bool = False
     resample_views: bool = True
     longest: int | None = None
+    prompts: tuple[str, ...] = ()
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
         """Part ``part`` of the ``parts`` equal parts of a step's batch."""
@@ -219,6 +221,8 @@ class Collator:
             return self.cache.tokens(column, rows + self._offsets(view, rows, randoms))
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
+            if any(self.prompts):
+                texts = [self.prompts[column] + text for text in texts]
             return self.tokenizer([t.lower() for t in texts] if self.lower else texts)[0]
         before, after = self.tokenizer.frame
         whole = self.cache.tokens(column, rows)

@@ -7,7 +7,7 @@ memory-mapped, and ``meta.json``, written last, with a key of corpus and tokeniz
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -72,7 +72,14 @@ class TokenCache:
         return raw.tobytes().decode("utf-8")
 
 
-def tokenised(corpus: Corpus, tokenizer: Tokenizer, folder: Path, *, lower: bool) -> TokenCache:
+def tokenised(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: Path,
+    *,
+    lower: bool,
+    prompts: Sequence[str] = (),
+) -> TokenCache:
     """Tokenise a corpus into a folder, or reopen the folder if it holds just that.
 
     Args:
@@ -80,6 +87,7 @@ def tokenised(corpus: Corpus, tokenizer: Tokenizer, folder: Path, *, lower: bool
         tokenizer: with its cutting length.
         folder: where the files go.
         lower: lower-case texts before the tokenizer.
+        prompts: what is put before the texts of each column; nothing if empty.
 
     Raises:
         InputError: the corpus cannot be read; nothing is left behind.
@@ -89,10 +97,11 @@ def tokenised(corpus: Corpus, tokenizer: Tokenizer, folder: Path, *, lower: bool
     content = (
         f"{FORMAT} {digest} {corpus.documents} {lower} {tokenizer.max_tokens} {tokenizer.to_str()}"
     )
+    content += f" {[*prompts]}" if any(prompts) else ""
     key = hashlib.sha256(content.encode()).hexdigest()
     meta = folder / "meta.json"
     if not meta.is_file() or json.loads(meta.read_text())["key"] != key:
-        _build(corpus, tokenizer, folder, key, lower)
+        _build(corpus, tokenizer, folder, key, lower, prompts or [""] * corpus.width)
     stated = json.loads(meta.read_text())
     columns = tuple(_open(folder, c) for c in range(stated["width"]))
     numbers = [_numbers(folder / name, kind) for name, kind in NUMBERS.items()]
@@ -128,15 +137,24 @@ class _Writer:
             stream.close()
 
 
-def _build(corpus: Corpus, tokenizer: Tokenizer, folder: Path, key: str, lower: bool) -> None:
+def _build(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    folder: Path,
+    key: str,
+    lower: bool,
+    prompts: Sequence[str],
+) -> None:
     discard(folder)
     with atomic_folder(folder) as target, progress.task("tokenise", unit="rows") as advance:
         writers = [_Writer(target, c) for c in range(corpus.width)]
         truncated = count = 0
         try:
             for chunk in _chunks(iter(corpus)):
-                for writer, texts in zip(writers, zip(*chunk, strict=True), strict=True):
-                    tokens, cut = tokenizer([t.lower() for t in texts] if lower else list(texts))
+                columns = zip(*chunk, strict=True)
+                for writer, texts, first in zip(writers, columns, prompts, strict=True):
+                    whole = [first + text for text in texts]
+                    tokens, cut = tokenizer([t.lower() for t in whole] if lower else whole)
                     writer.add(tokens, [t.encode("utf-8") for t in texts])
                     truncated += int(cut.sum())
                 count += len(chunk)

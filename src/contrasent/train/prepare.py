@@ -11,6 +11,7 @@ from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.folder import describe
 from contrasent.model.packed import supports_backbone
+from contrasent.model.prompts import TASKS, Prompts
 from contrasent.train.settings import Settings
 
 
@@ -46,8 +47,20 @@ def prepare(
         dropout=settings.dropout,
         attention_dropout=settings.dropout if attention is None else attention,
     )
+    encoder.prompts = _prompts(encoder.prompts, settings)
     encoder.nested = ()  # what trains it now says whether its first dimensions are vectors
     return find(objective)(encoder, **parameters).to(encoder.device)
+
+
+def _prompts(given: Prompts, settings: Settings) -> Prompts:
+    """The base's prompts, those that the settings state in their place; "" for none."""
+    texts = dict(given.texts)
+    stated = {"query": settings.query_prompt, "document": settings.document_prompt}
+    for task, text in stated.items():
+        if text is not None:
+            texts = {name: t for name, t in texts.items() if name not in TASKS[task]} | {task: text}
+    texts = {name: text for name, text in texts.items() if text}
+    return Prompts(texts, given.default if given.default in texts else None)
 
 
 def configure(objective: Objective, settings: Settings) -> None:

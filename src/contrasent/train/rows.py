@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from contrasent import parallel
 from contrasent.engine.objective import Objective
+from contrasent.errors import OptionError
 from contrasent.model.backbone import longest_input
 from contrasent.text.batches import BucketPlan, Collator, Plan
 from contrasent.text.cache import TokenCache, tokenised
@@ -39,11 +40,11 @@ def collator(
     inside = encoder.tokenizer
     cut = min(settings.max_tokens, encoder.max_tokens)
     tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
-    lower = encoder.lower_case
+    lower, prompts = encoder.lower_case, _prompts(objective, corpus, settings)
     if parallel.is_main():
-        tokenised(corpus, tokenizer, folder, lower=lower)
+        tokenised(corpus, tokenizer, folder, lower=lower, prompts=prompts)
     parallel.barrier()
-    cache = tokenised(corpus, tokenizer, folder, lower=lower)
+    cache = tokenised(corpus, tokenizer, folder, lower=lower, prompts=prompts)
     rows = np.arange(len(cache)) if rows is None else rows
     if cache.following is not None and any(v.level == "row" for v in objective.views):
         rows = rows[cache.following[rows] > 0]
@@ -55,7 +56,20 @@ def collator(
         lower,
         resample_views=objective.resample_views,
         longest=longest_input(encoder.backbone.config),
+        prompts=prompts,
     )
+
+
+def _prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
+    """What stands before the texts of each column: of pairs, a query and what answers it."""
+    prompts = objective.encoder.prompts
+    if objective.labelled and not objective.graded:
+        return prompts.of_task("query"), *[prompts.of_task("document")] * (corpus.width - 1)
+    for option in ("query_prompt", "document_prompt"):
+        if getattr(settings, option):
+            problem = f"needs pairs of a query and its document, which {objective.name} does not"
+            raise OptionError(option, getattr(settings, option), f"{problem} learn from")
+    return (prompts.text(),) * corpus.width
 
 
 def total_steps(plan: Plan, settings: Settings) -> int:

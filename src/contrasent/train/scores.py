@@ -6,6 +6,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from contrasent import parallel
 from contrasent.model.encoder import Encoder
+from contrasent.model.prompts import TaskEncoder
 from contrasent.report import Report
 from contrasent.train.clock import Clock
 from contrasent.train.run import Gain, Keep, Outcome, RunFolder
@@ -114,8 +115,8 @@ class ModelSelector:
 
     def _measured(self) -> Report:
         if self.base is not None and isinstance(self.evaluator, Paired):
-            return self.evaluator.against(self.encoder.encode, self.base)
-        return cast(Evaluate, self.evaluator)(self.encoder.encode)
+            return self.evaluator.against(TaskEncoder(self.encoder), self.base)
+        return cast(Evaluate, self.evaluator)(TaskEncoder(self.encoder))
 
     def measure(self, step: int) -> None:
         """Write the geometry of the encoder's space to the log."""

@@ -41,6 +41,9 @@ class Settings:
         pooler: pooler of the model; the base's own if None.
         head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
         normalise: whether the model gives unit vectors; as the base does if None.
+        query_prompt: what stands before queries, the first column of a corpus of pairs, in training
+            and for the saved model; the base's if None, "" for nothing.
+        document_prompt: the same for documents, the other columns.
         precision: of the forward pass.
         padding: "none" computes rows without padding where the encoder is of a kind that allows it
             (:mod:`contrasent.model.packed`); "groups" goes through the encoder's own forward pass,
@@ -77,6 +80,8 @@ class Settings:
     pooler: Pooler | None = None
     head: Head | None = None
     normalise: bool | None = None
+    query_prompt: str | None = None
+    document_prompt: str | None = None
     precision: Precision = "fp32"
     padding: Padding = "none"
     grad_cache_rows: Size = 0

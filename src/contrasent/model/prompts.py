@@ -1,0 +1,123 @@
+"""Prompts: what a model wants before a text, by name, as sentence-transformers keeps them.
+
+``config_sentence_transformers.json`` has "prompts", from names to texts, and "default_prompt_name".
+A prompt is put before the text as it is; the vectors are those of both together.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.types import EncodeFn, Task, Vectors
+
+NAME = "config_sentence_transformers.json"
+TASKS: dict[str, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
+"""Names of the prompts of a task; the first that a model has is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """The prompts of a model; most models have none.
+
+    Attributes:
+        texts: by name; none is empty.
+        default: name of the one that is used where nobody names one, or None.
+    """
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    default: str | None = None
+
+    def text(self, name: str | None = None) -> str:
+        """The text of a prompt; of the default if no name is given.
+
+        Raises:
+            OptionError: the model has none of that name.
+        """
+        if name is None:
+            return self.texts[self.default] if self.default else ""
+        if name not in self.texts:
+            known = f"it has {', '.join(self.texts)}" if self.texts else "it has none"
+            problem = f"the model has no prompt of that name; {known}"
+            raise OptionError("--prompt", name, problem, choices=self.texts)
+        return self.texts[name]
+
+    def of_task(self, task: Task) -> str:
+        """The text for queries or documents; none if there is none, whatever the default is.
+
+        So says sentence-transformers 6, which however passes over "passage" and "corpus".
+        """
+        return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
+
+    def before(self, texts: Iterable[str], prompt: str | None = None) -> list[str]:
+        """Texts with a prompt before each.
+
+        Args:
+            texts: any number.
+            prompt: its text; the default's if None.
+        """
+        first = self.text() if prompt is None else prompt
+        return [first + text for text in texts] if first else list(texts)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Prompts":
+        """The prompts of a model folder, or of an export; empty ones are none.
+
+        Raises:
+            ModelError: they are no texts, or the default is none of them.
+        """
+        path = folder / NAME
+        if not path.is_file():
+            return cls()
+        try:
+            config: Any = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ModelError(f"{path}: not readable as JSON ({error})") from error
+        if not isinstance(config, dict):
+            raise ModelError(f"{path}: not a JSON object")
+        texts, default = config.get("prompts") or {}, config.get("default_prompt_name")
+        if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
+            raise ModelError(f"{path}: prompts must map names to texts")
+        if default is not None and default not in texts:
+            raise ModelError(f"{path}: default_prompt_name {default!r} is none of its prompts")
+        found = {str(name): text for name, text in texts.items() if text}
+        return cls(found, default if default in found else None)
+
+
+class Prompted(Protocol):
+    """A model with prompts."""
+
+    prompts: Prompts
+
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
+        """Vectors of sentences with a prompt before each; the default's if None."""
+
+
+class TaskEncoder:
+    """An ``EncodeFn`` of a model that :func:`contrasent.types.for_task` can ask for a task.
+
+    Attributes:
+        model: the model.
+    """
+
+    def __init__(self, model: Prompted) -> None:
+        self.model = model
+
+    def __call__(self, sentences: Sequence[str]) -> Vectors:
+        """Vectors with the default prompt, if there is one."""
+        return self.model.encode(sentences)
+
+    def for_task(self, task: Task) -> EncodeFn:
+        """Itself, or what encodes queries or documents where they have a prompt of their own."""
+        prompts = self.model.prompts
+        text = prompts.of_task(task)
+        if text == prompts.text():
+            return self
+        return lambda sentences: self.model.encode(sentences, prompt=text)

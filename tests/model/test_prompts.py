@@ -1,0 +1,247 @@
+"""Prompts: saved with a model, and put before texts wherever it is used."""
+
+import json
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from contrasent import cli, progress
+from contrasent.errors import ModelError, OptionError
+from contrasent.evaluate.mteb import MtebModel
+from contrasent.evaluate.retrieval import rank_documents
+from contrasent.evaluate.validation import RetrievalValidation
+from contrasent.evaluate.vectors import Cached
+from contrasent.metrics import cosine
+from contrasent.model.encoder import Encoder
+from contrasent.model.prompts import NAME, Prompts, TaskEncoder
+from contrasent.types import for_task
+
+TEXTS = ["The gardener sold his violin.", "A map", "a blue lamp and a kettle"]
+E5 = {"query": "query: ", "document": "passage: ", "odd": "Ω "}
+
+
+@pytest.fixture(scope="module")
+def saved(bert, tmp_path_factory):
+    """A model with prompts."""
+    encoder = Encoder.load(bert, pooler="mean", max_tokens=24)
+    encoder.prompts = Prompts(E5)
+    folder = tmp_path_factory.mktemp("prompts") / "model"
+    encoder.save(folder)
+    return folder
+
+
+@pytest.fixture
+def plain(bert):
+    """The same model without prompts."""
+    return Encoder.load(bert, pooler="mean", max_tokens=24)
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        progress.show("silent")
+        out, err = capfd.readouterr()
+        assert caught.value.code == code, err
+        return out, err
+
+    return run
+
+
+def prefixed(plain, first, texts=TEXTS):
+    return plain.encode([first + text for text in texts])
+
+
+def test_the_folder_is_that_of_sentence_transformers(saved, plain):
+    config = json.loads((saved / NAME).read_text("utf-8"))
+    assert (config["prompts"], config["default_prompt_name"]) == (E5, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        library = pytest.importorskip("sentence_transformers")
+        other = library.SentenceTransformer(str(saved), device="cpu")
+    model = Encoder.load(saved)
+    quiet = {"show_progress_bar": False}
+    for found, text in (
+        (other.encode(TEXTS, **quiet), ""),
+        (other.encode_query(TEXTS, **quiet), model.prompts.of_task("query")),
+        (other.encode_document(TEXTS, **quiet), model.prompts.of_task("document")),
+        (other.encode(TEXTS, prompt_name="odd", **quiet), model.prompts.text("odd")),
+    ):
+        assert np.abs(model.encode(TEXTS, prompt=text) - found).max() < 1e-5
+        assert np.array_equal(model.encode(TEXTS, prompt=text), prefixed(plain, text))
+
+
+def test_a_default_prompt_is_used_where_none_is_named(bert, plain, tmp_path):
+    model = Encoder.load(bert, pooler="mean", max_tokens=24)
+    model.prompts = Prompts(E5, "odd")
+    assert np.array_equal(model.encode(TEXTS), prefixed(plain, "Ω "))
+    model.save(tmp_path / "m")
+    again = Encoder.load(tmp_path / "m")
+    assert again.prompts == model.prompts and again.identity == model.identity
+    assert np.array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert Prompts({"odd": "Ω "}, "odd").of_task("query") == ""
+    assert Prompts({"passage": "p "}).of_task("document") == "p "
+
+
+def test_a_model_without_prompts_is_what_it_was(plain, tmp_path):
+    identity = plain.identity
+    plain.save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / NAME).read_text())
+    assert (config["prompts"], config["default_prompt_name"]) == ({}, None)
+    # As sentence-transformers writes it today: names without texts.
+    config["prompts"] = {"query": "", "document": ""}
+    (tmp_path / "m" / NAME).write_text(json.dumps(config))
+    model = Encoder.load(tmp_path / "m")
+    assert model.prompts == Prompts() and model.identity == identity
+    assert model.prompts.of_task("query") == model.prompts.text() == ""
+    encode = TaskEncoder(model)
+    assert for_task(encode, "query") is encode
+    assert for_task(model.encode, "query") == model.encode
+    model.prompts = Prompts(E5)
+    assert model.identity != identity
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"default_prompt_name": "none"}, "default_prompt_name 'none' is none of its prompts"),
+        ({"prompts": {"query": 1}}, "prompts must map names to texts"),
+        ({"prompts": ["query"]}, "prompts must map names to texts"),
+    ],
+)
+def test_damaged_prompts_are_refused(saved, tmp_path, change, message):
+    path = tmp_path / NAME
+    path.write_text(json.dumps(json.loads((saved / NAME).read_text("utf-8")) | change))
+    with pytest.raises(ModelError, match=message):
+        Prompts.read(tmp_path)
+
+
+def test_pooling_without_the_prompt_is_refused(plain, tmp_path):
+    plain.prompts = Prompts(E5)
+    plain.save(tmp_path / "m")
+    path = tmp_path / "m" / "1_Pooling" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"include_prompt": False}))
+    with pytest.raises(ModelError, match="without the prompt's tokens"):
+        Encoder.load(tmp_path / "m")
+
+
+def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
+    (tmp_path / "t.txt").write_text("\n".join(TEXTS))
+    run("encode", saved, "t.txt", "-o", "a.npy", "--quiet")
+    run("encode", saved, "t.txt", "-o", "q.npy", "--prompt", "query", "--quiet")
+    assert np.abs(np.load("a.npy") - plain.encode(TEXTS)).max() < 1e-6
+    assert np.abs(np.load("q.npy") - prefixed(plain, "query: ")).max() < 1e-6
+    _, err = run("encode", saved, "t.txt", "-o", "x.npy", "--prompt", "querry", code=2)
+    assert "--prompt 'querry': the model has no prompt of that name; it has query, doc" in err
+    assert "did you mean 'query'" in err
+    run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
+    short = plain.encode(TEXTS)[:, :8]
+    assert np.abs(np.load("d.npy") - short / np.linalg.norm(short, axis=1)[:, None]).max() < 1e-6
+    run("index", saved, "t.txt", "-o", "index", "--quiet")
+    out, _ = run("search", "index", "a violin", "-k", "3", "--json", "--quiet")
+    (query,) = prefixed(plain, "query: ", ["a violin"])
+    expected = dict(zip(TEXTS, cosine([query] * 3, prefixed(plain, "passage: ")), strict=True))
+    hits = json.loads(out)["results"][0]["hits"]
+    assert len(hits) == 3
+    (tmp_path / "more.txt").write_text("an old map\n")
+    run("index", saved, "more.txt", "-o", "index", "--add", "--quiet")
+    again, _ = run("search", "index", "a violin", "-k", "4", "--json", "--quiet")
+    (new,) = (h for h in json.loads(again)["results"][0]["hits"] if h["text"] == "an old map")
+    added = cosine([query], prefixed(plain, "passage: ", ["an old map"]))[0]
+    assert new["score"] == pytest.approx(added, abs=1e-6)
+    for hit in hits:
+        assert hit["score"] == pytest.approx(expected[hit["text"]], abs=1e-6)
+
+
+def test_the_server_puts_them_before_texts(saved, plain):
+    testclient = pytest.importorskip("fastapi.testclient")
+    from contrasent.cli.serve import served
+    from contrasent.search.index import Index
+    from contrasent.serve.app import create_app
+
+    model = Encoder.load(saved)
+    documents = prefixed(plain, "passage: ")
+    index = Index.build(TaskEncoder(model), TEXTS, model=model.identity)
+    with testclient.TestClient(create_app(served(model, "m"), index=index)) as http:
+
+        def vectors(**more):
+            answer = http.post("/v1/embeddings", json={"input": TEXTS, **more})
+            assert answer.status_code == 200, answer.text
+            return np.array([item["embedding"] for item in answer.json()["data"]])
+
+        assert np.abs(vectors() - plain.encode(TEXTS)).max() < 1e-5
+        asked = vectors(prompt_name="query")
+        assert np.abs(asked - prefixed(plain, "query: ")).max() < 1e-5
+        found = http.post("/v1/embeddings", json={"input": "a", "prompt_name": "x"})
+        assert found.status_code == 404 and "it has query, document, odd" in found.text
+        ((same,),) = index.search(TEXTS[1], encode=TaskEncoder(model), k=1)
+        (hit,) = http.post("/search", json={"query": TEXTS[1], "k": 1}).json()["results"][0]["hits"]
+        scores = cosine([prefixed(plain, "query: ")[1]] * 3, documents)
+        assert hit["score"] == pytest.approx(scores.max(), abs=1e-5)
+        assert same.score == pytest.approx(scores.max(), abs=1e-5)
+        assert http.get("/v1/models/m").json()["prompts"] == E5
+
+
+def test_evaluations_of_search_use_both(saved, plain):
+    queries, documents = ["a violin", "two lamps"], TEXTS
+    asked, read = prefixed(plain, "query: ", queries), prefixed(plain, "passage: ", documents)
+    scores = [cosine([q] * 3, read) for q in asked]
+    expected = [1 + int((row > row[k]).sum()) for k, row in enumerate(scores)]
+    model = TaskEncoder(Encoder.load(saved))
+    for encode in (model, Cached(model)):
+        ranking = rank_documents(encode, queries, documents, [0, 1])
+        assert [int(r[0]) for r in ranking.ranks] == expected
+        # Once more from what is remembered, and texts of no search have no prompt.
+        assert np.array_equal(for_task(encode, "query")(queries), asked)
+        assert np.abs(encode(documents) - plain.encode(documents)).max() < 1e-6
+    pairs = RetrievalValidation("pairs", {"pairs": (queries, documents[:2])})
+    place = [
+        1 + int((cosine([q] * 2, read[:2]) > cosine([q], [read[k]])).sum())
+        for k, q in enumerate(asked)
+    ]
+    assert pairs(model).notes["items"] == pytest.approx([1 / p for p in place])
+
+
+def test_mteb_names_the_task(saved, plain):
+    model = MtebModel(TaskEncoder(Encoder.load(saved)))
+    batches = [{"text": TEXTS}]
+    assert np.abs(model.encode(batches) - plain.encode(TEXTS)).max() < 1e-6
+    for task, first in (("query", "query: "), ("document", "passage: ")):
+        found = model.encode(batches, prompt_type=task, task_metadata=None)
+        assert np.abs(found - prefixed(plain, first)).max() < 1e-6
+
+
+def test_training_with_prompts(bert, sentences, tmp_path):
+    from contrasent.text.corpus import open_corpus
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+    from contrasent.train.rows import collator
+    from contrasent.train.settings import Settings
+
+    pairs = [(a, b) for a, b in zip(sentences[:30], sentences[30:60], strict=True)]
+    given = {"batch": 6, "steps": 2, "pooler": "mean", "query_prompt": "ask: "}
+    settings = Settings(**given, document_prompt="read: ")
+    objective = prepare(bert, "simcse_supervised", {}, settings)
+    made = collator(objective, open_corpus(pairs), settings, tmp_path / "tokens", None)
+    batch = made.batch(0)
+    for column, first in enumerate(("ask: ", "read: ")):
+        tokens, _ = made.tokenizer([first + pairs[row][column] for row in batch.rows])
+        assert batch.columns[column].ids.tolist() == tokens.ids.tolist()
+    assert made.cache.text(0, 0) == pairs[0][0]
+    fit(objective, pairs, settings, folder=tmp_path / "m")
+    model = Encoder.load(tmp_path / "m")
+    assert model.prompts == Prompts({"query": "ask: ", "document": "read: "})
+    # A base's own prompts stay unless a setting says otherwise.
+    plain = {k: v for k, v in given.items() if k != "query_prompt"}
+    again = prepare(tmp_path / "m", "simcse_supervised", {}, Settings(**plain, document_prompt=""))
+    assert again.encoder.prompts == Prompts({"query": "ask: "})
+    single = prepare(bert, "simcse", {}, Settings(**given))
+    with pytest.raises(OptionError, match="query_prompt 'ask: ': needs pairs"):
+        collator(single, open_corpus(sentences[:30]), Settings(**given), tmp_path / "t", None)
