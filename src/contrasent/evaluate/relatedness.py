@@ -83,10 +83,10 @@ def relatedness(
     rows: list[Row] = []
     items: ItemsByRow = {}
     for task, parts in data.items():
-        features = {s: pair_features(p, encoded) for s, p in parts.items()}
+        features = {s: _pair_features(p, encoded) for s, p in parts.items()}
         gold = {s: p.scores for s, p in parts.items()}
         best, weights = fit(features, gold, seed=seed)
-        guess = expected(features["test"], weights)
+        guess = _expected(features["test"], weights)
         rows.append(Row(task, "dev", "pearson", "regressor", best, len(gold["dev"])))
         rows += _measured(task, guess, gold["test"], resamples, seed)
         keys = item_keys(parts["test"].first, parts["test"].second)
@@ -113,7 +113,7 @@ def in_order(pairs: ScoredPairs) -> ScoredPairs:
     )
 
 
-def pair_features(pairs: ScoredPairs, encoded: Encoded) -> Matrix:
+def _pair_features(pairs: ScoredPairs, encoded: Encoded) -> Matrix:
     """(n, 2 d + 1): |u - v|, u * v and a one."""
     u, v = encoded(pairs.first), encoded(pairs.second)
     return with_bias(np.concatenate([np.abs(u - v), u * v], axis=1))
@@ -128,7 +128,7 @@ def spread_scores(scores: Floats) -> Matrix:
     return share
 
 
-def expected(features: Matrix, weights: Matrix) -> Floats:
+def _expected(features: Matrix, weights: Matrix) -> Floats:
     """(n,) the mean score under the softmax of weights (2 d + 1, 5)."""
     scores: Floats = _softmax(features @ weights).astype(np.float64) @ CLASSES
     return scores
@@ -162,7 +162,7 @@ def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> t
                     weights = (weights - pace * mean / root).astype(np.float32, copy=False)
                 advance(1)
             epoch += EPOCHS
-            found = metrics.pearson(expected(features["dev"], weights), gold["dev"])
+            found = metrics.pearson(_expected(features["dev"], weights), gold["dev"])
             if found > best:
                 best, best_weights = found, weights
             elif misses >= TENACITY:

@@ -187,7 +187,7 @@ def export(
             _to_openvino(graph, folder / GRAPHS["openvino"])
         write_export(folder, written)
         found = Exported.load(folder).encode(texts, batch=8)
-        difference, cosine = apart(found, wanted)
+        difference, cosine = _difference(found, wanted)
         if calibration is None and difference > LIMIT:
             raise ModelError(
                 f"{model}: the graph's vectors differ from torch's by {difference:.1e}, more than "
@@ -198,7 +198,7 @@ def export(
     return written
 
 
-def apart(found: Vectors, wanted: Vectors) -> tuple[float, float]:
+def _difference(found: Vectors, wanted: Vectors) -> tuple[float, float]:
     """Largest difference of a component, relative to the largest one above 1; smallest cosine."""
     a, b = found.astype(np.float64), wanted.astype(np.float64)
     lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)

@@ -72,7 +72,7 @@ def build_approximate(
         if effort is not None and kind != BINARY:
             part.facts["effort"] = effort
         backend = open_backend(writer.folder, part, index.dimension)
-        part.facts["recall"] = recall(index, backend, seed=seed)
+        part.facts["recall"] = _recall(index, backend, seed=seed)
         writer.set_backend(part)
     return writer.index
 
@@ -127,7 +127,7 @@ def _fill(built: Any, index: Index) -> None:
             advance(stop - start)
 
 
-def recall(index: Index, backend: Backend, *, seed: int = 0) -> float:
+def _recall(index: Index, backend: Backend, *, seed: int = 0) -> float:
     """Recall@10 against exact search, with 200 rows as queries, each without itself."""
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(index), min(PROBES, len(index)), replace=False))

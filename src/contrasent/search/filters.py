@@ -70,7 +70,7 @@ class Columns:
             seen: dict[str, int] = {}
             values: list[Any] = []
             for row in range(len(self.segment)):
-                value = reach(self.segment.metadata_of(row), field)
+                value = _reach(self.segment.metadata_of(row), field)
                 key = "" if value is MISSING else json.dumps(value, sort_keys=True)
                 if key not in seen:
                     seen[key] = len(values)
@@ -92,7 +92,7 @@ class Columns:
             return ~_all([~self.mask(part) for part in value], len(self.segment))
         values, codes = self.column(key)
         tests = operators(value)
-        good = [all(matches(have, op, want) for op, want in tests.items()) for have in values]
+        good = [all(_matches(have, op, want) for op, want in tests.items()) for have in values]
         return np.array(good, dtype=bool)[codes]
 
 
@@ -103,14 +103,14 @@ def _all(masks: Sequence[Mask], rows: int) -> Mask:
     return joined
 
 
-def reach(value: Any, field: str) -> Any:
+def _reach(value: Any, field: str) -> Any:
     """The value of a field, or MISSING; a key with dots in it is tried before the path."""
     if isinstance(value, dict):
         if field in value:
             return value[field]
         head, dot, rest = field.partition(".")
         if dot and head in value:
-            return reach(value[head], rest)
+            return _reach(value[head], rest)
     return MISSING
 
 
@@ -121,12 +121,12 @@ def operators(value: Any) -> dict[str, Any]:
     return {"$eq": value}
 
 
-def matches(have: Any, op: str, want: Any) -> bool:
+def _matches(have: Any, op: str, want: Any) -> bool:
     """Whether a field's value passes one test."""
     if op == "$exists":
         return bool((have is not MISSING) == want)
     if op in ("$ne", "$nin"):
-        return not matches(have, "$eq" if op == "$ne" else "$in", want)
+        return not _matches(have, "$eq" if op == "$ne" else "$in", want)
     if have is MISSING:
         return False
     if op == "$eq":

@@ -154,7 +154,7 @@ def write_stream(
     dimension = int(first.vectors.shape[1])
     with progress.task("index", unit="texts") as advance:
         part = write_segment(place, dimension, chain([first], blocks), advance)
-    refuse_duplicate_ids(open_array(place / "hashes.npy", "<u8", (part.rows,)), place)
+    _refuse_duplicate_ids(open_array(place / "hashes.npy", "<u8", (part.rows,)), place)
     return part, dimension
 
 
@@ -173,7 +173,7 @@ def encoded_blocks(
         first += len(block)
 
 
-def refuse_duplicate_ids(hashes: NDArray[np.uint64], place: Path) -> None:
+def _refuse_duplicate_ids(hashes: NDArray[np.uint64], place: Path) -> None:
     """Refuse a segment in which an id is there twice; ids are read only where hashes are equal."""
     order = np.argsort(hashes, kind="stable")
     twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])

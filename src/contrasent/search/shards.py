@@ -208,7 +208,7 @@ def _vectors(
 
 def _write(folder: Path, shard: Shard, vectors: Vectors, texts: Sequence[str] | None) -> None:
     if texts is not None:
-        write_json(texts_of(folder, shard), list(texts))
+        write_json(_texts_path(folder, shard), list(texts))
     with atomic_file(folder / shard.name, "wb") as stream:
         writer = NpyWriter(stream, "<f4", vectors.shape[1])
         writer.append(vectors)
@@ -223,13 +223,13 @@ def _name(folder: Path, manifest: Manifest) -> None:
 def _sweep(folder: Path, manifest: Manifest) -> None:
     """Remove what a killed run left half done."""
     named = {shard.name for shard in manifest.shards}
-    named |= {texts_of(folder, shard).name for shard in manifest.shards}
+    named |= {_texts_path(folder, shard).name for shard in manifest.shards}
     for path in [*folder.glob("shard-*"), *folder.glob(".shard-*"), *folder.glob(f".{NAME}.*")]:
         if path.name not in named:
             path.unlink(missing_ok=True)
 
 
-def texts_of(folder: Path, shard: Shard) -> Path:
+def _texts_path(folder: Path, shard: Shard) -> Path:
     """Where the texts of a shard are kept."""
     return (folder / shard.name).with_suffix(".json")
 
@@ -237,7 +237,7 @@ def texts_of(folder: Path, shard: Shard) -> Path:
 def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, list[str] | None]]:
     """Vectors of each shard, mapped, and its texts if they are kept."""
     for shard in manifest.shards:
-        texts = texts_of(folder, shard)
+        texts = _texts_path(folder, shard)
         stored = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
         yield np.load(folder / shard.name, mmap_mode="r", allow_pickle=False), stored
 

@@ -114,7 +114,7 @@ def reply(data: Any) -> Response:
     return Response(body, media_type="application/json")
 
 
-def note(request: Request, metrics: Metrics, **facts: int) -> None:
+def _log_facts(request: Request, metrics: Metrics, **facts: int) -> None:
     """Add numbers, never texts, to the log line of a request."""
     request.scope.setdefault("state", {})["facts"] = facts
     metrics.truncated.inc(facts.get("truncated", 0))
@@ -135,7 +135,7 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
             rows = [given] if isinstance(given[0], int) else given
             vectors, tokens, cut = await embedder.ids(rows, client_of(request.scope))
         vectors = shortened(vectors, body.dimensions, model.dimension)
-        note(request, metrics, inputs=len(vectors), tokens=tokens, truncated=cut)
+        _log_facts(request, metrics, inputs=len(vectors), tokens=tokens, truncated=cut)
         data = [
             {"object": "embedding", "index": at, "embedding": encoded(row, body.encoding_format)}
             for at, row in enumerate(vectors)
@@ -160,7 +160,7 @@ def _add_embeddings(app: FastAPI, model: Served, embedder: Embedder, metrics: Me
         vectors, tokens, cut = await embedder.texts(both, client_of(request.scope))
         scaled = unit(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
-        note(request, metrics, inputs=len(both), tokens=tokens, truncated=cut)
+        _log_facts(request, metrics, inputs=len(both), tokens=tokens, truncated=cut)
         return reply(
             {"scores": list(np.clip(scores, -1, 1)), "model": model.name, "truncated": cut}
         )
@@ -200,7 +200,7 @@ def _add_search(
             library.search, queries, vectors, body.k, body.threshold, body.where
         )
         seconds = time.perf_counter() - began
-        note(request, metrics, inputs=len(queries), tokens=tokens, truncated=cut)
+        _log_facts(request, metrics, inputs=len(queries), tokens=tokens, truncated=cut)
         results = [
             {"query": query, "hits": hits} for query, hits in zip(queries, found, strict=True)
         ]

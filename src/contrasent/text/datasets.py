@@ -220,10 +220,10 @@ def _scored(name: str, rows: Sequence[ScoredPair], path: Path, digest: str) -> S
             f"{path}: its {len(scores):,} gold scores are not the official ones, or not in their "
             "order; fetch it again"
         )
-    return make_pairs(name, rows, str(path))
+    return _make_pairs(name, rows, str(path))
 
 
-def make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPairs:
+def _make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPairs:
     """Put (sentence, sentence, score) rows into columns; white space is made single spaces."""
     return ScoredPairs(
         name,
@@ -245,4 +245,4 @@ def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs
         why = "the hub has the raw form only (ask for form 'raw' to use it)"
         raise DataError(missing(task, place, why))
     rows = fetch_pairs(task, pin, split, place)
-    return (make_pairs(task, rows, f"{pin.repository}@{pin.revision}"),)
+    return (_make_pairs(task, rows, f"{pin.repository}@{pin.revision}"),)
