@@ -327,10 +327,10 @@ def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data
     from contrasent.cli.evaluate import _load
     from contrasent.model.encoder import Encoder
 
-    opened = _load(str(bert), None, "mean", None, 8, False)
+    _, count = _load(str(bert), None, "mean", None, 8, False)
     sentence = "the orchard and a copper lantern"
     tokens, _ = Encoder.load(bert, pooler="mean").tokenise([sentence])
-    assert opened.tokens(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
+    assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
     out = json.loads(
         (lambda f: (measure(bert, "--suite", "bias", "--json", f), f.read_text())[1])(
             tmp_path / "bias.json"
@@ -345,7 +345,5 @@ def test_glove_keeps_stop_words_when_asked(data, tmp_path):
     path.write_text("".join(f"{w} {i} {i * i} 1\n" for i, w in enumerate([*WORDS, "the"])))
     from contrasent.cli.evaluate import _load
 
-    with_them, without = (
-        _load(str(path), None, None, None, 8, keep).encode for keep in (True, False)
-    )
+    with_them, without = (_load(str(path), None, None, None, 8, keep)[0] for keep in (True, False))
     assert not np.array_equal(with_them(["the river"]), without(["the river"]))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.cli.options import note_to_stderr
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError, OptionError, check_choice
 from contrasent.types import Tokens, Vectors
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def open_model(
     from contrasent.model.runtime import RUNTIMES, Exported, read_export
     from contrasent.postprocess.folder import is_flow
 
-    if runtime is not None and runtime not in RUNTIMES:
-        raise OptionError("--runtime", runtime, "no such runtime", choices=RUNTIMES)
+    if runtime is not None:
+        check_choice("--runtime", runtime, RUNTIMES)
     logging.getLogger("contrasent.model.runtime").setLevel(logging.ERROR)
     if is_flow(folder):
         return _with_flow(folder, runtime, batch, pooler, max_tokens)
