@@ -261,6 +261,7 @@ def test_bad_input_costs_nothing_that_was_there(adapted, model, documents, tmp_p
     (tmp_path / "few" / "a.md").write_text("# One\n\nA note.\n")
     with pytest.raises(InputError, match="at least 10"):
         adapt(tmp_path / "few", tmp_path / "m", base=str(model))
+    assert not (tmp_path / "m").exists()
     again = adapt(documents, tmp_path / "m", base=str(model), budget=10.0)  # a typo blocks nothing
     assert (again.folder / "report.json").is_file()
 

@@ -1,6 +1,7 @@
 """Documents in, a better search out, or a plain no: one adaptation from beginning to end."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,8 @@ def adapt(
         raise
     except UserError:
         work.discard()  # a corrected run is another run
+        with suppress(OSError):  # it may have held something before
+            target.rmdir()
         raise
     for line in reading.lines:
         say(line)
