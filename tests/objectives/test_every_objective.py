@@ -11,13 +11,13 @@ from contrasent.engine.registry import described, find, names, parameters
 from contrasent.errors import OptionError
 from contrasent.text.views import VIEWS
 from contrasent.train.method_checks import (
-    Trial,
     check_cached_gradients,
     check_randomness,
     check_resume,
     check_slope,
     check_step,
 )
+from contrasent.train.trial import Trial
 
 NAMES = [
     "angle",

@@ -2,7 +2,8 @@
 
 import pytest
 
-from contrasent.train.method_checks import Trial, check_two_processes
+from contrasent.train.method_checks import check_two_processes
+from contrasent.train.trial import Trial
 
 pytestmark = pytest.mark.slow
 

@@ -15,9 +15,9 @@ from contrasent.engine import registry
 from contrasent.errors import OptionError
 from contrasent.train import method_checks
 from contrasent.train.fit import fit
-from contrasent.train.method_checks import Trial
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
+from contrasent.train.trial import Trial, make_small_base
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
 METHOD = PAGE.split("## How to add a method")[1].split("```python\n")[1].split("```")[0]
@@ -156,7 +156,7 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
-    return method_checks.make_small_base(tmp_path_factory.mktemp("base") / "small")
+    return make_small_base(tmp_path_factory.mktemp("base") / "small")
 
 
 @pytest.mark.parametrize("check", BROKEN)
@@ -171,6 +171,26 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
         finding = getattr(method_checks, check)(trial)
     assert finding.passed is False
     assert message in finding.detail
+
+
+VIEW = """
+class Backwards(View):
+    level = "word"
+
+    def __call__(self, sentence, random):
+        return " ".join(sentence.split()[::-1])
+"""
+
+
+def test_a_view_of_ones_own_stands_in_the_same_file(own, base):
+    text = METHOD.replace("    Weight,\n", "    Weight,\n    Identity,\n    View,\n")
+    text = text.replace("class Away(", f"{VIEW}\n\nclass Away(")
+    own.write_text(text + "        self.views = (Identity(), Backwards())\n")
+    with Trial(str(own), {}, base).training() as (objective, batch):
+        tokens = batch(0).columns
+        for i in range(len(tokens[0])):
+            assert tokens[1][i][1:-1].tolist() == tokens[0][i][1:-1].tolist()[::-1]
+        assert objective(batch(0))["away"] > 0
 
 
 def test_what_a_method_raises_is_told_with_its_line(own, base):

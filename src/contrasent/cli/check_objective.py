@@ -1,5 +1,6 @@
 """``contrasent check-objective METHOD``."""
 
+import os
 from dataclasses import asdict
 from typing import Annotated
 
@@ -29,6 +30,8 @@ def check_objective(
     processes, and its combination with SimCSE. Exits with 1 if a check fails.
     """
     quieten(True)
+    # Of two processes torch would say that all parameters are used, as they should be.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from contrasent.train.settings import assignments, choose
 
     given = choose(assignments(assign or []), method).objective

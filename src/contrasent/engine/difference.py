@@ -127,7 +127,7 @@ class DifferencePrediction(Term):
     def _generate(
         self, rows: Tokens, where: NDArray[np.bool_], randoms: list[np.random.Generator]
     ) -> Tokens:
-        """Rows with the generator's tokens where asked."""
+        """Rows with the generator's tokens at chosen places."""
         if self.generator is None:
             raise TypeError("this edit needs a generator")
         sampled = randoms if self.settings.draw == "sample" else None

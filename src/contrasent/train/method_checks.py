@@ -9,11 +9,9 @@ import json
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial, wraps
-from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -25,29 +23,16 @@ from torch.multiprocessing.spawn import spawn
 
 from contrasent import parallel
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import GuideName, MaskedModelName
-from contrasent.engine.registry import methods, needs_pairs, parameters
+from contrasent.engine.registry import methods, needs_pairs
 from contrasent.errors import OptionError, UserError
-from contrasent.model.encoder import Encoder
-from contrasent.text.batches import Collator
-from contrasent.text.corpus import Corpus, open_corpus
-from contrasent.train.prepare import configure, prepare
-from contrasent.train.rows import collator
-from contrasent.train.settings import Settings
+from contrasent.train.trial import STEPS, Trial, make_small_base, with_small_models
 from contrasent.types import Batch
 
 Verdict = tuple[bool | None, str]
 
-SMALL = "small"
-"""The small encoder's name as a value of parameters that name a model."""
-
-STEPS, ROWS, CACHED_ROWS = 3, 6, 5
+CACHED_ROWS = 5
 CLOSE = 1e-7
 """Largest difference, relative to the largest number, that counts as rounding in float64."""
-
-WHO = ("the gardener", "an old sailor", "my neighbour", "a young clerk")
-DID = ("mended", "painted", "sold", "forgot the key to")
-WHAT = ("a wooden ladder", "the copper kettle before dawn", "two lamps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +50,6 @@ class Finding:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A method and its parameters on a small encoder.
-
-    Attributes:
-        method: its name, see :mod:`contrasent.engine.registry`.
-        parameters: those that are stated.
-        base: folder of the encoder, which has a masked-LM head too.
-    """
-
-    method: str
-    parameters: Mapping[str, Any]
-    base: Path
-
-    def make(self, *, dropout: float = 0.0, cached_rows: int = 0) -> Objective:
-        """The objective in float64, ready to train.
-
-        Args:
-            dropout: probability.
-            cached_rows: the setting ``grad_cache_rows``.
-
-        Returns:
-            It, with its encoders set as in a run.
-
-        Raises:
-            UserError: the method or a parameter cannot be.
-        """
-        settings = _settings(dropout=dropout, grad_cache_rows=cached_rows)
-        objective = prepare(self.base, self.method, dict(self.parameters), settings)
-        configure(objective, settings)
-        return objective.double().train()
-
-    def batches(self, objective: Objective, folder: Path) -> Collator:
-        """Batches of made sentences, as a run makes them: with views, pairs and documents.
-
-        Args:
-            objective: whose views rewrite.
-            folder: for the tokenised corpus.
-
-        Returns:
-            What makes the batch of a step.
-        """
-        return collator(objective, _corpus(objective, folder), _settings(), folder / "tokens", None)
-
-
 def check_objective(method: str, given: Mapping[str, Any]) -> Iterator[Finding]:
     """Check a method; findings come as they are made.
 
@@ -125,7 +65,7 @@ def check_objective(method: str, given: Mapping[str, Any]) -> Iterator[Finding]:
     """
     with tempfile.TemporaryDirectory() as home:
         base = make_small_base(Path(home) / "base")
-        trial = Trial(method, _with_small_models(method, given, base), base)
+        trial = Trial(method, with_small_models(method, given, base), base)
         first = check_step(trial)
         yield first
         if not first.passed:
@@ -164,7 +104,7 @@ def check_step(trial: Trial) -> Verdict:
     Args:
         trial: the method.
     """
-    with _training(trial, dropout=0.1) as (objective, batch):
+    with trial.training(dropout=0.1) as (objective, batch):
         with torch.no_grad():
             terms = objective(batch(0))
         odd = [k for k, v in terms.items() if v.dim() or not bool(v.isfinite())]
@@ -187,7 +127,7 @@ def check_randomness(trial: Trial) -> Verdict:
     Args:
         trial: the method.
     """
-    with _training(trial, dropout=0.1) as (objective, batch):
+    with trial.training(dropout=0.1) as (objective, batch):
         losses = [_step(objective, batch(0))[1].item() for _ in range(2)]
     if losses[0] != losses[1]:
         problem = "draw with torch's own generator, or with random_for(seed, purpose, row, step)"
@@ -202,7 +142,7 @@ def check_slope(trial: Trial) -> Verdict:
     Args:
         trial: the method.
     """
-    with _training(trial) as (objective, batch):
+    with trial.training() as (objective, batch):
         trained = [p for p in objective.parameters() if p.requires_grad]
         generator = torch.Generator().manual_seed(1)
         way = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in trained]
@@ -241,7 +181,7 @@ def check_cached_gradients(trial: Trial) -> Verdict:
     found = []
     for rows in (0, CACHED_ROWS):
         try:
-            with _training(trial, cached_rows=rows) as (objective, batch):
+            with trial.training(cached_rows=rows) as (objective, batch):
                 _step(objective, batch(0))
                 named = objective.named_parameters()
                 found.append({k: p.grad for k, p in named if p.grad is not None})
@@ -260,7 +200,7 @@ def check_resume(trial: Trial) -> Verdict:
     Args:
         trial: the method.
     """
-    with _training(trial, dropout=0.1) as (whole, batch):
+    with trial.training(dropout=0.1) as (whole, batch):
         optimizer = _adam(whole)
         state: dict[str, Tensor] = {}
         moments: dict[str, Any] = {}
@@ -269,7 +209,7 @@ def check_resume(trial: Trial) -> Verdict:
                 state = {k: v.clone() for k, v in whole.state_dict().items()}
                 moments = deepcopy(optimizer.state_dict())
             _update(whole, batch(step), optimizer, step)
-    with _training(trial, dropout=0.1) as (again, batch):
+    with trial.training(dropout=0.1) as (again, batch):
         optimizer = _adam(again)
         again.load_state_dict(state)
         optimizer.load_state_dict(moments)
@@ -313,101 +253,12 @@ def check_combination(trial: Trial) -> Verdict:
         return None, "is one already" if "+" in trial.method else "is SimCSE itself"
     joined = Trial(f"{plain}+{trial.method}", trial.parameters, trial.base)
     try:
-        with _training(joined) as (objective, batch):
+        with joined.training() as (objective, batch):
             terms, _ = _step(objective, batch(0))
     except OptionError as error:
         return None, str(error)
     names = ", ".join(sorted(objective.weights.keys() & terms.keys()))
     return True, f"{plain}+{methods(trial.method)[0].name} trains on {names}"
-
-
-def make_small_base(folder: Path) -> Path:
-    """Write a BERT of two layers with random weights, a masked-LM head and a small vocabulary.
-
-    Args:
-        folder: that does not exist yet.
-
-    Returns:
-        The folder.
-    """
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import BertConfig, BertForMaskedLM
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    marks = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = sorted({word for text in _sentences() for word in text.split()})
-    vocabulary = {word: i for i, word in enumerate([*marks, *words])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    backend.add_special_tokens(marks)
-    config = BertConfig(
-        vocab_size=len(vocabulary),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        BertForMaskedLM(config).save_pretrained(folder)
-    backend.save(str(folder / "tokenizer.json"))
-    named = dict(zip(("pad", "unk", "cls", "sep", "mask"), marks, strict=True))
-    told = {f"{name}_token": text for name, text in named.items()}
-    (folder / "tokenizer_config.json").write_text(json.dumps(told), "utf-8")
-    return folder
-
-
-def _with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The parameters with a folder in the place of "small"."""
-    found = dict(given)
-    for name, parameter in parameters(method).items():
-        if found.get(name) == SMALL and parameter.mark(MaskedModelName):
-            found[name] = str(base)
-        if found.get(name) == SMALL and parameter.mark(GuideName):
-            guide = base.with_name("guide")
-            Encoder.load(base, pooler="mean").save(guide)
-            found[name] = str(guide)
-    return found
-
-
-def _settings(**more: Any) -> Settings:
-    return Settings(batch=ROWS, steps=STEPS, max_tokens=24, seed=3, **{"dropout": 0.0, **more})
-
-
-def _sentences() -> list[str]:
-    return [f"{who} {did} {what}" for what, did, who in product(WHAT, DID, WHO)]
-
-
-def _corpus(objective: Objective, folder: Path) -> Corpus:
-    texts = _sentences()
-    if objective.graded:
-        rows = [(*pair, i % 6) for i, pair in enumerate(pairwise(texts))]
-        return open_corpus(rows, score=2)
-    if objective.labelled:
-        return open_corpus(list(zip(texts, texts[1:], texts[7:], strict=False)))
-    # Documents of four sentences, for views of the next one.
-    documents = ["\n".join(texts[i : i + 4]) for i in range(0, len(texts), 4)]
-    path = folder / "documents.txt"
-    path.write_text("\n\n".join(documents) + "\n", "utf-8")
-    return open_corpus(path, documents=True)
-
-
-@contextmanager
-def _training(
-    trial: Trial, *, dropout: float = 0.0, cached_rows: int = 0
-) -> Iterator[tuple[Objective, Callable[[int], Batch]]]:
-    """An objective, and what makes its batches (of this process, if there are several)."""
-    with tempfile.TemporaryDirectory() as home:
-        objective = trial.make(dropout=dropout, cached_rows=cached_rows)
-        made = trial.batches(objective, Path(home))
-        yield objective, lambda step: made.batch(step, parallel.rank(), parallel.world())
 
 
 def _failure(error: Exception) -> str:
@@ -441,7 +292,7 @@ def _update(
 
 def _trained(trial: Trial) -> tuple[dict[str, Tensor], list[float]]:
     """State and losses after some steps without dropout, of this process's share of the batches."""
-    with _training(trial) as (objective, batch):
+    with trial.training() as (objective, batch):
         module = parallel.wrap(objective)
         trained = [p for p in objective.parameters() if p.requires_grad]
         optimizer = torch.optim.SGD(trained, lr=0.05)

@@ -169,7 +169,7 @@ class RunFolder:
             Whether there is a checkpoint to go on from.
 
         Raises:
-            OutputError: something is there and neither was asked for, the settings differ, or
+            OutputError: something is there and neither is stated, the settings differ, or
                 there is no room.
         """
         check_writable(self.model, needed)
