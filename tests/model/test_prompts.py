@@ -167,6 +167,7 @@ def test_the_server_puts_them_before_texts(saved, plain):
     from contrasent.serve.app import create_app
 
     model = Encoder.load(saved)
+    model.nested = (32, 8)
     documents = prefixed(plain, "passage: ")
     index = Index.build(TaskEncoder(model), TEXTS, model=model.identity)
     with testclient.TestClient(create_app(served(model, "m"), index=index)) as http:
@@ -186,7 +187,8 @@ def test_the_server_puts_them_before_texts(saved, plain):
         scores = cosine([prefixed(plain, "query: ")[1]] * 3, documents)
         assert hit["score"] == pytest.approx(scores.max(), abs=1e-5)
         assert same.score == pytest.approx(scores.max(), abs=1e-5)
-        assert http.get("/v1/models/m").json()["prompts"] == E5
+        about = http.get("/v1/models/m").json()
+        assert (about["prompts"], about["nested_dimensions"]) == (E5, [32, 8])
 
 
 def test_evaluations_of_search_use_both(saved, plain):

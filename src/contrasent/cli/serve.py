@@ -204,4 +204,5 @@ def served(encoder: Model, name: str) -> "Served":
         prompts=dict(encoder.prompts.texts),
         default_prompt=encoder.prompts.text(),
         query_prompt=encoder.prompts.of_task("query"),
+        nested=getattr(encoder, "nested", ()),
     )

@@ -229,6 +229,7 @@ def _add_status(
         "max_tokens": model.max_tokens,
         "identity": model.identity,
         "prompts": dict(model.prompts),
+        "nested_dimensions": list(model.nested),
     }
 
     @app.get("/v1/models", response_model=schemas.ModelList, responses=REFUSALS)

@@ -97,6 +97,7 @@ class ModelInfo(BaseModel):
     max_tokens: int
     identity: str
     prompts: dict[str, str]
+    nested_dimensions: list[int]
 
 
 class ModelList(BaseModel):

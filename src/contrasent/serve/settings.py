@@ -25,6 +25,7 @@ class Served:
         prompts: texts to put before a sentence, by name.
         default_prompt: the one before texts for which none is named.
         query_prompt: the one before queries of /search.
+        nested: sizes that vectors were trained to be cut to.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Served:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str = ""
     query_prompt: str = ""
+    nested: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
