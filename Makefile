@@ -16,7 +16,7 @@ demo: setup
 	$(BIN)/contrasent demo --output demo-model
 
 test: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile
+	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 check: setup
 	$(BIN)/ruff check .

@@ -85,6 +85,9 @@ expected = { made = 4.0 }
 [[claims]]"""
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture
 def call(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (exit code, standard output, standard error)."""
@@ -311,6 +314,7 @@ def test_recipes(call, home):
     code, out, _ = call("recipes", "--check", "recipes")
     assert code == 0
     assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"
+    assert call("recipes", "--check", "--folder", "recipes")[:2] == (0, out)
     code, out, _ = call("recipes", "--check", "--json")
     assert code == 0
     assert json.loads(out)["items"] == 61
@@ -330,7 +334,7 @@ def test_recipes(call, home):
         (["simcse:table1", "--budget", "soon"], "write a time such as 90s"),
         (["simcse:table1", "--scale", "lab", "--checkpoint", "bert"], "write NAME=FOLDER"),
         (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
-        (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be at least 1"),
+        (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
         (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
         (["simcse:table1", "--from", "nowhere"], "no such folder of results"),
         (["simcse:table1", "--recipes", "nowhere"], "no such folder"),

@@ -115,7 +115,7 @@ def _cells(
 ) -> Iterator[tuple[tuple[str, str], Comparison]]:
     compare = _value if scale == "paper" else _direction
     for row in item.rows:
-        for column in item.columns if row.kind in ("train", "encoder", "blocked") else ():
+        for column in item.columns if row.measured else ():
             form = forms[column]["ours"]
             found = compare(item, row, column, arms.get(column, {}), form)
             if found is not None:
