@@ -159,3 +159,16 @@ def test_bad_input(folder, sentences):
         loss([features, features])
     with pytest.raises(ModelError, match="transformer and a pooling"):
         encoder_around(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+
+
+def test_a_file_of_ones_own_is_a_loss_too(folder, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from contrasent.objectives.simcse import SimCSE\n\n\nclass Mine(SimCSE):\n    pass\n"
+    )
+    loss = ObjectiveLoss(model_of(folder), str(path), temperature=0.1)
+    described = loss.objective.describe()
+    assert (described["name"], described["temperature"]) == ("mine.py", 0.1)
+    assert len(described["source_sha256"]) == 64
+    with pytest.raises(OptionError, match="did you mean 'cosine'"):
+        ObjectiveLoss(model_of(folder), str(path), similarity="cosin")

@@ -38,36 +38,25 @@ if TYPE_CHECKING:
     from contrasent.text.views import Identity, View
 
 _HOME = {
-    "contrasent.engine.contrast": ("Contrast", "Duplicates"),
-    "contrasent.engine.difference": ("Difference", "DifferencePrediction"),
-    "contrasent.engine.dimensions": ("Barlow", "DimensionWise"),
-    "contrasent.engine.encodings": ("BatchEncodings", "Source", "Term", "Terms"),
-    "contrasent.engine.graded": ("GradedPairs",),
-    "contrasent.engine.guide": ("Guide",),
-    "contrasent.engine.masked_models": ("LanguageHead", "MaskedLanguageModelling", "MaskedModel"),
-    "contrasent.engine.objective": ("Objective",),
-    "contrasent.engine.parameters": (
-        *(
-            "Count",
-            "Fresh",
-            "GuideFolder",
-            "MaskedModelFolder",
-            "Plain",
-            "Positive",
-            "Projector",
-            "Range",
-        ),
-        *("Share", "Size", "Weight"),
-    ),
-    "contrasent.engine.queue": ("MomentumQueue", "copy_encoder"),
-    "contrasent.engine.views": ("Which", "check_view", "make_views"),
-    "contrasent.model.encoder": ("Encoder",),
-    "contrasent.model.groups": ("by_length",),
-    "contrasent.parallel": ("average", "first_row", "gather"),
-    "contrasent.text.batches": ("random_for",),
-    "contrasent.text.views": ("Identity", "View"),
+    "contrasent.engine.contrast": "Contrast Duplicates",
+    "contrasent.engine.difference": "Difference DifferencePrediction",
+    "contrasent.engine.dimensions": "Barlow DimensionWise",
+    "contrasent.engine.encodings": "BatchEncodings Source Term Terms",
+    "contrasent.engine.graded": "GradedPairs",
+    "contrasent.engine.guide": "Guide",
+    "contrasent.engine.masked_models": "LanguageHead MaskedLanguageModelling MaskedModel",
+    "contrasent.engine.objective": "Objective",
+    "contrasent.engine.parameters": "Count Fresh GuideFolder MaskedModelFolder Plain "
+    "Positive Projector Range Share Size Weight",
+    "contrasent.engine.queue": "MomentumQueue copy_encoder",
+    "contrasent.engine.views": "Which check_view make_views",
+    "contrasent.model.encoder": "Encoder",
+    "contrasent.model.groups": "by_length",
+    "contrasent.parallel": "average first_row gather",
+    "contrasent.text.batches": "random_for",
+    "contrasent.text.views": "Identity View",
 }
-_MODULES = {name: module for module, names in _HOME.items() for name in names}
+_MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [
     "Barlow",
