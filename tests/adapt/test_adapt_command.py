@@ -84,6 +84,11 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
     assert names[0] == "base"
     assert any("round 1" in name for name in names)
     assert any("round 2" in name for name in names)
+    left = {trial["candidate"]["name"]: trial["overlap"] for trial in facts["trials"]}
+    assert all(left[n] == 1.0 for n in names if n.startswith(("base", "BM25")))
+    shares = [left[f"mapped, {share}"] for share in ("0.25", "0.5", "0.75", "1")]
+    assert sorted(shares, reverse=True) == shares  # nearer to the identity, nearer to the base
+    assert 0.0 < shares[-1] < 1.0
     assert any(f"encoding {len(index)} passages" in line for line in said)
     page = (folder / "report.html").read_text()
     assert "http" not in page.replace("http-equiv", "")

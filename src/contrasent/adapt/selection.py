@@ -19,6 +19,7 @@ from contrasent.adapt.candidates import (
     Candidate,
     Encoded,
     Trial,
+    drift_cost,
     encode_all,
     encode_evidence,
     kind_means,
@@ -30,6 +31,7 @@ from contrasent.adapt.mapping import fit_map, toward_identity
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
 from contrasent.adapt.work import Work
+from contrasent.metrics import neighbour_overlap
 from contrasent.model.encoder import Encoder
 from contrasent.postprocess import whitening
 from contrasent.search.exact import unit
@@ -42,6 +44,8 @@ ROUNDS = (0.3, 1.0)
 PATH = (0.5, 0.75, 0.25)
 """Shares of the best trained model in its averages with the base, in the order in which they are
 tried."""
+NEIGHBOURS_OF = 800
+"""Passages whose neighbours are compared with the base's."""
 MAPPING = 0.15
 """Of the time that is left, for encoding the pairs that a linear map learns from."""
 MOST_MAPPED = 8000
@@ -180,8 +184,10 @@ class Selection:
             if candidate.fusion is not None or encoded is None:
                 lexical = ground.select_lexical
             values = measure_candidate(ground.select, encoded, lexical, candidate.fusion)
+            overlap = 1.0 if encoded is None else self._overlap(encoded)
             now = self.work.seconds()
-            return {"values": values.tolist(), "cost": cost + now - began, "seconds": now}
+            spent = cost + now - began
+            return {"values": values.tolist(), "overlap": overlap, "cost": spent, "seconds": now}
 
         found = self.work.stage(_slug(f"trial {candidate.name}"), measured)
         values = np.array(found["values"])
@@ -189,13 +195,22 @@ class Selection:
             self.before = values
         trial = Trial(
             candidate,
-            selection_score(self.ground.select, self.before, values),
+            selection_score(self.ground.select, self.before, values) - drift_cost(found["overlap"]),
             kind_means(self.ground.select, values),
             float(found["seconds"]),
             float(found["cost"]),
+            float(found["overlap"]),
         )
         self.trials.append(trial)
         return trial
+
+    def _overlap(self, encoded: Encoded) -> float:
+        """Share of the base's nearest neighbours among some of the passages that are left."""
+        count = min(NEIGHBOURS_OF, self.ground.select.passages)
+        base = self.vectors("base").rows[:count]
+        if encoded.rows is self.vectors("base").rows or count <= 10:
+            return 1.0
+        return float(neighbour_overlap(base, encoded.rows[:count]).mean())
 
     # ------------------------------------------------------------------ all of them
 

@@ -86,6 +86,7 @@ def finished(target: Path) -> Adaptation | None:
             one["kinds"],
             one["seconds"],
             one["cost"],
+            one.get("overlap", 1.0),
         )
         for one in facts["trials"]
     )
