@@ -183,7 +183,7 @@ OPTIONS = {
     "objective": (["--objective", "simsce"], ["--objective 'simsce': ", "did you mean 'simcse'?"]),
     "setting": (["--set", "temprature=1"], ["--set 'temprature': ", "did you mean 'temperature'?"]),
     "type": (["--set", "lr=fast"], ["lr 'fast': must be of type float"]),
-    "range": (["--set", "lr=-1"], ["lr -1.0: must be positive"]),
+    "range": (["--set", "lr=-1"], ["lr -1.0: must be greater than 0"]),
     "pooler": (["--set", "pooler=maen"], ["pooler 'maen': ", "did you mean 'mean'?"]),
     "head": (["--set", "head=tahn"], ["head 'tahn': ", "did you mean 'tanh'?"]),
     "precision": (["--set", "precision=bf61"], ["precision 'bf61'", "did you mean 'bf16'?"]),
@@ -193,7 +193,7 @@ OPTIONS = {
     "heldout": (["--evaluate", "heldout"], ["needs a corpus of pairs"]),
     "pairs": (["--objective", "simcse_supervised"], ["needs a corpus of pairs"]),
     "batch": (["--set", "batch=1"], ["fewer than two sentences to contrast"]),
-    "length": (["--set", "max_tokens=2"], ["max_tokens 2: must be at least 3"]),
+    "length": (["--set", "max_tokens=2"], ["max_tokens 2: must be 3 or more"]),
     "recipe": (["--recipe", "no.toml"], ["no.toml: cannot be read (No such file"]),
 }
 
