@@ -28,7 +28,7 @@ paragraph = st.lists(word, min_size=1, max_size=60).map(lambda w: " ".join(w).st
 paragraph = paragraph.filter(lambda text: text.strip())
 section = st.builds(
     Section,
-    st.lists(st.sampled_from(["One", "Two of them", "x" * 50]), max_size=3).map(tuple),
+    st.lists(st.sampled_from(["ONE", "TWO OF THEM", "x" * 50]), max_size=3).map(tuple),
     st.lists(paragraph, min_size=1, max_size=4).map(tuple),
 )
 texts = st.lists(st.lists(section, min_size=1, max_size=6).map(tuple), min_size=1, max_size=2)

@@ -32,7 +32,8 @@ def test_a_resamples_correlations_are_those_of_its_items(n, seed, ties):
             metrics.spearman(x[items], y[items]), abs=1e-4, nan_ok=True
         )
         expected = metrics.pearson(x[items], y[items])
-        if not np.isnan(expected):
+        # Items that hardly differ beside the others lose their digits in float32.
+        if all(part[items].std() > 0.01 * part.std() for part in (x, y)):
             assert value == pytest.approx(expected, abs=1e-3)
 
 

@@ -159,6 +159,6 @@ def test_every_setting_is_checked():
     checked = "batch accumulate max_tokens evaluate_every checkpoint_every steps epochs lr warmup"
     checked += " clip weight_decay dropout attention_dropout patience heldout seed precision pooler"
     checked += " head buckets geometry_every padding grad_cache_rows"
-    free = {"normalise", "compile"}
+    free = {"normalise", "compile", "query_prompt", "document_prompt"}
     assert {field.name for field in fields(Settings)} == {*checked.split(), *free}
     assert len(checked.split()) == 23

@@ -229,8 +229,8 @@ class Encoder(PooledBackbone):
             prompt: text to put before each, such as ``prompts.of_task("query")``; if None, the
                 model's default prompt, if it has one.
         """
-        texts, where = distinct(self.prompts.before(sentences, prompt))
-        tokens, cut = self.tokenise(texts)
+        texts, where = distinct(sentences)
+        tokens, cut = self.tokenise(self.prompts.before(texts, prompt))
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning(

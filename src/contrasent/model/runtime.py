@@ -211,8 +211,8 @@ class Exported:
         Equal sentences are computed once; the longest come first, at most ``batch`` of them and
         2,048 tokens a call, a call for each core at once. ``prompt`` as in ``Encoder.encode``.
         """
-        texts, where = distinct(self.prompts.before(sentences, prompt))
-        tokens, cut = self.tokenise(texts)
+        texts, where = distinct(sentences)
+        tokens, cut = self.tokenise(self.prompts.before(texts, prompt))
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning("%d of %d sentences were cut", self.truncated, len(sentences))
