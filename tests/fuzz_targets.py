@@ -250,7 +250,7 @@ def _app():
     from contrasent.serve.settings import Served, Settings
     from contrasent.types import Tokens
 
-    def tokenise(texts):
+    def tokenise(texts, prompt=""):
         rows = Tokens.from_rows([[1, *text.encode()[:5], 2] for text in texts])
         return rows, np.zeros(len(texts), dtype=bool)
 

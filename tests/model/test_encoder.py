@@ -15,6 +15,7 @@ from contrasent.model.folder import read_json
 from contrasent.model.heads import BatchNormProjector, Dense
 from contrasent.model.poolers import POOLERS
 
+PLAIN = [name for name in POOLERS if name != "mask"]  # see test_mask_pooler
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 MIXED = [
     "The gardener sold his violin.",
@@ -38,7 +39,7 @@ def test_the_kinds_are_these(tiny):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pooler", POOLERS)
+@pytest.mark.parametrize("pooler", PLAIN)
 def test_saved_and_loaded_gives_the_same_vectors(tiny, tmp_path, kind, pooler):
     torch.manual_seed(1)
     encoder = Encoder.load(tiny[kind], pooler=pooler, head="tanh", normalise=True, max_tokens=20)

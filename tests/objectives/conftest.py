@@ -70,6 +70,7 @@ def examples(masked, guide):
             "gist": {"guide": str(guide), "temperature": 0.1},
             "ranking_distillation": {"guide": str(guide)},
             "matryoshka": {"dimensions": "8,16"},
+            "promptbert": {"template": "a [X] is [MASK].", "positive_template": "[X]? [MASK]"},
         }
 
     return parameters

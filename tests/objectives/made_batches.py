@@ -17,15 +17,17 @@ TEXTS = [
 
 def column(objective, view, index, texts, rows):
     """What a view makes of the texts."""
-    tokenizer = objective.encoder.tokenizer
-    whole = tokenizer(texts)[0]
+    tokenizer, prompt = objective.encoder.tokenizer, objective.encoder.prompts.text()
+    whole = tokenizer(texts, prompt)[0]
     randoms = [random_for(5, 2 + index, int(row), 0) for row in rows]
     if view.level == "row":
-        return tokenizer([TEXTS[(row + 1) % len(TEXTS)] for row in rows])[0]
+        return tokenizer([TEXTS[(row + 1) % len(TEXTS)] for row in rows], prompt)[0]
     if view.level == "word":
-        return tokenizer(view.many(texts, randoms))[0]
-    before, after = tokenizer.frame
+        return tokenizer(view.many(texts, randoms), prompt)[0]
+    before, after = tokenizer.around(prompt)
     inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+    if view.template:
+        before, after = tokenizer.around(view.template)
     return Tokens.from_rows(
         np.concatenate([before, ids, after]) for ids in view.many(inner, randoms)
     )
@@ -41,11 +43,12 @@ def batch(objective, step=0, part=slice(None)):
     texts = [TEXTS[row] for row in rows]
     columns = [column(objective, view, i, texts, rows) for i, view in enumerate(objective.views)]
     scores = None
+    tokenise, prompt = objective.encoder.tokenizer, objective.encoder.prompts.text()
     if objective.graded:
-        columns[1] = objective.encoder.tokenizer([" ".join(t.split()[::2]) for t in texts])[0]
+        columns[1] = tokenise([" ".join(t.split()[::2]) for t in texts], prompt)[0]
         scores = np.array([0, 2.5, 5, 2.5, 1, 4])[part]
     elif objective.labelled:
         hard = [" ".join(reversed(text.split())) for text in texts]
         shorter = [" ".join(text.split()[:3]) for text in texts]
-        columns += [objective.encoder.tokenizer(made)[0] for made in (hard, shorter)]
+        columns += [tokenise(made, prompt)[0] for made in (hard, shorter)]
     return Batch(tuple(columns), rows.astype(np.int64), step, scores=scores)

@@ -34,6 +34,7 @@ def cases(masked, guide):
         "simcse_supervised+esimcse+masked_lm": {**head, "queue_size": 9},
         "esimcse+simcse_plus_plus": {"queue_size": 9},
         "diffcse+simcse_plus_plus": generator,
+        "promptbert": {"template": "a [X] is [MASK].", "positive_template": "[X]? [MASK]"},
         "cosent": {"temperature": 1.0},
         "angle": {"temperature": 1.0},
         "cosine_regression": {"highest_score": 5.0},

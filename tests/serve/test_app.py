@@ -373,7 +373,7 @@ def test_body_limit(model):
 def slow(seconds, rows=None):
     """A model without a network that takes its time and remembers what it embedded."""
 
-    def tokenise(texts):
+    def tokenise(texts, prompt=""):
         tokens = Tokens.from_rows([[ord(c) % 50 for c in text] or [0] for text in texts])
         return tokens, np.zeros(len(texts), dtype=bool)
 

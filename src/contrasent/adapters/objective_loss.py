@@ -62,7 +62,11 @@ class ObjectiveLoss(nn.Module):
         super().__init__()
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
-        self.objective.to(self.objective.encoder.device)
+        encoder = self.objective.encoder
+        if encoder.pooling == "mask":
+            problem = "pools at a mask token, which this trainer does not put into the texts"
+            raise OptionError("objective", objective, f"{problem}; use contrasent train")
+        self.objective.to(encoder.device)
         for view in self.objective.views:
             if view.level != "token":
                 raise OptionError(

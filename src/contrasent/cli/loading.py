@@ -39,8 +39,10 @@ class Model(Protocol):
     def max_tokens(self) -> int:
         """Where texts are cut."""
 
-    def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Rows of ids, and which were cut."""
+    def tokenise(
+        self, sentences: Sequence[str], prompt: str = ""
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Rows of ids, a prompt's with each, and which were cut."""
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of rows, in one pass."""
@@ -88,7 +90,8 @@ class Counting(Generic[M_co]):
         if self.batch_invariant:
             from contrasent.model.calls import encode_batch_invariant
 
-            tokens, cut = self.encoder.tokenise(self.encoder.prompts.before(texts, prompt))
+            chosen = self.encoder.prompts.text() if prompt is None else prompt
+            tokens, cut = self.encoder.tokenise(texts, chosen)
             self.texts += len(texts)
             self.truncated += int(cut.sum())
             return encode_batch_invariant(self.encoder.embed, tokens, self.encoder.dimension)

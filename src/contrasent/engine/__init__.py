@@ -30,12 +30,14 @@ if TYPE_CHECKING:
         Weight,
     )
     from contrasent.engine.queue import MomentumQueue, copy_encoder
-    from contrasent.engine.views import Which, check_view, make_views
+    from contrasent.engine.views import Which, check_templates, check_view, make_views
     from contrasent.model.encoder import Encoder
     from contrasent.model.groups import by_length
+    from contrasent.model.prompts import Prompts
     from contrasent.parallel import average, first_row, gather
     from contrasent.text.batches import random_for
-    from contrasent.text.views import Identity, View
+    from contrasent.text.views import Identity, InTemplate, View
+    from contrasent.types import Tokens
 
 _HOME = {
     "contrasent.engine.contrast": "Contrast Duplicates",
@@ -49,12 +51,14 @@ _HOME = {
     "contrasent.engine.parameters": "Count Fresh GuideFolder MaskedModelFolder Plain "
     "Positive Projector Range Share Size Weight",
     "contrasent.engine.queue": "MomentumQueue copy_encoder",
-    "contrasent.engine.views": "Which check_view make_views",
+    "contrasent.engine.views": "Which check_templates check_view make_views",
     "contrasent.model.encoder": "Encoder",
     "contrasent.model.groups": "by_length",
+    "contrasent.model.prompts": "Prompts",
     "contrasent.parallel": "average first_row gather",
     "contrasent.text.batches": "random_for",
-    "contrasent.text.views": "Identity View",
+    "contrasent.text.views": "Identity InTemplate View",
+    "contrasent.types": "Tokens",
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -73,6 +77,7 @@ __all__ = [
     "Guide",
     "GuideFolder",
     "Identity",
+    "InTemplate",
     "LanguageHead",
     "MaskedLanguageModelling",
     "MaskedModel",
@@ -82,17 +87,20 @@ __all__ = [
     "Plain",
     "Positive",
     "Projector",
+    "Prompts",
     "Range",
     "Share",
     "Size",
     "Source",
     "Term",
     "Terms",
+    "Tokens",
     "View",
     "Weight",
     "Which",
     "average",
     "by_length",
+    "check_templates",
     "check_view",
     "copy_encoder",
     "first_row",

@@ -60,6 +60,7 @@ class Combination(Objective):
         self.masks = _one({p.masks for p in parts}, "independent", names, "dropout masks")
         self.resample_views = all(part.resample_views for part in parts)
         self.projector = next((p.projector for p in parts if p.projector is not None), None)
+        self.baseline = next((p.baseline for p in parts if p.baseline is not None), None)
         seconds = [p for p in parts if p.second is not None]
         if seconds:
             self.second, self.second_projector = seconds[0].second, seconds[0].second_projector
@@ -91,6 +92,8 @@ class Combination(Objective):
             problem = "a queue needs a contrast"
         elif self.queue is not None and self.second is not None:
             problem = "a queue with two independent encoders is not defined"
+        elif self.queue is not None and self.baseline is not None:
+            problem = "from a queue's vectors no template is subtracted; set denoise=false"
         elif self.labelled and any(view.level == "row" for view in self.views):
             problem = "next sentences and a corpus of pairs exclude each other"
         elif self.labelled and len(self.roles) > 2:

@@ -1,6 +1,6 @@
 """One batch: every encoding that the terms of a loss need, made once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import Any, Literal, Protocol
@@ -16,6 +16,9 @@ from contrasent.types import Batch, Tokens
 
 Terms = dict[str, Tensor]
 """Named scalars of one batch; those with a weight make the loss, all are logged."""
+
+Baseline = Callable[[Encoder, Sequence[Tokens], int], Tensor]
+"""What is subtracted from the vectors of columns, (rows of all, d); the number is the first's."""
 
 Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
 """How the vectors of a pair are made: with dropout, with Gaussian noise besides, as the mean of
@@ -39,6 +42,7 @@ class Networks(Protocol):
     roles: tuple[str, ...]
     masks: str
     labelled: bool
+    baseline: Baseline | None
 
     @property
     def queue(self) -> Queue | None:
@@ -190,6 +194,8 @@ class BatchEncodings:
         found: list[Tensor] = []
         for encoder, part in _shared(self.networks.encoder, self.networks.second, columns):
             vectors: Tensor = encoder(Tokens.concatenate(part))
+            if self.networks.baseline is not None:
+                vectors = vectors - self.networks.baseline(encoder, part, len(found))
             found += torch.split(vectors, [len(column) for column in part])
         return found
 

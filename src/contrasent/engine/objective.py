@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from contrasent.engine.contrast import Contrast
-from contrasent.engine.encodings import BatchEncodings, Term, Terms
+from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
 from contrasent.engine.parameters import check_values, parameters_of
 from contrasent.engine.queue import MomentumQueue, copy_encoder
 from contrasent.engine.source import source_digest
@@ -49,6 +49,7 @@ class Objective(nn.Module):
         projector: network on the pooled vectors that is dropped after training, or None.
         second: an encoder of its own for all columns but the first, or None.
         second_projector: its projector.
+        baseline: what is subtracted from the encoder's vectors before the projector, or None.
         masks: "fixed" gives both views the same dropout masks.
         contrast: the contrastive term, or None.
         queue: negatives from earlier batches, or None.
@@ -81,6 +82,7 @@ class Objective(nn.Module):
         self.second: Encoder | None = None
         self.second_projector: nn.Module | None = None
         self.masks = "independent"
+        self.baseline: Baseline | None = None
         self.contrast: Contrast | None = None
         self.queue: MomentumQueue | None = None
         self.terms = nn.ModuleDict()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from contrasent.errors import OptionError
+from contrasent.text.tokens import MASK, SLOT
 from contrasent.text.views import Identity, View, make_view, options_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,21 @@ def check_fixed_masks(values: Mapping[str, Any]) -> None:
             raise OptionError(
                 "masks", "fixed", f"both views are then one vector; {option} must be {plain!r}"
             )
+
+
+def check_templates(values: Mapping[str, Any]) -> None:
+    """Refuse templates that do not hold a sentence, and after it a mask token.
+
+    Args:
+        values: "template" and "positive_template", by name.
+
+    Raises:
+        OptionError: one does not hold [X] once and [MASK] once after it.
+    """
+    for option in ("template", "positive_template"):
+        text = values[option]
+        if text.count(SLOT) != 1 or text.count(MASK) != 1 or text.index(MASK) < text.index(SLOT):
+            raise OptionError(option, text, f"must hold {SLOT} once and, after it, {MASK} once")
 
 
 def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,10 +75,13 @@ def _is_text_encoder(config: Any) -> bool:
 
 def longest_input(config: Any) -> int:
     """How many tokens an encoder's positions allow."""
-    positions = int(config.max_position_embeddings)
-    # RoBERTa and its kin number positions from pad + 1.
+    return int(config.max_position_embeddings) - first_position(config)
+
+
+def first_position(config: Any) -> int:
+    """The position of a row's first token: RoBERTa and its kin number from pad + 1."""
     offset = config.model_type in {"roberta", "xlm-roberta", "camembert", "mpnet", "longformer"}
-    return positions - int(config.pad_token_id) - 1 if offset else positions
+    return int(config.pad_token_id) + 1 if offset else 0
 
 
 def check_vocabulary(backbone: nn.Module, tokenizer: Tokenizer, folder: Path) -> None:

@@ -50,9 +50,9 @@ class CardMetadata:
 def card(encoder: "Encoder", facts: CardMetadata) -> str:
     """The text of README.md."""
     head = {
-        "library_name": "sentence-transformers",
+        "library_name": "contrasent" if encoder.pooling == "mask" else "sentence-transformers",
         "pipeline_tag": "sentence-similarity",
-        "tags": _tags(facts),
+        "tags": _tags(facts)[encoder.pooling == "mask" :],
         **({"base_model": facts.base.partition("@")[0]} if facts.base else {}),
         **({"model-index": _index(facts.report)} if facts.report else {}),
     }
@@ -102,6 +102,16 @@ def _use(encoder: "Encoder") -> str:
         "from contrasent import Encoder",
         'vectors = Encoder.load("FOLDER").encode(["a sentence", "another"])',
         "```\n",
+    ]
+    if encoder.pooling == "mask":
+        template = f"`{encoder.prompts.text()}`, [X] being the text"
+        lines.append(
+            "A vector is the last hidden state at the mask token of the template "
+            f"{template}.\nsentence-transformers and exports have no such pooling and refuse the "
+            "model.\n"
+        )
+        return "\n".join(lines)
+    lines += [
         "```python",
         "from sentence_transformers import SentenceTransformer",
         'vectors = SentenceTransformer("FOLDER").encode(["a sentence", "another"])',

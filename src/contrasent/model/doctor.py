@@ -110,7 +110,7 @@ def _shown(value: object) -> str:
 
 
 def _tokens(encoder: Encoder, golden: Golden) -> list[Finding]:
-    tokens, _ = encoder.tokenise(encoder.prompts.before(golden.texts))
+    tokens, _ = encoder.tokenise(golden.texts, encoder.prompts.text())
     limit = min(encoder.max_tokens, golden.config.max_tokens)
     differ = []
     for row, text in enumerate(golden.texts):
@@ -205,7 +205,7 @@ def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
         if bare.dimension == config.dimension and _alike(bare, texts, vectors, short):
             return Finding("head", False, "the dense head is left out")
     for name in POOLERS:
-        if name == config.pooling:
+        if name in (config.pooling, "mask"):  # no other model has a mask token in its rows
             continue
         for head in (None, "none") if config.head else (None,):
             other = Encoder.load(folder, pooler=name, head=head)

@@ -23,7 +23,7 @@ from contrasent.model.pooled import PooledBackbone, full, workers
 from contrasent.model.poolers import check_pooler
 from contrasent.model.pretrained import resolve
 from contrasent.model.prompts import Prompts
-from contrasent.text.tokens import Tokenizer
+from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
@@ -101,8 +101,8 @@ class Encoder(PooledBackbone):
         if pooling is None:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
-                "name a pooler (cls, mean, max, first_last, embeddings_last, last_two), or, for a "
-                "checkpoint of SimCSE or its kin, see 'contrasent import'"
+                "name a pooler (cls, mean, max, first_last, embeddings_last, last_two, mask), or, "
+                "for a checkpoint of SimCSE or its kin, see 'contrasent import'"
             )
         check_pooler(pooling)
         check_head(head)
@@ -193,15 +193,22 @@ class Encoder(PooledBackbone):
 
     def golden(self) -> Golden:
         """The vectors of the probes, each computed alone, for ``contrasent doctor``."""
-        tokens, _ = self.tokenise(self.prompts.before(PROBES))
+        tokens, _ = self.tokenise(PROBES, self.prompts.text())
         rows = [self.embed(tokens.select(np.array([row]))) for row in range(len(PROBES))]
         return Golden(PROBES, tokens, np.concatenate(rows), self.config)
 
-    def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences, and for each whether it was cut at ``max_tokens``."""
+    def tokenise(
+        self, sentences: Sequence[str], prompt: str = ""
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
         if self.lower_case:
-            sentences = [s.lower() for s in sentences]
-        return self.tokenizer(sentences)
+            sentences, prompt = lowered(sentences, prompt)
+        return self.tokenizer(sentences, prompt)
+
+    def forward_at(self, tokens: Tokens, places: Tensor) -> Tensor:
+        """Vectors like those of ``forward``; see :meth:`pool_at` for the arguments."""
+        pooled = self.pool_at(tokens, places)
+        return pooled if self.head is None else full(self.head(pooled))
 
     def forward(self, tokens: Tokens) -> Tensor:
         """Vectors of tokenised sentences, (n, d), not normalised.
@@ -226,11 +233,11 @@ class Encoder(PooledBackbone):
             sentences: any number of strings, empty ones included.
             batch: sentences a forward pass at most. On CPU 2,048 tokens are enough for one too,
                 and several are made at once.
-            prompt: text to put before each, such as ``prompts.of_task("query")``; if None, the
-                model's default prompt, if it has one.
+            prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
+                if None, the model's default prompt, if it has one.
         """
         texts, where = distinct(sentences)
-        tokens, cut = self.tokenise(self.prompts.before(texts, prompt))
+        tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning(

@@ -159,6 +159,10 @@ def export(
     check_engine(engine)
     check_target(target, overwrite)
     encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, device="cpu")
+    if encoder.pooling == "mask":
+        raise ModelError(
+            f"{model}: pooled at the mask token, which a graph does not find; use it with torch"
+        )
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
     wanted = encoder.encode(texts, batch=8)

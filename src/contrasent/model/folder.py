@@ -20,6 +20,9 @@ from contrasent.model.heads import ACTIVATIONS, Dense
 from contrasent.model.poolers import layer_weights
 from contrasent.model.prompts import NAME, Prompts
 
+MASK_POOLING = "contrasent.MaskPooling"
+"""Pooling at the mask token, which no module of sentence-transformers does: there is no class of
+this name, so that others refuse the folder instead of pooling otherwise."""
 OLD = "sentence_transformers.models"
 WRITTEN_FOR = "5.3.0"
 MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
@@ -103,6 +106,8 @@ def describe(folder: Path) -> Description:
             weights = _layer_weights(path / "model.safetensors")
         elif kind == "Pooling":
             pooler = _pooler(path, weights, prompts)
+        elif name == MASK_POOLING:
+            pooler = "mask"
         elif kind == "Dense":
             head.append(path)
         elif kind == "Normalize":
@@ -259,9 +264,13 @@ def write(
             {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": layers},
         )
         save_tensors(path / "model.safetensors", {"layer_weights": torch.tensor(weights)})
-    modules.append((f"{len(modules)}_Pooling", "Pooling"))
-    mode = MODES["mean" if weights is not None else pooler]
-    _dump(_subfolder(folder, modules[-1][0]) / "config.json", _pooling(size, mode))
+    if pooler == "mask":
+        modules.append((f"{len(modules)}_MaskPooling", "MaskPooling"))
+        _dump(_subfolder(folder, modules[-1][0]) / "config.json", {"pooling": "mask"})
+    else:
+        modules.append((f"{len(modules)}_Pooling", "Pooling"))
+        mode = MODES["mean" if weights is not None else pooler]
+        _dump(_subfolder(folder, modules[-1][0]) / "config.json", _pooling(size, mode))
     for layer in head:
         modules.append((f"{len(modules)}_Dense", "Dense"))
         _write_dense(_subfolder(folder, modules[-1][0]), layer)
@@ -272,7 +281,12 @@ def write(
     _dump(
         folder / "modules.json",
         [
-            {"idx": i, "name": str(i), "path": path, "type": f"{OLD}.{kind}"}
+            {
+                "idx": i,
+                "name": str(i),
+                "path": path,
+                "type": MASK_POOLING if kind == "MaskPooling" else f"{OLD}.{kind}",
+            }
             for i, (path, kind) in enumerate(modules)
         ],
     )

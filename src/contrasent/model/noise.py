@@ -7,6 +7,7 @@ import torch
 
 from contrasent import progress
 from contrasent.model.encoder import Encoder
+from contrasent.text.tokens import SLOT
 from contrasent.types import Vectors
 
 
@@ -25,7 +26,8 @@ def dropout_view(
         seed: of the masks; two seeds give two views.
         batch: sentences a forward pass.
     """
-    tokens, _ = encoder.tokenise(list(sentences))
+    prompt = encoder.prompts.text()
+    tokens, _ = encoder.tokenise(list(sentences), prompt if SLOT in prompt else "")
     out = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
     order = np.argsort(-tokens.lengths, kind="stable")
     was = encoder.training

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from contrasent.model import dropout as dropout_
 from contrasent.model import groups
 from contrasent.model import packed as packed_
-from contrasent.model.backbone import longest_input
+from contrasent.model.backbone import first_position, longest_input
 from contrasent.model.packing import Packing
-from contrasent.model.poolers import layer_weights, pooler
+from contrasent.model.poolers import layer_weights, mask_token, pooler
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -46,13 +46,21 @@ class PooledBackbone(nn.Module):
         super().__init__()
         self.backbone = backbone
         self.tokenizer = tokenizer
-        self.pooling = pooling
-        self._pool = pooler(pooling)
-        self._all_layers = layer_weights(pooling, self.layers) is not None
+        self.use_pooler(pooling)
         dropout_.take_over(backbone)
         self.packed = packed_.supports_backbone(backbone)
         self.grad_cache_rows = 0
         self.bucketed = False
+
+    def use_pooler(self, pooling: str) -> None:
+        """Pool by another pooler from now on.
+
+        Raises:
+            OptionError: there is none of that name.
+        """
+        self._pool = pooler(pooling)
+        self.pooling = pooling
+        self._all_layers = layer_weights(pooling, self.layers) is not None
 
     def compile_backbone(self) -> None:
         """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs.
@@ -112,9 +120,26 @@ class PooledBackbone(nn.Module):
         parts = []
         order = [np.arange(len(lengths))] if self.bucketed else groups.by_length(lengths)
         for rows in order:
-            hidden, mask = self.hidden(tokens.select(rows), all_layers=self._all_layers)
-            parts.append(full(self._pool(hidden, mask)))
+            parts.append(self._pool_padded(tokens.select(rows)))
         return parts, order
+
+    def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
+        """Pooled vectors of one padded block; ``further`` as for ``hidden``."""
+        hidden, mask = self.hidden(tokens, all_layers=self._all_layers, **further)
+        if self.pooling == "mask":
+            mask = mask_token(self.padded(tokens)[0], self.tokenizer.specials.mask)
+        return full(self._pool(hidden, mask))
+
+    def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
+        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
+
+        Args:
+            tokens: n rows of t tokens each.
+            places: (n, t) int64 place of every token, from 0.
+        """
+        room = self.padded(tokens)[0].shape[1] - places.shape[1]
+        positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
+        return self._pool_padded(tokens, position_ids=positions.to(self.device))
 
     def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
         """The same without padding."""
@@ -124,8 +149,12 @@ class PooledBackbone(nn.Module):
         if firsts:
             return [full(states[-1])], [packing.order]
         parts = []
-        for hidden in zip(*[packing.split(state) for state in states], strict=True):
-            mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
+        ids = packing.split(packing.ids)
+        for hidden, rows in zip(zip(*map(packing.split, states), strict=True), ids, strict=True):
+            if self.pooling == "mask":
+                mask = mask_token(rows[..., 0], self.tokenizer.specials.mask)
+            else:
+                mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
             parts.append(full(self._pool(hidden, mask)))
         return parts, [packing.order]
 

@@ -1,10 +1,11 @@
 """Poolers: from token vectors to one vector a sentence.
 
 Each takes all hidden states (a tuple of layers + 1 tensors of shape (n, t, d), the embedding output
-first) and the mask (n, t), true on real tokens, and gives (n, d). "First-last" means two things in
-the literature, so there are two names: SimCSE's paper table was computed with the embedding output
-(here ``embeddings_last``), its later code and BERT-whitening average layer 1 and the last layer
-(here ``first_last``).
+first) and the mask (n, t), true on real tokens, and gives (n, d). ``at_mask`` takes a mask that is
+true on the mask token alone, as :func:`mask_token` finds it in the ids. "First-last" means two
+things in the literature, so there are two names: SimCSE's paper table was computed with the
+embedding output (here ``embeddings_last``), its later code and BERT-whitening average layer 1 and
+the last layer (here ``first_last``).
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from contrasent.errors import check_choice
+from contrasent.errors import ModelError, check_choice
 
 Hidden = tuple[Tensor, ...]
 Pooler = Callable[[Hidden, Tensor], Tensor]
@@ -48,6 +49,30 @@ def last_two(hidden: Hidden, mask: Tensor) -> Tensor:
     return _mean((hidden[-2] + hidden[-1]) / 2, mask)
 
 
+def at_mask(hidden: Hidden, mask: Tensor) -> Tensor:
+    """The last layer's vector at the mask token (PromptBERT, Jiang et al. 2022, section 3.2)."""
+    return hidden[-1][mask]
+
+
+def mask_token(ids: Tensor, mask: int | None) -> Tensor:
+    """Which token ``at_mask`` takes, (n, t) bool: the last, if a sentence has mask tokens too.
+
+    Args:
+        ids: (n, t) token ids.
+        mask: id of the mask token, None if the vocabulary has none.
+
+    Raises:
+        ModelError: a row has no mask token.
+    """
+    found = ids == (-1 if mask is None else mask)
+    if not bool(found.any(1).all()):
+        raise ModelError(
+            "pooling at the mask token: a text has none; the model needs a template with [MASK] as "
+            "its prompt, as objective promptbert saves it"
+        )
+    return found & (found.flip(1).cumsum(1).flip(1) == 1)
+
+
 def _mean(states: Tensor, mask: Tensor) -> Tensor:
     weights = mask[..., None].to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1)
@@ -60,6 +85,7 @@ POOLERS: dict[str, Pooler] = {
     "first_last": first_last,
     "embeddings_last": embeddings_last,
     "last_two": last_two,
+    "mask": at_mask,
 }
 
 

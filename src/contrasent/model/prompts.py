@@ -1,11 +1,13 @@
 """Prompts: what a model wants before a text, by name, as sentence-transformers keeps them.
 
 ``config_sentence_transformers.json`` has "prompts", from names to texts, and "default_prompt_name".
-A prompt is put before the text as it is; the vectors are those of both together.
+A prompt is put before the text as it is; the vectors are those of both together. One with ``[X]``
+in it is a template: its tokens stand around those of the text, which is cut so that they always
+fit.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,16 +55,6 @@ class Prompts:
         So says sentence-transformers 6, which however passes over "passage" and "corpus".
         """
         return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
-
-    def before(self, texts: Iterable[str], prompt: str | None = None) -> list[str]:
-        """Texts with a prompt before each.
-
-        Args:
-            texts: any number.
-            prompt: its text; the default's if None.
-        """
-        first = self.text() if prompt is None else prompt
-        return [first + text for text in texts] if first else list(texts)
 
     @classmethod
     def read(cls, folder: Path) -> "Prompts":

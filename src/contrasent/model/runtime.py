@@ -30,7 +30,7 @@ from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
 from contrasent.model.golden import EncoderConfig
 from contrasent.model.prompts import Prompts
 from contrasent.model.sessions import Run, check_session, open_session
-from contrasent.text.tokens import Tokenizer
+from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
@@ -193,11 +193,13 @@ class Exported:
                     option, wanted, f"the export has {had!r} inside; export the model again with it"
                 )
 
-    def tokenise(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences, and for each whether it was cut at ``max_tokens``."""
+    def tokenise(
+        self, sentences: Sequence[str], prompt: str = ""
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
         if self.export.facts.lower_case:
-            sentences = [s.lower() for s in sentences]
-        return self.tokenizer(sentences)
+            sentences, prompt = lowered(sentences, prompt)
+        return self.tokenizer(sentences, prompt)
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call, padded to the longest or a little more."""
@@ -212,7 +214,7 @@ class Exported:
         2,048 tokens a call, a call for each core at once. ``prompt`` as in ``Encoder.encode``.
         """
         texts, where = distinct(sentences)
-        tokens, cut = self.tokenise(self.prompts.before(texts, prompt))
+        tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
         self.truncated = int(cut[where].sum())
         if self.truncated:
             log.warning("%d of %d sentences were cut", self.truncated, len(sentences))

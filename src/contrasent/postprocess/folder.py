@@ -58,9 +58,9 @@ class Flowed:
         """Sentences are cut at this many tokens, special tokens included."""
         return int(self.encoder.max_tokens)
 
-    def tokenise(self, sentences: Sequence[str]) -> Any:
-        """Token ids of sentences, and which were cut."""
-        return self.encoder.tokenise(sentences)
+    def tokenise(self, sentences: Sequence[str], prompt: str = "") -> Any:
+        """Token ids of sentences after (or in) a prompt, and which were cut."""
+        return self.encoder.tokenise(sentences, prompt)
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences."""

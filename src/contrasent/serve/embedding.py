@@ -39,8 +39,8 @@ class Embedder:
             prompt: text to put before each; the model's default if None.
         """
         first = self.model.default_prompt if prompt is None else prompt
-        whole = [first + text for text in texts] if first else texts
-        return await self._embed(*await asyncio.to_thread(self.model.tokenise, whole), client)
+        rows = await asyncio.to_thread(self.model.tokenise, texts, first)
+        return await self._embed(*rows, client)
 
     def prompt(self, name: str | None) -> str | None:
         """The text of a prompt that a request names."""

@@ -19,7 +19,7 @@ class Served:
         dimension: of the vectors.
         max_tokens: texts are cut at this many tokens, special ones included.
         vocabulary: token ids are below it.
-        tokenise: sentences to rows of ids, and for each whether it was cut.
+        tokenise: sentences and the prompt of each to rows of ids, and which were cut.
         wrap: rows of bare token ids to rows with special tokens, and whether each was cut.
         embed: rows of ids to vectors; called from one thread.
         prompts: texts to put before a sentence, by name.
@@ -33,7 +33,7 @@ class Served:
     dimension: int
     max_tokens: int
     vocabulary: int
-    tokenise: Callable[[Sequence[str]], tuple[Tokens, NDArray[np.bool_]]]
+    tokenise: Callable[[Sequence[str], str], tuple[Tokens, NDArray[np.bool_]]]
     wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, NDArray[np.bool_]]]
     embed: Callable[[Tokens], Vectors]
     prompts: Mapping[str, str] = field(default_factory=dict)

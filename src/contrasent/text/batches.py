@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text.cache import TokenCache
-from contrasent.text.tokens import Tokenizer
+from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.text.views import Identity, View
 from contrasent.types import Batch, Tokens
 
@@ -184,7 +184,8 @@ class Collator:
         lower: lower-case before the tokenizer.
         resample_views: draw views anew in every epoch; else each row keeps its draw.
         longest: rows that a view made longer are cut at this many tokens, None for no cut.
-        prompts: what stands before the texts of each column of the corpus; nothing if empty.
+        prompts: what stands before (or around) the texts of each column of the corpus; nothing if
+            empty.
     """
 
     cache: TokenCache
@@ -216,17 +217,19 @@ class Collator:
     ) -> Tokens:
         if isinstance(view, Identity):
             return self.cache.tokens(column, rows)
+        prompt = self.prompts[column] if self.prompts else ""
         randoms = [random_for(self.plan.seed, VIEW + index, int(row), epoch) for row in rows]
         if view.level == "row":
             return self.cache.tokens(column, rows + self._offsets(view, rows, randoms))
         if view.level == "word":
             texts = view.many([self.cache.text(column, int(row)) for row in rows], randoms)
-            if any(self.prompts):
-                texts = [self.prompts[column] + text for text in texts]
-            return self.tokenizer([t.lower() for t in texts] if self.lower else texts)[0]
-        before, after = self.tokenizer.frame
+            given = lowered(texts, prompt) if self.lower else (texts, prompt)
+            return self.tokenizer(*given)[0]
+        before, after = self.tokenizer.around(prompt)
         whole = self.cache.tokens(column, rows)
         inner = [whole[i][len(before) : len(whole[i]) - len(after)] for i in range(len(whole))]
+        if view.template:
+            before, after = self.tokenizer.around(view.template)
         room = None if self.longest is None else self.longest - len(before) - len(after)
         return Tokens.from_rows(
             np.concatenate([before, ids[:room], after]) for ids in view.many(inner, randoms)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.files import atomic_folder
 from contrasent.text.corpus import Corpus
-from contrasent.text.tokens import Tokenizer
+from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens
 
 CHUNK = 8192
@@ -87,7 +87,7 @@ def tokenised(
         tokenizer: with its cutting length.
         folder: where the files go.
         lower: lower-case texts before the tokenizer.
-        prompts: what is put before the texts of each column; nothing if empty.
+        prompts: what is put before (or around) the texts of each column; nothing if empty.
 
     Raises:
         InputError: the corpus cannot be read; nothing is left behind.
@@ -153,8 +153,7 @@ def _build(
             for chunk in _chunks(iter(corpus)):
                 columns = zip(*chunk, strict=True)
                 for writer, texts, first in zip(writers, columns, prompts, strict=True):
-                    whole = [first + text for text in texts]
-                    tokens, cut = tokenizer([t.lower() for t in whole] if lower else whole)
+                    tokens, cut = tokenizer(*lowered(texts, first) if lower else (texts, first))
                     writer.add(tokens, [t.encode("utf-8") for t in texts])
                     truncated += int(cut.sum())
                 count += len(chunk)

@@ -16,10 +16,12 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.types import Tokens
 
 CHUNK = 4096
+SLOT, MASK = "[X]", "[MASK]"
+"""Where a template has the sentence, and its mask token, whatever the vocabulary calls that."""
 VOCABULARIES = ("vocab*", "*.model", "*.vocab")
 """Files of older tokenizers; without one of them transformers makes an empty tokenizer."""
 
@@ -147,12 +149,47 @@ class Tokenizer:
         """One more than the largest id, added tokens included."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
-    def __call__(self, sentences: Sequence[str]) -> tuple[Tokens, NDArray[np.bool_]]:
+    def around(self, prompt: str = "") -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Ids before and after every sentence: :attr:`frame`, and a template's own within it.
+
+        Args:
+            prompt: a template if it holds ``[X]``; any other adds nothing to the frame.
+        """
+        before, after = self.frame
+        if SLOT not in prompt:
+            return before, after
+        mask = self.specials.mask
+        if mask is not None:
+            prompt = prompt.replace(MASK, str(self.backend.id_to_token(mask)))
+        parts = prompt.split(SLOT)
+        if len(parts) != 2:
+            raise OptionError("prompt", prompt, f"a template holds {SLOT} once")
+        first, last = (
+            np.asarray(self.backend.encode(part, add_special_tokens=False).ids, dtype=np.int32)
+            for part in parts
+        )
+        return np.concatenate([before, first]), np.concatenate([last, after])
+
+    def __call__(
+        self, sentences: Sequence[str], prompt: str = ""
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
         """Tokenise sentences.
+
+        Args:
+            sentences: any number.
+            prompt: what stands before each; or, with ``[X]`` in it, a template, whose tokens are
+                put around the sentence's and never cut.
 
         Returns:
             The rows, and for each whether it was cut at ``max_tokens``.
+
+        Raises:
+            OptionError: ``max_tokens`` leaves no room for a sentence in the template.
         """
+        if SLOT in prompt:
+            return self._in_template(sentences, prompt)
+        if prompt:
+            sentences = [prompt + sentence for sentence in sentences]
         rows: list[NDArray[np.int32]] = []
         cut: list[bool] = []
         for chunk in _chunks(sentences, CHUNK):
@@ -161,9 +198,36 @@ class Tokenizer:
                 cut.append(bool(encoding.overflowing))
         return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
 
+    def _in_template(
+        self, sentences: Sequence[str], template: str
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
+        before, after = self.around(template)
+        room = self.max_tokens - len(before) - len(after)
+        if room < 1:
+            raise OptionError(
+                "max_tokens",
+                self.max_tokens,
+                f"the template {template!r} leaves no room for a sentence; its own tokens are "
+                f"{len(before) + len(after)}",
+            )
+        rows, cut = [], []
+        for chunk in _chunks(sentences, CHUNK):
+            for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=False):
+                ids = np.asarray(encoding.ids, dtype=np.int32)
+                rows.append(np.concatenate([before, ids[:room], after]))
+                cut.append(len(ids) > room)
+        return Tokens.from_rows(rows), np.asarray(cut, dtype=np.bool_)
+
     def to_str(self) -> str:
         """The whole tokenizer as JSON, for hashing."""
         return str(self.backend.to_str())
+
+
+def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
+    """Sentences in lower case, with what stands before them; a template stays as it is."""
+    if SLOT in prompt:
+        return [sentence.lower() for sentence in sentences], prompt
+    return [(prompt + sentence).lower() for sentence in sentences], ""
 
 
 def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:

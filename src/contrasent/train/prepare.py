@@ -49,7 +49,11 @@ def prepare(
     )
     encoder.prompts = _prompts(encoder.prompts, settings)
     encoder.nested = ()  # what trains it now says whether its first dimensions are vectors
-    return find(objective)(encoder, **parameters).to(encoder.device)
+    made = find(objective)(encoder, **parameters)
+    if settings.pooler not in (None, encoder.pooling):
+        problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
+        raise OptionError("pooler", settings.pooler, problem)
+    return made.to(encoder.device)
 
 
 def _prompts(given: Prompts, settings: Settings) -> Prompts:

@@ -14,7 +14,7 @@ from contrasent.text.batches import FINE
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]
-Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two"]
+Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two", "mask"]
 Head = Literal["none", "tanh", "batchnorm"]
 Probability = Annotated[float, Range(least=0, below=1)]
 

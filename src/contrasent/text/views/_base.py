@@ -27,9 +27,12 @@ class View(ABC):
         level: "word": strings to strings. "token": int32 ids to int32 ids, without the special
             tokens of the template, which the caller takes off and puts back. "row": see
             ``NextSentence``.
+        template: of a view of tokens, what its caller puts around the ids in place of the model's
+            own template.
     """
 
     level: ClassVar[Level]
+    template: str = ""
 
     @abstractmethod
     def __call__(self, sentence: Any, random: np.random.Generator) -> Any:

@@ -64,6 +64,18 @@ class RepeatTokens(View):
         return np.repeat(sentence, times)
 
 
+@dataclass(frozen=True)
+class InTemplate(View):
+    """The sentence as it is, in another template than the model's."""
+
+    level: ClassVar[Level] = "token"
+    template: str
+
+    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
+        """The ids as they are."""
+        return sentence
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMask(View):
     """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").

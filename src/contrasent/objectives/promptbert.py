@@ -1,0 +1,87 @@
+"""PromptBERT: a sentence is what fills the mask of a template around it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from contrasent.engine import (
+    Contrast,
+    Encoder,
+    InTemplate,
+    Objective,
+    Positive,
+    Projector,
+    Prompts,
+    Tokens,
+    check_templates,
+)
+
+
+class PromptBERT(Objective):
+    """Unsupervised PromptBERT (Jiang et al., 2022, sections 3.2 and 3.3).
+
+    The vector of a sentence is the last hidden state at the mask token of a template around it; the
+    positive is the same sentence in another template. Template denoising subtracts what the
+    template alone gives at its mask token, its tokens in the places that the sentence leaves them.
+
+    Paper and code: the released script denoises in training alone, and encodes in its first
+    template, which for BERT is the positive one here. Its sentences have up to 32 tokens, 42 with
+    the template; the template alone has one dropout mask for each length, as here.
+
+    Args:
+        encoder: what is trained; it pools at the mask token of ``template`` from now on.
+        template: what stands around sentences, [X]; saved as the model's prompt.
+        positive_template: what stands around the positives.
+        denoise: subtract the vector of the template alone.
+        temperature: tau.
+        projector: "tanh", "batchnorm" or "none"; dropped after training.
+    """
+
+    published: ClassVar[dict[str, Any]] = {"batch": 256, "lr": 1e-5, "max_tokens": 42}
+    """The released script for BERT base, of one epoch."""
+    checks = (check_templates,)
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        template: str = 'This sentence : "[X]" means [MASK] .',
+        positive_template: str = 'This sentence of "[X]" means [MASK] .',
+        denoise: bool = True,
+        temperature: Positive = 0.05,
+        projector: Projector = "tanh",
+    ) -> None:
+        super().__init__(encoder)
+        check_templates({"template": template, "positive_template": positive_template})
+        encoder.use_pooler("mask")
+        encoder.prompts = Prompts({"query": template, "document": template}, "query")
+        self.views = (self.views[0], InTemplate(positive_template))
+        self.contrast = Contrast(temperature=temperature)
+        self.use_projector(projector)
+        if denoise:
+            self.baseline = TemplateAlone(template, positive_template)
+
+
+@dataclass(frozen=True)
+class TemplateAlone:
+    """The vector of each row's template without its sentence; the second column has its own."""
+
+    template: str
+    positive_template: str
+
+    def __call__(self, encoder: Encoder, columns: Sequence[Tokens], first: int) -> Tensor:
+        """(rows of all columns, d): each length of a sentence is computed once a column."""
+        found = []
+        for number, rows in enumerate(columns, first):
+            own = self.positive_template if number == 1 else self.template
+            before, after = encoder.tokenizer.around(own)
+            count = len(before) + len(after)
+            sizes, which = np.unique(rows.lengths - count, return_inverse=True)
+            places = np.arange(count) + np.where(np.arange(count) < len(before), 0, sizes[:, None])
+            alone = Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
+            found.append(encoder.forward_at(alone, torch.from_numpy(places))[which])
+        return torch.cat(found)

@@ -1,0 +1,131 @@
+"""PromptBERT against a plain loop over sentences, and trained, saved and read again."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from contrasent.adapters.objective_loss import ObjectiveLoss
+from contrasent.engine.registry import check, find
+from contrasent.errors import OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.train.fit import fit
+from contrasent.train.prepare import prepare
+from contrasent.train.settings import Settings
+
+GIVEN = {"template": "a [X] is [MASK].", "positive_template": "[X] , a [MASK]"}
+TAU = 0.05
+
+
+def at_mask(encoder, ids, places):
+    """The last hidden state at the mask token, of one row alone."""
+    kind = encoder.backbone.config.model_type
+    first = encoder.backbone.config.pad_token_id + 1 if kind == "roberta" else 0
+    states = encoder.backbone(
+        input_ids=torch.tensor([ids]), position_ids=torch.tensor([places]) + first
+    ).last_hidden_state[0]
+    return states[ids.index(encoder.tokenizer.specials.mask)]
+
+
+def by_loops(encoder, texts, *, denoise):
+    """The loss from the paper's equations, one sentence and one template at a time."""
+    backend = encoder.tokenizer.backend
+    start, end = backend.encode("").ids
+    name = backend.id_to_token(encoder.tokenizer.specials.mask)
+    vectors = []
+    for template in GIVEN.values():
+        made = []
+        for text in texts:
+            before, inner, after = (
+                backend.encode(part.replace("[MASK]", name), add_special_tokens=False).ids
+                for part in (template.split("[X]")[0], text, template.split("[X]")[1])
+            )
+            before, after = [start, *before], [*after, end]
+            ids = before + inner + after
+            vector = at_mask(encoder, ids, list(range(len(ids))))
+            if denoise:
+                late = range(len(before) + len(inner), len(ids))
+                places = [*range(len(before)), *late]
+                vector = vector - at_mask(encoder, before + after, places)
+            made.append(vector)
+        vectors.append(made)
+    total = 0.0
+    for i, anchor in enumerate(vectors[0]):
+        logits = [float(torch.cosine_similarity(anchor, z, dim=0)) / TAU for z in vectors[1]]
+        total += math.log(sum(math.exp(x) for x in logits)) - logits[i]
+    return total / len(texts)
+
+
+@pytest.mark.parametrize("denoise", [True, False])
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
+def test_the_loss_is_that_of_plain_loops(load, batches, kind, denoise):
+    from made_batches import TEXTS
+
+    encoder = load(kind, dropout=0.0).double()
+    encoder.tokenizer.max_tokens = 64
+    encoder.tokenizer.backend.enable_truncation(64)
+    objective = find("promptbert")(encoder, **GIVEN, denoise=denoise, projector="none").train()
+    with torch.no_grad():
+        found = float(objective(batches(objective, 0))["contrast"])
+        wanted = by_loops(encoder, TEXTS, denoise=denoise)
+        other = by_loops(encoder, TEXTS, denoise=not denoise)
+    assert found == pytest.approx(wanted, rel=1e-9)
+    assert found != pytest.approx(other, rel=1e-3)
+
+
+def test_denoising_has_a_gradient_of_its_own(load, batches):
+    """Of the sentence and of the template alone, as in finite differences of the loops."""
+    from made_batches import TEXTS
+
+    encoder = load("bert", dropout=0.0).double()
+    encoder.tokenizer.max_tokens = 64
+    encoder.tokenizer.backend.enable_truncation(64)
+    objective = find("promptbert")(encoder, **GIVEN, projector="none").train()
+    objective(batches(objective, 0))["contrast"].backward()
+    weight = encoder.backbone.encoder.layer[0].output.dense.weight
+    for place in ((0, 0), (5, 7)):
+        step, sides = 1e-5, []
+        with torch.no_grad():
+            for sign in (1, -1):
+                weight[place] += sign * step
+                sides.append(by_loops(encoder, TEXTS, denoise=True))
+                weight[place] -= sign * step
+        assert float(weight.grad[place]) == pytest.approx(
+            (sides[0] - sides[1]) / (2 * step), rel=1e-4, abs=1e-8
+        )
+
+
+def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
+    (tmp_path / "text.txt").write_text("\n".join(sentences[:64]) + "\n", "utf-8")
+    settings = Settings(batch=16, steps=2, max_tokens=20)
+    objective = prepare(tiny["bert"], "promptbert", dict(GIVEN), settings)
+    fit(objective, str(tmp_path / "text.txt"), settings, folder=tmp_path / "model")
+    model = Encoder.load(tmp_path / "model")
+    assert model.pooling == "mask"
+    assert model.prompts.text() == GIVEN["template"] == model.prompts.of_task("document")
+    wanted = objective.encoder.eval().encode(sentences[:9])
+    assert np.array_equal(model.encode(sentences[:9]), wanted)
+    modules = json.loads((tmp_path / "model" / "modules.json").read_text("utf-8"))
+    assert [module["type"] for module in modules][1:] == ["contrasent.MaskPooling"]
+    # A model like this goes on with any method, in its template.
+    again = prepare(tmp_path / "model", "simcse", {}, settings)
+    assert again.encoder.pooling == "mask"
+    fit(again, str(tmp_path / "text.txt"), settings, folder=tmp_path / "more")
+    assert Encoder.load(tmp_path / "more").prompts == model.prompts
+
+
+def test_what_it_cannot_take_is_refused(tiny, load, tmp_path):
+    for wrong in ("[X] means", "means [MASK]", "[MASK] [X]", "[X] [X] [MASK]", "[X] [MASK] [MASK]"):
+        with pytest.raises(OptionError, match=r"must hold \[X\] once and, after it, \[MASK\] once"):
+            check("promptbert", {"positive_template": wrong})
+    with pytest.raises(OptionError, match=r"promptbert pools by 'mask'; leave it out$"):
+        prepare(tiny["bert"], "promptbert", dict(GIVEN), Settings(pooler="mean"))
+    with pytest.raises(OptionError, match="no template is subtracted; set denoise=false"):
+        find("esimcse+promptbert")(load("bert"), **GIVEN, view="dropout")
+    library = pytest.importorskip("sentence_transformers")
+    load("bert").save(tmp_path / "plain")
+    model = library.SentenceTransformer(str(tmp_path / "plain"), device="cpu")
+    with pytest.raises(OptionError, match="pools at a mask token"):
+        ObjectiveLoss(model, "promptbert", **GIVEN)
