@@ -33,7 +33,8 @@ def models(tiny, tmp_path_factory):
     import torch
 
     assert set(WAYS) == set(KINDS)
-    assert {way[0] for way in WAYS.values()} == set(POOLERS)
+    # A graph has no mask pooler: export refuses it.
+    assert {way[0] for way in WAYS.values()} == set(POOLERS) - {"mask"}
     home = tmp_path_factory.mktemp("models")
     for kind, (pooler, head, normalise) in WAYS.items():
         with torch.random.fork_rng(devices=[]):
