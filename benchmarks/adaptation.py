@@ -48,7 +48,7 @@ class Judged:
         self.reading = load_reading(passages)
         documents = [passage.document for passage in self.reading.passages]
         asked = read_judged(folder, self.reading.documents)
-        self.evidence = judged_evidence(self.reading.texts, documents, asked)
+        self.evidence = judged_evidence(self.reading.texts, documents, self.reading.holding, asked)
         self.lexical = Lexical.build(self.reading.texts)
         encode = Encoder.load(resolve(BASE), normalise=False).encode
         rows = encode(self.reading.texts)
@@ -146,15 +146,14 @@ def simcse(judged: Judged, seconds: float, seed: int, folder: Path) -> Callable[
     """This library's SimCSE with every default, which stops by steps and not by seconds."""
     from contrasent.model.encoder import Encoder
     from contrasent.model.pretrained import resolve
-    from contrasent.train.defaults import choose
+    from contrasent.train.defaults import resolve_settings
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
-    from contrasent.train.settings import Settings
 
-    chosen = choose({"seed": seed}, "simcse")
-    settings = Settings(**chosen.run)
-    learner = prepare(resolve(BASE), "simcse", chosen.objective, settings)
-    fit(learner, texts_of(judged), settings, folder=folder / "model")
+    texts = texts_of(judged)
+    settings = resolve_settings(resolve(BASE), "simcse", {"seed": seed}, corpus=texts).settings
+    learner = prepare(resolve(BASE), "simcse", {}, settings)
+    fit(learner, texts, settings, folder=folder / "model")
     return Encoder.load(folder / "model").encode
 
 
@@ -298,6 +297,8 @@ def summary(lines: Sequence[dict[str, Any]]) -> str:
     """Proxy against true gain, and the mean gain of what was shipped."""
     from scipy.stats import spearmanr
 
+    if not lines:
+        return "No adaptation was run."
     shipped = [one["shipped"]["difference"] for one in lines if one["shipped"]]
     harmed = sum(one["shipped"]["high"] < 0 for one in lines if one["shipped"])
     pairs = [
