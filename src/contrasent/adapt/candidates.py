@@ -131,7 +131,8 @@ PRICE = 0.4
 """Of all neighbours lost, in units of the score. Training on made queries gains most on just such
 queries, while people's queries lose with every neighbour that moves; what a model gains must pay
 for what it moves. Were nothing learnt, losing a third of the neighbours cost 3 % of nDCG, and
-losing half of them 8 % (docs/results.md); gains on made queries are worth a fraction of real ones.
+losing half of them 8 % (docs/results.md), and of a gain on made queries a fraction is left on those
+of people. The size is a guess (docs/log.md).
 """
 
 
