@@ -229,7 +229,6 @@ def run(arm: str, collection: Path, budget: float, seed: int, place: Path) -> di
     source.mkdir(parents=True, exist_ok=True)
     if not (source / "corpus.jsonl").exists():
         shutil.copy(collection / "corpus.jsonl", source)
-    began = time.monotonic()
     if arm == "adapt":
         done = adapt(
             source / "corpus.jsonl",

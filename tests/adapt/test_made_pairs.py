@@ -15,7 +15,7 @@ from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
 from contrasent.adapt.pairs.titles import title_to_passage
 from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import SPAN, sentences_of
-from contrasent.adapt.training import BATCH, TrainingPlan, mixture, with_negatives
+from contrasent.adapt.training import BATCH, mixture, with_negatives
 from contrasent.search.exact import unit
 from contrasent.search.lexical import Lexical, words
 
@@ -190,18 +190,17 @@ def test_negatives_are_of_training_documents_and_never_of_the_pairs_own():
 
 
 def test_a_mixture_takes_makers_in_turn_and_no_pair_twice_in_two_batches():
-    plan = TrainingPlan("any", (), 1e-5)
     many = [Pair(f"m{n}", "text", n, "many") for n in range(1000)]
     few = [Pair(f"f{n}", "text", n, "few") for n in range(5)]
-    chosen = [pair.query for pair in mixture([*many, *few], plan, 900, 3)]
+    chosen = [pair.query for pair in mixture([*many, *few], (), 900, 3)]
     assert len(chosen) == 900
     assert chosen[:10:2] == [q for q in chosen[:10] if q.startswith("m")]
     assert 5 * (900 // (3 * BATCH)) <= sum(q.startswith("f") for q in chosen) <= 5 * (900 // BATCH)
     for start in range(0, 900 - 2 * BATCH):
         window = chosen[start : start + BATCH]
         assert len(set(window)) == len(window)
-    assert len(mixture(few, plan, 12, 0)) == 12  # nothing else to give
-    assert mixture([], plan, 12, 0) == []
+    assert len(mixture(few, (), 12, 0)) == 12  # nothing else to give
+    assert mixture([], (), 12, 0) == []
 
 
 def test_text_without_marks_is_cut_into_spans():

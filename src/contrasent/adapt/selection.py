@@ -49,7 +49,8 @@ NEIGHBOURS_OF = 800
 MAPPING = 0.15
 """Of the time that is left, for encoding the pairs that a linear map learns from."""
 MOST_MAPPED = 8000
-MAPPED = TrainingPlan("mapped", (), 0.0)
+LINEAR = ("base", "whitened", "mapped")
+"""Models that are a linear layer over the base, or nothing: its vectors are enough for them."""
 FEWEST_PAIRS = 4 * BATCH
 FEWEST_STEPS = 4
 """Steps below which a round of training is not worth its measuring."""
@@ -106,6 +107,7 @@ class Selection:
         self.ground, self.work, self.deadline, self.say = ground, work, deadline, say
         self.trials: list[Trial] = []
         self._vectors: dict[tuple[str, float], Encoded] = {}
+        self._overlaps: dict[tuple[str, float], float] = {}
         self.before = np.empty(0)
 
     # ------------------------------------------------------------------ one candidate
@@ -130,16 +132,16 @@ class Selection:
 
     def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
         """What makes a candidate's unit vectors of the base's; None if the network was trained."""
-        if model == "base":
-            return unit
+        if model not in LINEAR:
+            return None
         fitted = self._linear(model, share)
         if fitted is None:
-            return None
+            return unit
         matrix, bias = fitted
         return lambda raw: unit(np.asarray(raw) @ matrix.astype(np.float32) + np.float32(bias))
 
     def _linear(self, model: str, share: float) -> tuple[Floats, Floats] | None:
-        """Matrix and bias of a candidate that is a linear layer over the base."""
+        """Matrix and bias of a linear layer over the base; None for the base itself."""
         if model == "whitened":
             fitted = whitening.fit(self.ground.raw)
             return fitted.matrix, fitted.bias
@@ -154,7 +156,7 @@ class Selection:
 
     def encoder(self, candidate: Candidate) -> Encoder:
         """The model of a candidate, giving unit vectors."""
-        if self.layer(candidate.model, candidate.share) is None:
+        if candidate.model not in LINEAR:
             encoder = self._network(candidate.model, candidate.share)
         else:
             encoder = Encoder.load(self.ground.base_folder, normalise=False)
@@ -184,7 +186,7 @@ class Selection:
             if candidate.fusion is not None or encoded is None:
                 lexical = ground.select_lexical
             values = measure_candidate(ground.select, encoded, lexical, candidate.fusion)
-            overlap = 1.0 if encoded is None else self._overlap(encoded)
+            overlap = self._overlap(candidate.model, candidate.share)
             now = self.work.seconds()
             spent = cost + now - began
             return {"values": values.tolist(), "overlap": overlap, "cost": spent, "seconds": now}
@@ -204,13 +206,17 @@ class Selection:
         self.trials.append(trial)
         return trial
 
-    def _overlap(self, encoded: Encoded) -> float:
-        """Share of the base's nearest neighbours among some of the passages that are left."""
+    def _overlap(self, model: str, share: float) -> float:
+        """Share of the base's nearest neighbours, among some passages, that a model keeps."""
         count = min(NEIGHBOURS_OF, self.ground.select.passages)
-        base = self.vectors("base").rows[:count]
-        if encoded.rows is self.vectors("base").rows or count <= 10:
+        if model in ("", "base") or count <= 10:
             return 1.0
-        return float(neighbour_overlap(base, encoded.rows[:count]).mean())
+        if (model, share) not in self._overlaps:
+            base, moved = (
+                v.rows[:count] for v in (self.vectors("base"), self.vectors(model, share))
+            )
+            self._overlaps[model, share] = float(neighbour_overlap(base, moved).mean())
+        return self._overlaps[model, share]
 
     # ------------------------------------------------------------------ all of them
 
@@ -236,7 +242,7 @@ class Selection:
         left = self.deadline - self.work.seconds()
         affordable = int(MAPPING * left / max(2 * seconds_a_text, 1e-6))
         count = int(self.work.stage("map-pairs", lambda: min(most, affordable)))
-        chosen = list(dict.fromkeys(mixture(pairs, MAPPED, count, self.ground.seed)))
+        chosen = list(dict.fromkeys(mixture(pairs, (), count, self.ground.seed)))
         if len(chosen) < FEWEST_PAIRS:
             return
         began = self.work.seconds()
@@ -314,7 +320,7 @@ class Selection:
                 name, model = trained.candidate.name, trained.candidate.model
                 self.try_one(Candidate(f"{name}, {share:g}", model, share))
         best = self.best(dense=True).candidate
-        if self.layer(best.model, best.share) is None:
+        if best.model not in LINEAR:
             self._fused(best.model, best.share, best.name)
 
     def _late(self, what: str) -> bool:
@@ -363,7 +369,7 @@ class Selection:
             began = self.work.seconds()
             folder = self.work.folder / model
             whole = not folder.exists()
-            chosen = mixture(pairs, plan, steps * BATCH, ground.seed + number)
+            chosen = mixture(pairs, plan.makers, steps * BATCH, ground.seed + number)
             rows = self._rows(plan, chosen)
             beginning = self.work.folder / start if start else ground.base_folder
             self.say(f"training {plan.name}: {steps} steps of {BATCH}")

@@ -42,13 +42,18 @@ class TrainingPlan:
 
 PLANS = (
     TrainingPlan("all pairs", (), 5e-5),
-    TrainingPlan("titles and sentences", ("title", "first sentence", "sentence", "question"), 5e-5),
+    TrainingPlan(
+        "titles and sentences",
+        ("title", "first sentence", "sentence", "question"),
+        5e-5,
+        hard_negatives=True,
+    ),
 )
 """What is tried, each a bet that a collection may pay or not. Slower and faster learning are no
 plans of their own: averaging with the base tries them all on one training."""
 
 
-def mixture(pairs: Sequence[Pair], plan: TrainingPlan, count: int, seed: int) -> list[Pair]:
+def mixture(pairs: Sequence[Pair], makers: Sequence[str], count: int, seed: int) -> list[Pair]:
     """So many pairs, makers in turn, each maker's in random order and anew when they run out.
 
     A maker that has run out pauses until twice a batch has passed, as long as others have pairs:
@@ -56,13 +61,13 @@ def mixture(pairs: Sequence[Pair], plan: TrainingPlan, count: int, seed: int) ->
 
     Args:
         pairs: of all makers.
-        plan: names those to take from.
+        makers: those to take from; empty for all.
         count: how many to give; fewer only if there are none.
         seed: of the order.
     """
     by_maker: dict[str, list[Pair]] = {}
     for pair in pairs:
-        if not plan.makers or pair.maker in plan.makers:
+        if not makers or pair.maker in makers:
             by_maker.setdefault(pair.maker, []).append(pair)
     random = np.random.default_rng(seed)
     chosen: list[Pair] = []
