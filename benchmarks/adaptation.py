@@ -51,9 +51,11 @@ class Judged:
         self.evidence = judged_evidence(self.reading.texts, documents, self.reading.holding, asked)
         self.lexical = Lexical.build(self.reading.texts)
         encode = Encoder.load(resolve(BASE), normalise=False).encode
-        rows = encode(self.reading.texts)
+        encoded = passages.with_name("base.npy")
+        rows = np.load(encoded) if encoded.is_file() else encode(self.reading.texts)
         queries = encode([query.text for query in self.evidence.queries])
-        self.base = Encoded(unit(queries), unit(rows))
+        self.raw = Encoded(queries, rows)
+        self.base = self.raw.by(unit)
         fitted = whitening.fit(rows)
         self.whitened = Encoded(unit(fitted(queries)), unit(fitted(rows)))
         self.before = self.values(self.base)
@@ -89,14 +91,19 @@ class Judged:
 def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     """What the candidates of a complete adaptation find for people's queries."""
     from contrasent.adapt.averaging import average
+    from contrasent.adapt.mapping import toward_identity
     from contrasent.model.encoder import Encoder
     from contrasent.model.pretrained import resolve
+    from contrasent.search.exact import unit
 
     trials = done.trials
     dense = [t for t in trials if t.candidate.fusion is None]
     trained = [t for t in dense if t.candidate.model.startswith("round")]
     best = max(trained, key=lambda t: t.score, default=None)
     known = {("base", 1.0): judged.base, ("whitened", 1.0): judged.whitened}
+    for share in {t.candidate.share for t in dense if t.candidate.model == "mapped"}:
+        matrix = toward_identity(np.load(output / "work" / "map.npy"), share)
+        known["mapped", share] = judged.raw.by(lambda raw, m=matrix: unit(raw @ np.float32(m)))
     if best is not None:
         base = Encoder.load(resolve(BASE), normalise=False)
         own = Encoder.load(output / "work" / best.candidate.model, normalise=False)
