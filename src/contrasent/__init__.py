@@ -10,6 +10,7 @@ from contrasent.cores import sleep_at_barriers
 
 if TYPE_CHECKING:
     from contrasent.errors import UserError
+    from contrasent.evaluate.diff import diff_models
     from contrasent.evaluate.sts import sts
     from contrasent.model.encoder import Encoder
     from contrasent.report import Report, Row
@@ -34,6 +35,7 @@ _HOME = {
     "Tokens": "contrasent.types",
     "UserError": "contrasent.errors",
     "Vectors": "contrasent.types",
+    "diff_models": "contrasent.evaluate.diff",
     "fit": "contrasent.train.fit",
     "open_corpus": "contrasent.text.corpus",
     "sts": "contrasent.evaluate.sts",
@@ -51,6 +53,7 @@ __all__ = [
     "UserError",
     "Vectors",
     "__version__",
+    "diff_models",
     "fit",
     "open_corpus",
     "sts",

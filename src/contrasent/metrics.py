@@ -233,3 +233,55 @@ def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
     """(n,) the share of each row's k entries in one (n, k) that are in the other's row too."""
     shared: Floats = (first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1)
     return shared
+
+
+def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
+    """How many entries two rankings have in common among their first d, for each d.
+
+    Args:
+        first: (n, k) different entries a row, best first.
+        second: (n, k) likewise.
+
+    Returns:
+        (n, k); column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
+    """
+    a, b = np.asarray(first), np.asarray(second)
+    row, one, two = np.nonzero(a[:, :, None] == b[:, None, :])
+    added = np.zeros(a.shape, dtype=np.int64)
+    np.add.at(added, (row, np.maximum(one, two)), 1)
+    return np.cumsum(added, axis=1)
+
+
+def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> Floats:
+    """(n,) how far two rankings agree, the top counting most: extrapolated RBO.
+
+    Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
+    beyond the depth that is seen, rankings are taken to agree as much as they do there.
+
+    Args:
+        first: (n, k) different entries a row, best first, k of at least 1.
+        second: (n, k) likewise.
+        p: persistence in (0, 1), the chance that a reader goes on from one rank to the next.
+
+    Returns:
+        In [0, 1]: 1 for equal rankings, 0 for those without a common entry.
+    """
+    shared = shared_by_depth(first, second)
+    depth = np.arange(1, shared.shape[1] + 1)
+    agreement = shared / depth
+    seen = (1 - p) / p * (agreement * p**depth).sum(axis=1)
+    overlap: Floats = seen + agreement[:, -1] * p ** depth[-1]
+    return overlap
+
+
+def holm(p: ArrayLike) -> Floats:
+    """(m,) p values corrected for m tests, so that any false finding at all has the chance alpha.
+
+    Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
+    """
+    values = np.asarray(p, dtype=np.float64)
+    order = np.argsort(values, kind="stable")
+    steps = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    corrected = np.empty_like(values)
+    corrected[order] = np.minimum(steps, 1.0)
+    return corrected

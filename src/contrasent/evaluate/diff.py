@@ -1,0 +1,291 @@
+"""Will a search still find what it found? Two models over the same queries and documents.
+
+Each model ranks the documents for each query. Measured is how far the two rankings agree: the share
+of the k nearest in common, and rank-biased overlap. Nothing has to be known of what is right.
+
+Intervals are over queries. Where the documents are a sample of more, the spread over other samples
+of them (a jackknife over groups of documents) is in the interval too. What a sample cannot show is
+the whole's density: the 10 nearest of a tenth of the documents are about the 100 nearest of all.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from contrasent import metrics, progress
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate.bootstrap import FEWEST
+from contrasent.evaluate.neighbours import (
+    BIASED,
+    Floats,
+    Measure,
+    Ranked,
+    Rows,
+    agreement,
+    measured,
+    nearest,
+    score_quantiles,
+    spare,
+)
+from contrasent.evaluate.text_groups import Group, compare_groups, text_groups
+from contrasent.evaluate.threshold import Shift, shift_by_precision, shift_by_share
+from contrasent.evaluate.vectors import check_vectors
+from contrasent.types import EncodeFn, Task, Vectors, for_task
+
+DEPTH = 100
+ENCODED_AT_ONCE = 1024
+SHOWN = 10
+FOUND = 5
+TIMED = 64
+ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A document in a list: its text, its score, and its rank in the other list if it is there."""
+
+    text: str
+    score: float
+    other: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A query whose list changed: how much of it, and the first of what each model finds."""
+
+    query: str
+    overlap: float
+    rank_biased_overlap: float
+    old: tuple[Found, ...]
+    new: tuple[Found, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A document that queries lost, or that they find now, among their first ten."""
+
+    text: str
+    lost: int
+    gained: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What changes from one model to another.
+
+    Attributes:
+        queries: how many were searched for.
+        documents: how many were searched.
+        of: how many there are; more than ``documents`` if those are a sample.
+        own: whether the documents were the queries, each without itself.
+        measures: overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap.
+        changed: the queries that changed most, first the most.
+        moved: the documents that were lost and gained by most queries.
+        scores: by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles
+            0.05, 0.25, 0.5, 0.75 and 0.95.
+        threshold: where the given one must move.
+        groups: by p.
+        speed: texts a second, "old" and "new", measured in turn.
+    """
+
+    queries: int
+    documents: int
+    of: int
+    own: bool
+    measures: tuple[Measure, ...]
+    changed: tuple[Change, ...]
+    moved: tuple[Moved, ...]
+    scores: dict[str, dict[str, list[float]]]
+    threshold: Shift | None
+    groups: tuple[Group, ...]
+    speed: dict[str, float]
+
+    def __getitem__(self, name: str) -> Measure:
+        return next(measure for measure in self.measures if measure.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for ``json.dump``."""
+        return asdict(self)
+
+
+def diff_models(
+    old: EncodeFn,
+    new: EncodeFn,
+    documents: Sequence[str],
+    queries: Sequence[str] | None = None,
+    *,
+    sample: int = 1000,
+    of: int | None = None,
+    old_vectors: Vectors | None = None,
+    metric: str = "cosine",
+    threshold: float | None = None,
+    pairs: tuple[Sequence[str], Sequence[str], ArrayLike] | None = None,
+    labels: Mapping[str, Sequence[str]] | None = None,
+    seed: int = 0,
+) -> Diff:
+    """Compare what two models find.
+
+    Args:
+        old: the model in use.
+        new: the one to take its place.
+        documents: what is searched. Repeats of a text are left out: which of them comes first is
+            chance.
+        queries: what is searched for; None takes documents, each without itself.
+        sample: queries at most; more are drawn from by ``seed``.
+        of: how many documents there are, if these are a random sample of them.
+        old_vectors: (n, d) of the documents by ``old``, if they are known.
+        metric: "cosine" or "dot".
+        threshold: a score of ``old``, to be carried over to ``new``.
+        pairs: texts, texts and whether each pair is the same, to carry it over by precision.
+        labels: further groups of queries: by kind a name for each of ``queries`` (or documents).
+        seed: of all that is drawn.
+
+    Raises:
+        OptionError: a sample below 20.
+        DataError: fewer than 20 different queries or documents, or vectors that are not finite.
+    """
+    if sample < FEWEST:
+        raise OptionError("--sample", sample, f"must be at least {FEWEST}, for an interval")
+    random = np.random.default_rng(seed)
+    first: dict[str, int] = {}
+    for at, text in enumerate(documents):
+        first.setdefault(text, at)
+    texts, distinct = list(first), np.fromiter(first.values(), np.int64)
+    asked = texts if queries is None else list(dict.fromkeys(queries))
+    _check(len(asked), len(texts))
+    chosen = np.sort(random.choice(len(asked), min(sample, len(asked)), replace=False))
+    wanted = [asked[row] for row in chosen]
+    own = chosen if queries is None else None
+    whole = max(len(texts), of) if of is not None and of > len(documents) else len(texts)
+    encoders = {"old": old, "new": new}
+    of_documents, of_queries, deep = {}, {}, {}
+    depth = min(DEPTH, len(texts) - (queries is None))
+    most = min(depth + spare(depth, whole > len(texts)), len(texts) - (queries is None))
+    for name, encode in encoders.items():
+        known = old_vectors if name == "old" else None
+        given = encoded(encode, texts, "document") if known is None else known[distinct]
+        ask = given[chosen] if queries is None else encoded(encode, wanted, "query")
+        if metric == "cosine":
+            given, ask = (metrics.unit(v).astype(np.float32) for v in (given, ask))
+        of_documents[name], of_queries[name] = given, ask
+        deep[name] = nearest(ask, given, most, own=own)
+    a, b = (found.cut(depth) for found in deep.values())
+    values = agreement(a.rows, b.rows)
+    change = 1 - values["overlap@10"]
+    source = documents if queries is None else queries
+    places = {text: at for at, text in enumerate(source)}
+    groups = text_groups(wanted)
+    for kind, names in (labels or {}).items():
+        groups[kind] = [names[places[text]] for text in wanted]
+    return Diff(
+        queries=len(wanted),
+        documents=len(texts),
+        of=whole,
+        own=queries is None,
+        measures=measured(deep["old"], deep["new"], depth, wanted, len(texts), whole, seed),
+        changed=_changed(wanted, texts, a, b, values),
+        moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
+        scores=score_quantiles(deep, of_queries, of_documents, own, random),
+        threshold=_shift(threshold, a, b, encoders, pairs, metric, seed),
+        groups=compare_groups(change, groups, random),
+        speed=texts_per_second(encoders, texts[:TIMED]),
+    )
+
+
+def _check(queries: int, documents: int) -> None:
+    if documents < FEWEST:
+        raise DataError(f"{documents} different documents are too few; {FEWEST} are needed")
+    if queries < FEWEST:
+        raise DataError(
+            f"{queries} different queries are too few for an interval; {FEWEST} are needed"
+        )
+
+
+def _changed(
+    queries: Sequence[str],
+    documents: Sequence[str],
+    old: Ranked,
+    new: Ranked,
+    values: Mapping[str, Floats],
+) -> tuple[Change, ...]:
+    def found(query: int, one: Ranked, other: Ranked) -> tuple[Found, ...]:
+        ranks = {int(row): at + 1 for at, row in enumerate(other.rows[query])}
+        return tuple(
+            Found(documents[row], round(float(score), 6), ranks.get(int(row)))
+            for row, score in zip(one.rows[query, :FOUND], one.scores[query, :FOUND], strict=True)
+        )
+
+    overlap, biased = values["overlap@10"], values[BIASED]
+    most = [q for q in np.argsort(biased, kind="stable")[:SHOWN].tolist() if biased[q] < 1]
+    return tuple(
+        Change(
+            queries[q], float(overlap[q]), float(biased[q]), found(q, old, new), found(q, new, old)
+        )
+        for q in most
+    )
+
+
+def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
+    stays = (old[:, :, None] == new[:, None, :]).any(axis=2)
+    comes = (new[:, :, None] == old[:, None, :]).any(axis=2)
+    lost = np.bincount(old[~stays], minlength=len(documents))
+    gained = np.bincount(new[~comes], minlength=len(documents))
+    most = np.argsort(-(lost + gained), kind="stable")[:SHOWN].tolist()
+    return tuple(
+        Moved(documents[row], int(lost[row]), int(gained[row]))
+        for row in most
+        if lost[row] + gained[row]
+    )
+
+
+def _shift(
+    threshold: float | None,
+    old: Ranked,
+    new: Ranked,
+    encoders: Mapping[str, EncodeFn],
+    pairs: tuple[Sequence[str], Sequence[str], ArrayLike] | None,
+    metric: str,
+    seed: int,
+) -> Shift | None:
+    if threshold is None:
+        return None
+    if pairs is None:
+        return shift_by_share(threshold, old.scores, new.scores, seed=seed)
+    first, second, same = pairs
+    scores = []
+    for encode in encoders.values():
+        a, b = (encoded(encode, texts, "document") for texts in (first, second))
+        scores.append(metrics.cosine(a, b) if metric == "cosine" else np.einsum("ij,ij->i", a, b))
+    return shift_by_precision(threshold, scores[0], scores[1], same, seed=seed)
+
+
+def texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> dict[str, float]:
+    """How many texts each model encodes a second: the median of three rounds, taken in turn."""
+    taken: dict[str, list[float]] = {name: [] for name in encoders}
+    for encode in encoders.values():
+        encode(texts[:8])  # the first call makes kernels and connections
+    for _ in range(ROUNDS):
+        for name, encode in encoders.items():
+            began = time.perf_counter()
+            encode(texts)
+            taken[name].append(time.perf_counter() - began)
+    return {name: float(len(texts) / np.median(seconds)) for name, seconds in taken.items()}
+
+
+def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
+    """(n, d) checked vectors of texts, with progress.
+
+    Raises:
+        DataError: the model's vectors are not finite, or do not fit.
+    """
+    read, blocks = for_task(encode, task), []
+    with progress.task(f"encode {task}s", len(texts), "texts") as advance:
+        for start in range(0, len(texts), ENCODED_AT_ONCE):
+            block = texts[start : start + ENCODED_AT_ONCE]
+            blocks.append(check_vectors(read(block), block))
+            advance(len(block))
+    return np.concatenate(blocks)

@@ -1,0 +1,237 @@
+"""What changes from one model to another: against loops, and against changes that are known."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contrasent import metrics
+from contrasent.errors import DataError, OptionError
+from contrasent.evaluate.diff import diff_models
+from contrasent.evaluate.neighbours import Ranked, document_error, measured, nearest, spare
+from contrasent.evaluate.text_groups import compare_groups, script, text_groups
+
+TEXTS = [f"note {n} about {'harbours' if n % 2 else 'gardens'}" for n in range(120)]
+
+
+def model(seed=0, noise=0.0, dimension=16):
+    """Vectors that depend on the text alone; of one seed the same but for the noise."""
+
+    def encode(texts):
+        rows = []
+        for text in texts:
+            own = np.random.default_rng([seed, *text.encode()]).normal(size=dimension)
+            other = np.random.default_rng([99, *text.encode()]).normal(size=dimension)
+            rows.append(own + noise * other)
+        return np.array(rows, dtype=np.float32)
+
+    return encode
+
+
+# ---------------------------------------------------------------- rank-biased overlap and others
+
+
+def rbo_by_definition(a, b, p):
+    """Equation 30 of Webber et al. (2010), term by term."""
+    k = len(a)
+    overlap = [len(set(a[:d]) & set(b[:d])) for d in range(1, k + 1)]
+    total = overlap[-1] / k * p**k
+    for d in range(1, k + 1):
+        total += (1 - p) / p * overlap[d - 1] / d * p**d
+    return total
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.floats(0.05, 0.99))
+def test_rank_biased_overlap(seed, k, p):
+    random = np.random.default_rng(seed)
+    first, second = (np.array([random.permutation(15)[:k] for _ in range(3)]) for _ in range(2))
+    both = list(zip(first.tolist(), second.tolist(), strict=True))
+    expected = [rbo_by_definition(a, b, p) for a, b in both]
+    assert metrics.rank_biased_overlap(first, second, p) == pytest.approx(expected)
+    assert metrics.rank_biased_overlap(first, first, p) == pytest.approx(1)
+    assert metrics.rank_biased_overlap(first, first + 100, p) == pytest.approx(0)
+    shared = metrics.shared_by_depth(first, second)
+    for row, (a, b) in enumerate(both):
+        assert shared[row].tolist() == [len(set(a[:d]) & set(b[:d])) for d in range(1, k + 1)]
+
+
+def test_rank_biased_overlap_weighs_the_top_most():
+    same = np.arange(10)[None]
+    first_swapped, last_swapped = same.copy(), same.copy()
+    first_swapped[0, 0], last_swapped[0, 9] = 50, 50
+    low, high = (metrics.rank_biased_overlap(same, x)[0] for x in (first_swapped, last_swapped))
+    assert low < high < 1
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_by_its_definition(values):
+    found = metrics.holm(values)
+    ordered = sorted(range(len(values)), key=lambda at: values[at])
+    for place, at in enumerate(ordered):
+        steps = [(len(values) - i) * values[j] for i, j in enumerate(ordered[: place + 1])]
+        assert found[at] == pytest.approx(min(1.0, max(steps)))
+
+
+# ---------------------------------------------------------------- rankings
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.booleans())
+def test_nearest_is_a_stable_sort(seed, k, itself):
+    random = np.random.default_rng(seed)
+    documents = random.integers(-2, 3, (10, 3)).astype(np.float32)  # small numbers: many ties
+    own = np.arange(4) if itself else None
+    found = nearest(documents[:4], documents, k, own=own)
+    for query in range(4):
+        scores = [float(documents[query] @ d) for d in documents]
+        rows = [d for d in range(10) if own is None or d != query]
+        best = sorted(rows, key=lambda d: (-scores[d], d))
+        assert sorted(found.scores[query].tolist()) == sorted(scores[d] for d in best[:k])
+        clear = [d for d in best[:k] if scores[d] > scores[best[k - 1]]]
+        assert found.rows[query, : len(clear)].tolist() == clear
+
+
+def test_the_same_model_changes_nothing():
+    found = diff_models(model(), model(), TEXTS, sample=60)
+    assert [m.name for m in found.measures] == [
+        "overlap@1",
+        "overlap@10",
+        "overlap@100",
+        "rank-biased overlap",
+    ]
+    for measure in found.measures:
+        assert (measure.value, measure.low, measure.high) == pytest.approx((1, 1, 1))
+    assert (found.changed, found.moved) == ((), ())
+    assert (found.queries, found.documents, found.of, found.own) == (60, 120, 120, True)
+    assert json.loads(json.dumps(found.to_json()))["measures"][1]["value"] == 1
+
+
+def test_against_a_loop():
+    queries = [f"question {n}" for n in range(30)]
+    old, new = model(1), model(1, noise=0.4)
+    found = diff_models(old, new, TEXTS, queries)
+    shares, biased = [], []
+    for query in queries:
+        lists = []
+        for encode in (old, new):
+            (q,), documents = encode([query]).astype(float), encode(TEXTS).astype(float)
+            scores = [q @ d / math.sqrt((q @ q) * (d @ d)) for d in documents]
+            lists.append(sorted(range(len(TEXTS)), key=lambda d: -scores[d])[:100])
+        shares.append(len(set(lists[0][:10]) & set(lists[1][:10])) / 10)
+        biased.append(rbo_by_definition(*lists, 0.9))
+    measure = found["overlap@10"]
+    assert measure.value == pytest.approx(np.mean(shares))
+    assert found["rank-biased overlap"].value == pytest.approx(np.mean(biased))
+    error = np.std(shares) / math.sqrt(len(queries))  # the normal interval of a mean
+    assert measure.high - measure.low == pytest.approx(2 * 1.96 * error, rel=0.25)
+    worst = found.changed[0]
+    assert worst.query == queries[int(np.argmin(biased))]
+    assert worst.overlap == shares[int(np.argmin(biased))]
+    assert worst.old[0].text in TEXTS and len(worst.old) == len(worst.new) == 5
+    assert set(found.scores) == {"first hit", "tenth hit", "random pair"}
+    assert found.scores["first hit"]["old"] == sorted(found.scores["first hit"]["old"])
+    assert all(rate > 0 for rate in found.speed.values())
+
+
+def test_ranks_in_the_other_list():
+    found = diff_models(model(1), model(1, noise=0.7), TEXTS, sample=40)
+    for change in found.changed:
+        new = {one.text: rank for rank, one in enumerate(change.new, 1)}
+        for one in change.old:
+            if one.text in new:
+                assert one.other == new[one.text]
+    lost = sum(one.lost for one in found.moved)
+    assert lost > 0 and found.moved[0].lost + found.moved[0].gained >= 2
+
+
+def test_known_vectors_are_not_made_again():
+    asked = []
+
+    def old(texts):
+        asked.extend(texts)
+        return model()(texts)
+
+    vectors = model()(TEXTS)
+    found = diff_models(old, model(), TEXTS, old_vectors=vectors, sample=30)
+    assert found["overlap@100"].value == 1
+    assert set(asked) <= set(TEXTS[:64])  # what speed is measured with
+    shuffled = diff_models(old, model(), TEXTS, old_vectors=vectors[::-1], sample=30)
+    assert shuffled["overlap@10"].value < 0.5
+
+
+def test_repeated_documents_count_once():
+    found = diff_models(model(), model(), [*TEXTS, *TEXTS[:50]], sample=30)
+    assert found.documents == 120
+    assert found["overlap@1"].value == 1
+
+
+def test_a_sample_of_documents_widens_the_interval():
+    """The jackknife against the spread over samples of documents that are really drawn."""
+    random = np.random.default_rng(3)
+    queries, documents = (random.normal(size=(n, 8)).astype(np.float32) for n in (60, 3000))
+    moved = documents + random.normal(scale=0.4, size=documents.shape).astype(np.float32)
+    errors, means = [], []
+    for _ in range(60):
+        rows = random.choice(3000, 300, replace=False)
+        old, new = (nearest(queries, d[rows], 10 + spare(10, True)) for d in (documents, moved))
+        errors.append(document_error(old, new, 10, 300, random))
+        means.append(
+            [m.value for m in measured(old, new, 10, [str(q) for q in range(60)], 1, 1, 0)]
+        )
+    spread = np.std(means, axis=0)
+    # The spread of 60 is known to within 9 %, and 300 of 3,000 vary less than 300 of any number.
+    assert np.mean(errors, axis=0) * 0.9**0.5 == pytest.approx(spread, rel=0.25)
+    texts = [str(q) for q in range(60)]
+    alone = measured(old, new, 10, texts, 300, 300, 0)[1]
+    wider = measured(old, new, 10, texts, 300, 3000, 0)[1]
+    assert wider.high - wider.low > alone.high - alone.low
+    assert isinstance(old.cut(3), Ranked) and old.cut(3).rows.shape == (60, 3)
+
+
+# ---------------------------------------------------------------- groups
+
+
+def test_groups_that_changed_more():
+    random = np.random.default_rng(0)
+    labels = {"kind": ["a"] * 50 + ["b"] * 50 + ["c"] * 4}
+    change = random.uniform(0, 0.2, 104)
+    change[:50] += 0.3
+    found = compare_groups(change, labels, random)
+    assert [group.name for group in found] == ["a", "b"]  # c has too few
+    assert found[0].p < 0.01 and found[1].p == 1
+    assert found[0].change == pytest.approx(change[:50].mean())
+    assert found[0].others == pytest.approx(change[50:].mean())
+
+
+def test_groups_raise_few_false_alarms():
+    """Of changes that are all alike, at most about 5 % of runs name any group."""
+    random, alarms = np.random.default_rng(1), 0
+    labels = {"one": [str(n % 2) for n in range(80)], "two": [str(n // 27) for n in range(80)]}
+    for _ in range(30):
+        alarms += any(g.p <= 0.05 for g in compare_groups(random.uniform(size=80), labels, random))
+    assert alarms <= 5  # binomial with 30 and 0.05: above 5 once in 300 times
+
+
+def test_lengths_and_scripts():
+    assert script("Straße 12") == "latin"
+    assert script("дорога") == "cyrillic"
+    assert script("日本語") == "cjk"
+    assert script("12 + 3") == "none"
+    groups = text_groups(["a" * n for n in range(1, 31)])
+    assert [groups["length"].count(name) for name in dict.fromkeys(groups["length"])] == [10] * 3
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_bad_input():
+    with pytest.raises(OptionError, match="--sample 3: must be at least 20"):
+        diff_models(model(), model(), TEXTS, sample=3)
+    with pytest.raises(DataError, match="19 different documents are too few"):
+        diff_models(model(), model(), TEXTS[:19])
+    with pytest.raises(DataError, match="0 different queries are too few"):
+        diff_models(model(), model(), TEXTS, [])
+    with pytest.raises(DataError, match="NaN or infinite"):
+        diff_models(model(), lambda texts: np.full((len(texts), 3), np.nan), TEXTS)
