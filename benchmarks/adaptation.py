@@ -72,7 +72,8 @@ class Judged:
         from contrasent.adapt.candidates import measure_candidate
 
         lexical = self.lexical if words or fusion is not None else None
-        return measure_candidate(self.evidence, encoded, lexical, fusion)
+        fusions = () if fusion is None else (fusion,)
+        return measure_candidate(self.evidence, encoded, lexical, *fusions)[0]
 
     def line(self, values: Any) -> dict[str, float]:
         """Its mean and its difference from the base."""
@@ -227,6 +228,19 @@ def by_sentence_transformers(
     return encode
 
 
+def reuse_reading(place: Path, name: str, seed: int) -> None:
+    """Begin where an earlier seed had read and encoded the documents; its time counts."""
+    output = place / f"{name}-{seed}" / "work"
+    earlier = place / f"{name}-0" / "work"
+    if seed == 0 or output.exists() or not (earlier / "encoded.stage.json").exists():
+        return
+    output.mkdir(parents=True)
+    for file in ("passages.jsonl", "base.npy", "encoded.stage.json"):
+        shutil.copy(earlier / file, output)
+    config = json.loads((earlier / "config.json").read_text("utf-8"))
+    (output / "config.json").write_text(json.dumps(config | {"seed": seed}), "utf-8")
+
+
 def run(arm: str, collection: Path, budget: float, seed: int, place: Path) -> dict[str, Any]:
     """One line."""
     from contrasent.adapt.run import adapt
@@ -237,6 +251,7 @@ def run(arm: str, collection: Path, budget: float, seed: int, place: Path) -> di
     if not (source / "corpus.jsonl").exists():
         shutil.copy(collection / "corpus.jsonl", source)
     if arm == "adapt":
+        reuse_reading(place, collection.name, seed)
         done = adapt(
             source / "corpus.jsonl",
             output,

@@ -8,6 +8,7 @@ import pytest
 from contrasent.adapt.evidence import (
     Evidence,
     Query,
+    first_of_each_kind,
     haystack,
     judged_evidence,
     made_evidence,
@@ -113,7 +114,7 @@ def test_documents_have_their_turn_before_any_has_a_second():
 def test_vectors_are_measured_as_by_plain_loops():
     evidence = made(limit=24)
     rows, queries = random_vectors(len(evidence.texts), 1), random_vectors(len(evidence.queries), 2)
-    got = measure(evidence, queries=queries, rows=rows)
+    (got,) = measure(evidence, queries=queries, rows=rows)
     for number, query in enumerate(evidence.queries):
         scores = [float(np.dot(row, queries[number])) for row in rows]
         assert math.isclose(got[number], ndcg_by_loops(evidence, query, scores), abs_tol=1e-9)
@@ -124,8 +125,13 @@ def test_words_and_both_together_are_measured_as_by_plain_loops():
     evidence = judged_evidence(TEXTS, DOCUMENTS, OWN, asked)
     lexical = Lexical.build(TEXTS, language="none")
     rows, queries = random_vectors(24, 3), random_vectors(3, 4)
-    by_words = measure(evidence, lexical=lexical)
-    both = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusion=Fusion(0.4))
+    (by_words,) = measure(evidence, lexical=lexical)
+    ways = [Fusion(0.4), Fusion(method="ranks"), Fusion(0.9)]
+    several = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusions=ways)
+    for way, values in zip(ways, several, strict=True):
+        (alone,) = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusions=[way])
+        assert values.tolist() == alone.tolist()
+    both = several[0]
     for number, query in enumerate(evidence.queries):
         counts = lexical.scores(query.text)
         # Rows that share no word are not found at all.
@@ -156,7 +162,7 @@ def test_a_document_that_is_a_copy_is_found_by_what_it_copies():
     rows = unit(np.eye(24, 6, dtype=np.float32) + 0.01)
     rows = np.concatenate([rows, rows[[3, 4, 5]]])
     # The first query is row 3, which two documents hold: the original comes first, then the copy.
-    values = measure(evidence, queries=rows[[3, 4]], rows=rows)
+    (values,) = measure(evidence, queries=rows[[3, 4]], rows=rows)
     assert values[0] == pytest.approx(1 / math.log2(3))
     assert 0 < values[1] < 1
 
@@ -178,7 +184,7 @@ def test_fewer_passages_leave_queries_what_they_need():
         size=10,
     )
     assert 10 <= len(kept) < 24
-    small = narrowed(evidence, kept)
+    small = narrowed(evidence, kept).evidence
     assert small.passages == len(kept)
     for query, before in zip(small.queries, evidence.queries, strict=True):
         (row,) = query.shown
@@ -201,3 +207,27 @@ def test_documents_are_divided_by_their_names_alone():
     again = dict(zip(reversed(names), parts_of(list(reversed(names)), seed=1), strict=True))
     assert [again[name] for name in names] == parts.tolist()
     assert parts_of(names, seed=2).tolist() != parts.tolist()
+
+
+def test_a_part_has_the_rows_of_its_queries_alone():
+    evidence = made()
+    few = first_of_each_kind(evidence, 3)
+    assert len(few) == 3 * len(evidence.kinds)
+    for kind in evidence.kinds:
+        assert (
+            few[np.isin(few, evidence.of_kind(kind))].tolist()
+            == evidence.of_kind(kind)[:3].tolist()
+        )
+    part = narrowed(evidence, np.arange(24), few)
+    assert part.evidence.texts == tuple(evidence.texts[row] for row in part.rows)
+    assert len(part.evidence.texts) == 24 + len(few)
+    for query, number in zip(part.evidence.queries, part.queries, strict=True):
+        whole = evidence.queries[number]
+        assert query.text == whole.text
+        assert part.rows[list(query.shown)].tolist() == list(whole.shown)
+        assert part.rows[list(query.hidden)].tolist() == list(whole.hidden)
+
+
+def test_no_query_of_a_person_is_left_out():
+    evidence = judged_evidence(["t"] * 9, range(9), [[n] for n in range(9)], [("q", {0: 1.0})] * 8)
+    assert first_of_each_kind(evidence, 2).tolist() == list(range(8))

@@ -122,12 +122,12 @@ class Asking:
         """What is learnt from, made of the training documents."""
         return list(self._pairs(self._teaching, TRAIN))
 
-    def evidence(self, part: int, *, limit: int, terms: Callable[[str], list[str]]) -> Evidence:
+    def evidence(self, part: int, *, rows: int, terms: Callable[[str], list[str]]) -> Evidence:
         """The queries of a part with what they should find.
 
         Args:
             part: SELECT or SEALED.
-            limit: made queries of a kind at most.
+            rows: made queries at most, of all kinds together.
             terms: terms of a text, as search by words compares them.
 
         Raises:
@@ -144,6 +144,7 @@ class Asking:
                 "and the other documents have no titles and too few sentences to make queries of; "
                 "give real ones (--queries FILE)",
             )
+        limit = rows // len({pair.maker for pair in pairs})
         return made_evidence(texts, self.documents, pairs, limit=limit, terms=terms, seed=self.seed)
 
     def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:

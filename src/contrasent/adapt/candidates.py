@@ -12,7 +12,7 @@ from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.hybrid import Fusion
 from contrasent.types import EncodeFn, Vectors
 
-WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6)
+WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of BM25 that are tried."""
 
 
@@ -52,7 +52,9 @@ class Trial:
         candidate: what was tried.
         score: on the selection part: :func:`selection_score` less what drift costs.
         overlap: share of the base's ten nearest neighbours that are left; 1 for the base.
-        kinds: nDCG@10 of each kind of query.
+        kinds: nDCG@10 of each kind of query, and "all", the mean of them.
+        base: the base's, the mean over kinds, for the same queries; fewer of them are asked of
+            networks that were trained, since their answers must be encoded anew.
         seconds: since the run began, when it was measured.
         cost: seconds that it took, training included.
     """
@@ -63,6 +65,7 @@ class Trial:
     seconds: float = 0.0
     cost: float = 0.0
     overlap: float = 1.0
+    base: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -73,6 +76,7 @@ class Trial:
             "seconds": round(self.seconds, 1),
             "cost": round(self.cost, 1),
             "overlap": round(self.overlap, 4),
+            "base": self.base,
         }
 
 
@@ -171,13 +175,20 @@ def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
 
 
 def measure_candidate(
-    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None, fusion: Fusion | None
+    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None, *fusions: Fusion
 ) -> Floats:
-    """nDCG@10 of each query for vectors, words, or both."""
+    """nDCG@10 of each query for vectors, words, or both by each fusion, (max(1, f), q).
+
+    Args:
+        evidence: q queries.
+        encoded: their vectors, and those of the rows; None for words alone.
+        lexical: BM25 over the rows; None for vectors alone.
+        *fusions: f ways to put both together.
+    """
     return measure(
         evidence,
         queries=None if encoded is None else encoded.queries,
         rows=None if encoded is None else encoded.rows,
         lexical=lexical,
-        fusion=fusion,
+        fusions=fusions or (Fusion(),),
     )

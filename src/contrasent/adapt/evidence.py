@@ -185,60 +185,53 @@ def measure(
     queries: Vectors | None = None,
     rows: Vectors | None = None,
     lexical: WordScores | None = None,
-    fusion: Fusion | None = None,
+    fusions: Sequence[Fusion] = (Fusion(),),
 ) -> Floats:
-    """nDCG@10 of each query, (q,).
+    """nDCG@10 of each query for each way to put vectors and words together, (f, q).
 
     Args:
         evidence: what is asked, of which rows.
         queries: (q, d) unit vectors of the queries; None to search by words alone.
         rows: (rows, d) unit vectors of the rows.
         lexical: BM25 over the rows; None to search by vectors alone.
-        fusion: how the two are put together where both are given.
+        fusions: f of them; one alone counts where there are not both vectors and words.
     """
-    values = np.zeros(len(evidence.queries))
+    values = np.zeros((len(fusions), len(evidence.queries)))
     for number, query in enumerate(evidence.queries):
         vector = None if queries is None else queries[number]
-        ranked = ranking(evidence, query, vector=vector, rows=rows, lexical=lexical, fusion=fusion)
-        values[number] = _ndcg(evidence.units[ranked], query.relevant)
+        found = rankings(evidence, query, vector, rows, lexical, fusions)
+        for way, ranked in enumerate(found):
+            values[way, number] = _ndcg(evidence.units[ranked], query.relevant)
     return values
 
 
-def ranking(
+def rankings(
     evidence: Evidence,
     query: Query,
-    *,
     vector: Vectors | None,
     rows: Vectors | None,
     lexical: WordScores | None,
-    fusion: Fusion | None,
-) -> NDArray[np.int64]:
-    """Rows of the best results for one query, best first; see :func:`measure`."""
+    fusions: Sequence[Fusion],
+) -> list[NDArray[np.int64]]:
+    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`."""
     shown = np.zeros(len(evidence.texts), dtype=bool)
     shown[: evidence.passages] = True
     shown[list(query.hidden)] = False
     shown[list(query.shown)] = True
     at = np.flatnonzero(shown)
-    dense = None if vector is None or rows is None else (rows @ vector)[at]
-    words = None if lexical is None else lexical.scores(query.text)[at]
-    best: NDArray[np.int64] = at[_ranking(dense, words, fusion or Fusion())]
-    return best
-
-
-def _ranking(
-    dense: NDArray[np.float32] | None, words: NDArray[np.float32] | None, fusion: Fusion
-) -> NDArray[np.int64]:
-    """Places of the best rows, best first: enough of them for the cut."""
-    if dense is None or words is None:
-        scores = dense if words is None else words
-        if scores is None:
+    if vector is None or rows is None:
+        if lexical is None:
             raise ValueError("nothing to rank by")
-        best = _largest(scores, PROPOSED)
-        best = best[scores[best] > 0] if dense is None else best
-        return best
+        words = lexical.scores(query.text)[at]
+        best = _largest(words, PROPOSED)
+        return [at[best[words[best] > 0]]]
+    dense = (rows @ vector)[at]
+    if lexical is None:
+        return [at[_largest(dense, PROPOSED)]]
+    words = lexical.scores(query.text)[at]
     proposed = np.union1d(_largest(dense, PROPOSED), _largest(words, PROPOSED))
-    fused = fusion(dense[proposed], words[proposed])
-    return proposed[np.argsort(-fused, kind="stable")]
+    fused = (fusion(dense[proposed], words[proposed]) for fusion in fusions)
+    return [at[proposed[np.argsort(-scores, kind="stable")]] for scores in fused]
 
 
 def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
@@ -295,25 +288,57 @@ def judged_evidence(
     return Evidence(rows, len(texts), units, tuple(queries))
 
 
-def narrowed(evidence: Evidence, passages: NDArray[np.int64]) -> Evidence:
-    """The same queries asked of some passages alone; those that a query needs must be among them.
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some of an evidence's queries, asked of some of its passages.
+
+    Attributes:
+        evidence: these queries, over these passages and the rows that the queries need.
+        queries: their numbers in the whole.
+        rows: (rows,) the rows' numbers in the whole.
+    """
+
+    evidence: Evidence
+    queries: NDArray[np.int64]
+    rows: NDArray[np.int64]
+
+
+def narrowed(
+    evidence: Evidence, passages: NDArray[np.int64], queries: NDArray[np.int64] | None = None
+) -> Part:
+    """Some of the queries, asked of some passages; those that a query needs must be among them.
 
     Args:
         evidence: over all passages.
         passages: numbers of the passages to keep, rising.
+        queries: numbers of the queries to keep; None for all.
     """
-    rows = np.concatenate([passages, np.arange(evidence.passages, len(evidence.texts))])
+    numbers = np.arange(len(evidence.queries)) if queries is None else queries
+    chosen = [evidence.queries[at] for at in numbers]
+    beyond = sorted({row for query in chosen for row in query.shown})
+    rows = np.concatenate([passages, np.array(beyond, dtype=np.int64)])
     place = {int(row): at for at, row in enumerate(rows)}
-    queries = tuple(
+    asked = tuple(
         replace(
             query,
             hidden=tuple(place[row] for row in query.hidden if row in place),
             shown=tuple(place[row] for row in query.shown),
         )
-        for query in evidence.queries
+        for query in chosen
     )
     texts = tuple(evidence.texts[row] for row in rows)
-    return Evidence(texts, len(passages), evidence.units[rows], queries)
+    return Part(Evidence(texts, len(passages), evidence.units[rows], asked), numbers, rows)
+
+
+def first_of_each_kind(evidence: Evidence, limit: int) -> NDArray[np.int64]:
+    """Numbers of so many queries of each kind; of all that people asked.
+
+    Args:
+        evidence: made queries of a kind come in random order, a document's second one late.
+        limit: made queries of a kind.
+    """
+    few = [evidence.of_kind(kind)[: None if kind == "real" else limit] for kind in evidence.kinds]
+    return np.sort(np.concatenate(few))
 
 
 def haystack(

@@ -118,12 +118,12 @@ def _trials(facts: dict[str, Any]) -> str:
     ranked = sorted(facts["trials"], key=lambda one: -one["score"])
     rows = "".join(
         f"<tr><td>{escape(one['candidate']['name'])}<td>{one['score']:+.3f}"
-        f"<td>{one['kinds']['all']:.3f}<td>{one['cost']:.0f}"
+        f"<td>{one['kinds']['all']:.3f}<td>{one['base']:.3f}<td>{one['cost']:.0f}"
         for one in ranked
     )
     return (
         "<div class=wide><table><thead><tr><th>candidate<th>mean log ratio to the base<th>nDCG@10"
-        f"<th>seconds</thead>{rows}</table></div>"
+        f"<th>the base's, same queries<th>seconds</thead>{rows}</table></div>"
     )
 
 

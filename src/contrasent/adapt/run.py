@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent.adapt import general, shipping
 from contrasent.adapt.asking import Asking, read_asked, read_clicks
@@ -20,10 +21,11 @@ from contrasent.adapt.candidates import (
 from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
     Evidence,
-    Remembered,
+    Part,
+    first_of_each_kind,
     haystack,
     narrowed,
-    ranking,
+    rankings,
 )
 from contrasent.adapt.reading import Asked, Reading, load_reading, read_source, write_reading
 from contrasent.adapt.selection import Ground, Say, Selection
@@ -36,6 +38,7 @@ from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
 from contrasent.model.pretrained import resolve
 from contrasent.search.exact import unit
+from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
 from contrasent.types import Vectors
@@ -44,12 +47,19 @@ CLICKED = TrainingPlan("clicks", ("click",), 5e-5)
 """What is tried besides where there is a click log."""
 
 A_KIND = 200
-"""Made queries of a kind on the selection part at most, and twice as many on the sealed one."""
+"""Made queries of a kind that trained networks are measured by, at most."""
 HAYSTACK = 2000
-"""Passages that candidates are compared on at most; the sealed part is searched among all."""
+"""Passages that trained networks are measured on; the sealed part is searched among all."""
+WIDE = 20_000
+"""Passages that others are measured on, which need nothing encoded anew."""
 LOOK = 0.04
-"""Share of the budget that measuring one candidate on the selection part may take."""
+"""Share of the budget that measuring one network on the selection part may take."""
+QUERIES = 0.07
+"""Share of the budget for encoding the answers of a part's queries: each stands in the collection
+without what the query was taken from. Queries decide how small a gain can be told from nothing."""
 FEWEST_ROWS = 400
+MOST_ROWS = 2000
+"""Queries of a part at most."""
 TRAINING = 3.0
 """Times as long as encoding a passage is training on a pair, until it has been measured."""
 FEWEST_PASSAGES = 20
@@ -242,18 +252,23 @@ class _Run:
     # ------------------------------------------------------------------ choosing
 
     def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Selection:
-        whole = self._evidence(SELECT, self.a_kind)
+        whole = self._evidence(SELECT)
         rows = unit(np.asarray(self.raw))
         vectors = unit(self.base.encode([query.text for query in whole.queries]))
-        kept = haystack(
-            whole,
-            queries=vectors,
-            rows=rows,
-            lexical=self.lexical,
-            size=min(HAYSTACK, 2 * self.affordable // 3),
-            seed=self.seed,
-        )
-        evidence = narrowed(whole, kept)
+
+        def part(size: int, queries: NDArray[np.int64]) -> Part:
+            asked = replace(whole, queries=tuple(whole.queries[at] for at in queries))
+            kept = haystack(
+                asked,
+                queries=vectors[queries],
+                rows=rows,
+                lexical=self.lexical,
+                size=size,
+                seed=self.seed,
+            )
+            return narrowed(whole, kept, queries)
+
+        narrow = first_of_each_kind(whole, min(A_KIND, self.affordable // 12))
         ground = Ground(
             base_folder=self.base_folder,
             base=self.base,
@@ -262,40 +277,37 @@ class _Run:
             trainable=self.parts[self.asking.documents] == TRAIN,
             raw=self.raw,
             lexical=self.lexical,
-            kept=kept,
-            select=evidence,
-            select_lexical=Remembered(
-                Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
-            ),
+            select=whole,
+            wide=part(WIDE, np.arange(len(whole.queries))),
+            narrow=part(min(HAYSTACK, 2 * self.affordable // 3), narrow),
             seed=self.seed,
         )
-        # All passages by what is shipped; the sealed queries and their answers by it and the base.
-        last = len(self.texts) + 4 * len(whole.kinds) * 2 * self.a_kind
-        closing = last * self.encoding + 0.05 * self.budget
-        selection = Selection(ground, self.work, self.budget - closing, self.say)
+        # The sealed queries' answers by the base and by what is shipped; a network also encodes
+        # all passages.
+        answers = 2 * len(whole.queries) * self.encoding + 0.05 * self.budget
+        passages = len(self.texts) * self.encoding
+        selection = Selection(ground, self.work, self.budget - answers - passages, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
         if not self.asking.provable:
             return selection
         pairs = self.asking.pairs()
         few = {} if steps is None else {"most": 16 * steps}
-        selection.mapped(pairs, self.encoding, **few)
-        look = self.encoding * (len(evidence.texts) + len(whole.queries) / 4)
-        selection.train(pairs, look, TRAINING * self.encoding, plans=plans, steps=steps)
+        selection.mapped(pairs, self.encoding, self.budget - answers, **few)
+        texts = len(ground.narrow.evidence.texts) + len(narrow) / 4
+        pair = TRAINING * self.encoding
+        selection.train(pairs, self.encoding * texts, pair, plans=plans, steps=steps)
         return selection
 
     @property
     def affordable(self) -> int:
-        """Rows of the selection part that the budget allows to encode for each candidate."""
+        """Rows of the selection part that the budget allows to encode for each trained network."""
         return max(FEWEST_ROWS, int(LOOK * self.budget / max(self.encoding, 1e-6)))
 
-    @property
-    def a_kind(self) -> int:
-        """Made queries of a kind on the selection part."""
-        return min(A_KIND, self.affordable // 12)
-
-    def _evidence(self, part: int, limit: int) -> Evidence:
-        return self.asking.evidence(part, limit=limit, terms=self.lexical.analyzer)
+    def _evidence(self, part: int) -> Evidence:
+        """Queries of a part, as many as the budget allows to encode the answers of."""
+        rows = max(FEWEST_ROWS, int(QUERIES * self.budget / max(self.encoding, 1e-6)))
+        return self.asking.evidence(part, rows=min(rows, MOST_ROWS), terms=self.lexical.analyzer)
 
     # ------------------------------------------------------------------ judging
 
@@ -303,11 +315,11 @@ class _Run:
         self, selection: Selection, chosen: Candidate
     ) -> tuple[Verdict, int, list[dict[str, Any]]]:
         self.say(f"chosen: {chosen.name}; opening the sealed part")
-        evidence = self._evidence(SEALED, 2 * self.a_kind)
+        evidence = self._evidence(SEALED)
         lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
         raw = encode_evidence(self.base.encode, evidence, np.asarray(self.raw))
         base = raw.by(unit)
-        before = measure_candidate(evidence, base, None, None)
+        before = measure_candidate(evidence, base, None)[0]
         after, encoded, checked = before, base, None
         words = None if chosen.fusion is None else lexical
         if chosen.model != "base":
@@ -318,21 +330,16 @@ class _Run:
             )
             checked = general.check(self.base.encode, encoder.encode)
         if chosen.name != "base":
-            after = measure_candidate(evidence, encoded, words, chosen.fusion)
+            fusions = () if chosen.fusion is None else (chosen.fusion,)
+            after = measure_candidate(evidence, encoded, words, *fusions)[0]
         verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=self.seed)
         order = np.argsort(after - before, kind="stable")
         most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
 
         def found(number: int, by: Encoded, lexical: Lexical | None) -> list[dict[str, Any]]:
             query = evidence.queries[number]
-            best = ranking(
-                evidence,
-                query,
-                vector=by.queries[number],
-                rows=by.rows,
-                lexical=lexical,
-                fusion=chosen.fusion,
-            )
+            fusions = [chosen.fusion or Fusion()]
+            (best,) = rankings(evidence, query, by.queries[number], by.rows, lexical, fusions)
             return [
                 {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}
                 for row in best[:3]

@@ -6,8 +6,8 @@ along a path, since the best model is seldom at its end.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,14 @@ from contrasent.adapt.candidates import (
     measure_candidate,
     selection_score,
 )
-from contrasent.adapt.evidence import Evidence, Floats, WordScores
+from contrasent.adapt.evidence import (
+    Evidence,
+    Floats,
+    Part,
+    Remembered,
+    WordScores,
+    mean_over_kinds,
+)
 from contrasent.adapt.mapping import fit_map, toward_identity
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
@@ -48,6 +55,10 @@ NEIGHBOURS_OF = 800
 """Passages whose neighbours are compared with the base's."""
 MAPPING = 0.15
 """Of the time that is left, for encoding the pairs that a linear map learns from."""
+MAPPING_ALONE = 0.4
+"""The same where a map needs no more than that and a network could not be afforded."""
+A_PAIR = 1.3
+"""Times as long as encoding a passage is encoding a pair: its text and its short query."""
 MOST_MAPPED = 8000
 LINEAR = ("base", "whitened", "mapped")
 """Models that are a linear layer over the base, or nothing: its vectors are enough for them."""
@@ -70,9 +81,9 @@ class Ground:
         trainable: (passages,) whether a passage's document is one to train on.
         raw: (passages, d) the base's vectors of them.
         lexical: BM25 over the passages.
-        kept: numbers of the passages that candidates are told apart on.
-        select: queries to choose by, over these.
-        select_lexical: BM25 over the rows of ``select``.
+        select: queries to choose by, over all passages.
+        wide: what candidates are measured on that need nothing encoded anew.
+        narrow: what trained networks are measured on.
         seed: of everything random.
     """
 
@@ -83,9 +94,9 @@ class Ground:
     trainable: NDArray[np.bool_]
     raw: Vectors
     lexical: Lexical
-    kept: NDArray[np.int64]
     select: Evidence
-    select_lexical: WordScores
+    wide: Part
+    narrow: Part
     seed: int
 
 
@@ -95,12 +106,11 @@ class Selection:
     Args:
         ground: what all candidates stand on.
         work: keeps what is done.
-        deadline: seconds of the run after which no candidate is begun.
+        deadline: seconds of the run after which no network is trained.
         say: tells people what happens.
 
     Attributes:
         trials: all that was tried, in order.
-        before: (q,) the base's nDCG@10 of the selection queries.
     """
 
     def __init__(self, ground: Ground, work: Work, deadline: float, say: Say) -> None:
@@ -108,27 +118,62 @@ class Selection:
         self.trials: list[Trial] = []
         self._vectors: dict[tuple[str, float], Encoded] = {}
         self._overlaps: dict[tuple[str, float], float] = {}
-        self.before = np.empty(0)
 
     # ------------------------------------------------------------------ one candidate
 
-    def vectors(self, model: str, share: float = 1.0) -> Encoded:
-        """Unit vectors of the selection queries and rows by a model; what it encoded is kept."""
+    def vectors(self, model: str, share: float, part: Part) -> Encoded:
+        """Unit vectors of a part's queries and rows by a model.
+
+        Args:
+            model: "base", another linear layer over it, or a trained network.
+            share: of what was trained, see :class:`Candidate`.
+            part: the ground's narrow one if it is a network.
+        """
+        if (layer := self.layer(model, share)) is not None:
+            base = self._base
+            return Encoded(base.queries[part.queries], base.rows[part.rows]).by(layer)
         key = (model, share)
         if key not in self._vectors:
-            layer = self.layer(model, share)
-            name = "base" if layer else f"{model}-{share}"
-            made = cache(lambda: self._encode(None if layer else key))
-            queries = self.work.vectors(f"select-{name}-queries", lambda: made().queries)
-            rows = self.work.vectors(f"select-{name}-rows", lambda: made().rows)
-            self._vectors[key] = Encoded(queries, rows).by(layer or unit)
+            encode = cache(lambda: encode_evidence(self._network(*key).encode, part.evidence, None))
+            self._vectors[key] = self._saved(f"{model}-{share}", encode).by(unit)
         return self._vectors[key]
 
-    def _encode(self, trained: tuple[str, float] | None) -> Encoded:
+    @cached_property
+    def _base(self) -> Encoded:
+        """The base's vectors of all rows and queries to choose by."""
         ground = self.ground
-        if trained is None:
-            return encode_evidence(ground.base.encode, ground.select, ground.raw[ground.kept])
-        return encode_evidence(self._network(*trained).encode, ground.select, None)
+        return self._saved(
+            "base", cache(lambda: encode_evidence(ground.base.encode, ground.select, ground.raw))
+        )
+
+    def _saved(self, name: str, encode: Callable[[], Encoded]) -> Encoded:
+        queries = self.work.vectors(f"select-{name}-queries", lambda: encode().queries)
+        beyond = self.ground.select.passages if name == "base" else 0
+        rows = self.work.vectors(f"select-{name}-rows", lambda: encode().rows[beyond:])
+        return Encoded(queries, np.concatenate([self.ground.raw, rows]) if beyond else rows)
+
+    @cached_property
+    def _words(self) -> dict[int, WordScores]:
+        """BM25 over each part's rows."""
+        language = self.ground.lexical.analyzer.language
+        return {
+            id(part): Remembered(Lexical.build(part.evidence.texts, language=language))
+            for part in (self.ground.wide, self.ground.narrow)
+        }
+
+    @cached_property
+    def _before(self) -> dict[int, Floats]:
+        """(q,) the base's nDCG@10 of each part's queries."""
+
+        def measure(part: Part) -> list[float]:
+            base = self.vectors("base", 1.0, part)
+            values: list[float] = measure_candidate(part.evidence, base, None)[0].tolist()
+            return values
+
+        return {
+            id(part): np.array(self.work.stage(f"base-{name}", partial(measure, part)))
+            for name, part in (("wide", self.ground.wide), ("narrow", self.ground.narrow))
+        }
 
     def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
         """What makes a candidate's unit vectors of the base's; None if the network was trained."""
@@ -175,46 +220,63 @@ class Selection:
             lambda: encode_all(self.encoder(candidate).encode, self.ground.texts),
         )
 
-    def try_one(self, candidate: Candidate, cost: float = 0.0) -> Trial:
-        """Measure a candidate on the selection part."""
+    def try_one(
+        self,
+        candidate: Candidate,
+        cost: float = 0.0,
+        *,
+        values_of: Callable[[], Floats] | None = None,
+    ) -> Trial:
+        """Measure a candidate on the selection part.
+
+        Args:
+            candidate: what to try.
+            cost: seconds that it took before.
+            values_of: gives its (q,) values, where they are measured with those of others.
+        """
         began = self.work.seconds()
+        model, share = candidate.model, candidate.share
+        part = self._part(model)
+
+        def measure() -> Floats:
+            encoded = self.vectors(model, share, part) if model else None
+            words = None if model else self._words[id(part)]
+            alone: Floats = measure_candidate(part.evidence, encoded, words)[0]
+            return alone
 
         def measured() -> dict[str, object]:
-            ground = self.ground
-            encoded = self.vectors(candidate.model, candidate.share) if candidate.model else None
-            lexical = None
-            if candidate.fusion is not None or encoded is None:
-                lexical = ground.select_lexical
-            values = measure_candidate(ground.select, encoded, lexical, candidate.fusion)
-            overlap = self._overlap(candidate.model, candidate.share)
+            values = (values_of or measure)()
+            overlap = self._overlap(model, share)
             now = self.work.seconds()
             spent = cost + now - began
             return {"values": values.tolist(), "overlap": overlap, "cost": spent, "seconds": now}
 
         found = self.work.stage(_slug(f"trial {candidate.name}"), measured)
-        values = np.array(found["values"])
-        if not self.trials:
-            self.before = values
+        values, before = np.array(found["values"]), self._before[id(part)]
         trial = Trial(
             candidate,
-            selection_score(self.ground.select, self.before, values) - drift_cost(found["overlap"]),
-            kind_means(self.ground.select, values),
+            selection_score(part.evidence, before, values) - drift_cost(found["overlap"]),
+            kind_means(part.evidence, values),
             float(found["seconds"]),
             float(found["cost"]),
             float(found["overlap"]),
+            mean_over_kinds(part.evidence, before),
         )
         self.trials.append(trial)
         return trial
 
+    def _part(self, model: str) -> Part:
+        return self.ground.wide if model in ("", *LINEAR) else self.ground.narrow
+
     def _overlap(self, model: str, share: float) -> float:
         """Share of the base's nearest neighbours, among some passages, that a model keeps."""
-        count = min(NEIGHBOURS_OF, self.ground.select.passages)
+        part = self.ground.narrow
+        count = min(NEIGHBOURS_OF, part.evidence.passages)
         if model in ("", "base") or count <= 10:
             return 1.0
         if (model, share) not in self._overlaps:
-            base, moved = (
-                v.rows[:count] for v in (self.vectors("base"), self.vectors(model, share))
-            )
+            base = self.vectors("base", 1.0, part).rows[:count]
+            moved = self.vectors(model, share, part).rows[:count]
             self._overlaps[model, share] = float(neighbour_overlap(base, moved).mean())
         return self._overlaps[model, share]
 
@@ -224,23 +286,31 @@ class Selection:
         """The base, words alone, both together, and the base whitened."""
         self.try_one(Candidate("base"))
         self.try_one(Candidate("BM25", model=""))
-        self._fused("base", 1.0, "base")
+        self._fused(Candidate("base"))
         dimension = self.ground.raw.shape[1]
         if len(self.ground.raw) > 4 * dimension:
             self.try_one(Candidate("whitened", model="whitened"))
+            self._fused(Candidate("whitened", model="whitened"))
 
     def mapped(
-        self, pairs: Sequence[Pair], seconds_a_text: float, *, most: int = MOST_MAPPED
+        self,
+        pairs: Sequence[Pair],
+        seconds_a_text: float,
+        until: float,
+        *,
+        most: int = MOST_MAPPED,
     ) -> None:
         """A linear map over the base, trained on pairs that a part of the time suffices to encode.
 
         Args:
             pairs: made of the training documents.
             seconds_a_text: that encoding a passage takes.
+            until: seconds of the run after which the rest must begin if no network is trained.
             most: pairs to learn from.
         """
-        left = self.deadline - self.work.seconds()
-        affordable = int(MAPPING * left / max(2 * seconds_a_text, 1e-6))
+        now = self.work.seconds()
+        left = max(MAPPING * (self.deadline - now), MAPPING_ALONE * (until - now))
+        affordable = int(left / max(A_PAIR * seconds_a_text, 1e-6))
         count = int(self.work.stage("map-pairs", lambda: min(most, affordable)))
         chosen = list(dict.fromkeys(mixture(pairs, (), count, self.ground.seed)))
         if len(chosen) < FEWEST_PAIRS:
@@ -259,17 +329,32 @@ class Selection:
 
         self.work.vectors("map", learnt)
         cost = self.work.seconds() - began
-        for share in (*PATH, 1.0):
+        tried = [
             self.try_one(Candidate(f"mapped, {share:g}", "mapped", share), cost / 4)
-        best = self.best(dense=True).candidate
-        if best.model == "mapped":
-            self._fused(best.model, best.share, best.name)
+            for share in (*PATH, 1.0)
+        ]
+        best = max(tried, key=lambda trial: trial.score)
+        if best.score > 0:
+            self._fused(best.candidate)
 
-    def _fused(self, model: str, share: float, name: str) -> None:
-        for weight in WEIGHTS:
-            self.try_one(Candidate(f"{name} + BM25 {weight}", model, share, Fusion(weight)))
-        ranks = Fusion(method="ranks")
-        self.try_one(Candidate(f"{name} + BM25 by ranks", model, share, ranks))
+    def _fused(self, dense: Candidate) -> None:
+        """A dense candidate with BM25 beside it, in all weights and by ranks."""
+        part = self._part(dense.model)
+        ways = {f"BM25 {weight}": Fusion(weight) for weight in WEIGHTS}
+        ways["BM25 by ranks"] = Fusion(method="ranks")
+        words = self._words[id(part)]
+
+        @cache
+        def measured() -> Floats:
+            encoded = self.vectors(dense.model, dense.share, part)
+            return measure_candidate(part.evidence, encoded, words, *ways.values())
+
+        def of(way: int) -> Callable[[], Floats]:
+            return lambda: measured()[way]
+
+        for number, (name, fusion) in enumerate(ways.items()):
+            candidate = replace(dense, name=f"{dense.name} + {name}", fusion=fusion)
+            self.try_one(candidate, values_of=of(number))
 
     def train(
         self,
@@ -321,7 +406,7 @@ class Selection:
                 self.try_one(Candidate(f"{name}, {share:g}", model, share))
         best = self.best(dense=True).candidate
         if best.model not in LINEAR:
-            self._fused(best.model, best.share, best.name)
+            self._fused(best)
 
     def _late(self, what: str) -> bool:
         """Whether the time is up for something; what was found once holds after a resume."""

@@ -87,6 +87,7 @@ def finished(target: Path) -> Adaptation | None:
             one["seconds"],
             one["cost"],
             one.get("overlap", 1.0),
+            one.get("base", 0.0),
         )
         for one in facts["trials"]
     )
