@@ -1,6 +1,7 @@
 """What asks in one adaptation: people where there are some, else queries made of the text."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from contrasent.adapt.pairs.keywords import keyword_query
 from contrasent.adapt.pairs.questions import question_to_answer
 from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
 from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import Asked, Reading, read_judged, read_queries, sentences_of
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
 from contrasent.adapt.verdict import FEWEST, PROOF
@@ -149,5 +151,27 @@ class Asking:
 
     def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
         numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
-        for make in makers:
-            yield from make(self.reading.passages, numbers, sentences_of, self.seed)
+        return made_pairs(makers, self.reading.passages, numbers, self.seed)
+
+
+def made_pairs(
+    makers: Sequence[Maker],
+    passages: Sequence[Passage],
+    numbers: Sequence[int],
+    seed: int,
+    *,
+    old: int = 0,
+) -> Iterator[Pair]:
+    """What makers make of some passages.
+
+    Args:
+        makers: of pairs.
+        passages: all of them.
+        numbers: of those to make pairs of.
+        seed: of everything random.
+        old: documents with smaller numbers are old text.
+    """
+    for make in makers:
+        for pair in make(passages, numbers, sentences_of, seed):
+            is_old = passages[pair.passage].document < old
+            yield replace(pair, old=True) if is_old else pair

@@ -33,6 +33,9 @@ every passage below them, and people open documents."""
 WRITTEN = ("docstring", "click")
 """Kinds of queries that people wrote, and that are therefore left as they are."""
 
+OLD = " (old text)"
+"""What the kinds of queries about old text end in, where a model is updated or a text watched."""
+
 COPIED = 0.5
 """Share of the words that a made query shares with its answer which are taken out of it. A word of
 a person's query is missing from 30 to 40 % of the texts that answer it (Zhao and Callan, 2010, Term
@@ -83,6 +86,10 @@ class Evidence:
         """Kinds of queries, in order."""
         return tuple(dict.fromkeys(query.kind for query in self.queries))
 
+    def part(self, numbers: NDArray[np.int64]) -> "Evidence":
+        """Some of the queries, over the same rows."""
+        return replace(self, queries=tuple(self.queries[number] for number in numbers))
+
     def of_kind(self, kind: str) -> NDArray[np.int64]:
         """Numbers of the queries of a kind."""
         return np.array([i for i, q in enumerate(self.queries) if q.kind == kind], dtype=np.int64)
@@ -121,7 +128,7 @@ def made_evidence(
         of_document.setdefault(document, []).append(row)
     for kind, found in (enough or kinds).items():
         for pair in _spread(found, documents, limit, seed):
-            share = 0.0 if kind in WRITTEN else copied
+            share = 0.0 if pair.maker in WRITTEN else copied
             text = without_copied(pair.query, pair.text, terms, share, seed + pair.passage)
             if not text:
                 continue
@@ -129,7 +136,7 @@ def made_evidence(
             rows.append(pair.text)
             units.append(unit)
             # The other passages of a document still bear the title that asks.
-            own = of_document[documents[unit]] if kind in WHOLE else [unit]
+            own = of_document[documents[unit]] if pair.maker in WHOLE else [unit]
             about = (documents[unit], {unit: 1.0}, tuple(own), (row,))
             queries.append(Query(text, kind, *about))
     return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
@@ -138,7 +145,7 @@ def made_evidence(
 def _by_kind(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
     kinds: dict[str, list[Pair]] = {}
     for pair in pairs:
-        kinds.setdefault(pair.maker, []).append(pair)
+        kinds.setdefault(pair.maker + OLD * pair.old, []).append(pair)
     return kinds
 
 

@@ -275,16 +275,21 @@ class _Cutter:
         """Of title and headings what fits, and its tokens: all, the ends, or words of the last."""
         key = (title, headings)
         if key not in self._prefixes:
-            names = [name for name in (title, " > ".join(headings)) if name]
-            last = headings[-1:] or ((title,) if title else ())
-            words = last[0].split() if last else []
-            tries = ["\n".join(names), "\n".join(filter(None, (title, *headings[-1:]))), *last]
-            tries += [" ".join(words[:n]) for n in (24, 16, 8, 4, 2) if n < len(words)]
+            tries = prefixes(title, headings)
             counts = self._tokens(tries)
             most = PREFIX * (self._most - self._special)
             fits = (pair for pair in zip(tries, counts, strict=True) if pair[1] <= most)
             self._prefixes[key] = next(fits, ("", 0))
         return self._prefixes[key]
+
+
+def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
+    """What may stand before a passage, the best first: all, the ends, or words of the last."""
+    names = [name for name in (title, " > ".join(headings)) if name]
+    last = headings[-1:] or ((title,) if title else ())
+    words = last[0].split() if last else []
+    tries = ["\n".join(names), "\n".join(filter(None, (title, *headings[-1:]))), *last]
+    return tries + [" ".join(words[:n]) for n in (24, 16, 8, 4, 2) if n < len(words)]
 
 
 def _parts(document: Document) -> Iterator[_Part]:

@@ -72,6 +72,11 @@ def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
     remove_temporaries(target / WORK)
 
 
+def is_adapted(folder: Path) -> bool:
+    """Whether a folder is what an adaptation left: a model with its index and report."""
+    return (folder / REPORT).is_file() and (folder / INDEX).is_dir()
+
+
 def finished(target: Path) -> Adaptation | None:
     """What a complete adaptation came to; None if there is none."""
     path = target / REPORT

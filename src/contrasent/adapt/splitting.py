@@ -22,13 +22,18 @@ def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
         documents: n ids.
         seed: of the division.
     """
-    marks = [
-        hashlib.blake2b(f"{seed}\0{name}".encode(errors="replace"), digest_size=8).digest()
-        for name in documents
-    ]
-    order = sorted(range(len(documents)), key=lambda at: marks[at])
+    order = by_hash(documents, seed=seed)
     size = min(MOST, max(int(SHARE * len(documents)), min(ENOUGH, len(documents) // 3)))
     parts = np.full(len(documents), TRAIN, dtype=np.int8)
     parts[order[:size]] = SELECT
     parts[order[size : 2 * size]] = SEALED
     return parts
+
+
+def by_hash(names: Sequence[str], *, seed: int) -> list[int]:
+    """Places of names in an order at random that does not depend on the order they are given in."""
+    marks = [
+        hashlib.blake2b(f"{seed}\0{name}".encode(errors="replace"), digest_size=8).digest()
+        for name in names
+    ]
+    return sorted(range(len(names)), key=lambda at: marks[at])

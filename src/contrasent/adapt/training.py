@@ -56,6 +56,8 @@ plans of their own: averaging with the base tries them all on one training."""
 def mixture(pairs: Sequence[Pair], makers: Sequence[str], count: int, seed: int) -> list[Pair]:
     """So many pairs, makers in turn, each maker's in random order and anew when they run out.
 
+    What a maker made of old text is a maker of its own: half of the pairs are replayed.
+
     A maker that has run out pauses until twice a batch has passed, as long as others have pairs:
     the same pair twice in a batch would be a wrong answer to itself.
 
@@ -65,13 +67,13 @@ def mixture(pairs: Sequence[Pair], makers: Sequence[str], count: int, seed: int)
         count: how many to give; fewer only if there are none.
         seed: of the order.
     """
-    by_maker: dict[str, list[Pair]] = {}
+    by_maker: dict[tuple[str, bool], list[Pair]] = {}
     for pair in pairs:
         if not makers or pair.maker in makers:
-            by_maker.setdefault(pair.maker, []).append(pair)
+            by_maker.setdefault((pair.maker, pair.old), []).append(pair)
     random = np.random.default_rng(seed)
     chosen: list[Pair] = []
-    queues: dict[str, list[Pair]] = {maker: [] for maker in by_maker}
+    queues: dict[tuple[str, bool], list[Pair]] = {maker: [] for maker in by_maker}
     rested = dict.fromkeys(by_maker, 0)
     while by_maker and len(chosen) < count:
         ready = [m for m in by_maker if queues[m] or len(chosen) >= rested[m]]

@@ -1,6 +1,6 @@
 """Is what was chosen better than the base? Decided once, on documents sealed until then."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -137,13 +137,23 @@ def clustered_difference(
         resamples: bootstrap resamples.
         seed: of the bootstrap.
     """
+    drawn = clustered_draws(evidence, after - before, resamples=resamples, seed=seed)
+    low, high = interval(drawn)
+    value = mean_over_kinds(evidence, after) - mean_over_kinds(evidence, before)
+    return Difference(value, low, high, bootstrap_p(drawn))
+
+
+def clustered_draws(
+    evidence: Evidence, values: Floats, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Floats:
+    """(resamples,) the mean over kinds of (q,) values in each resample of the documents."""
     documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
     kinds = evidence.kinds
     gaps = np.zeros((len(documents), len(kinds)))
     counts = np.zeros((len(documents), len(kinds)))
     for column, kind in enumerate(kinds):
         chosen = evidence.of_kind(kind)
-        np.add.at(gaps[:, column], where[chosen], after[chosen] - before[chosen])
+        np.add.at(gaps[:, column], where[chosen], values[chosen])
         np.add.at(counts[:, column], where[chosen], 1.0)
     random = np.random.default_rng(seed)
     drawn = np.empty(resamples)
@@ -155,9 +165,7 @@ def clustered_difference(
         # A kind that a resample missed altogether says nothing in it.
         with np.errstate(invalid="ignore"):
             drawn[start : start + size] = np.nanmean((weights @ gaps) / (weights @ counts), axis=1)
-    low, high = interval(drawn)
-    value = mean_over_kinds(evidence, after) - mean_over_kinds(evidence, before)
-    return Difference(value, low, high, bootstrap_p(drawn))
+    return drawn
 
 
 def decide(
@@ -216,7 +224,7 @@ def _of_kind(
     evidence: Evidence, kind: str, before: Floats, after: Floats, name: str, seed: int
 ) -> KindChange:
     chosen = evidence.of_kind(kind)
-    part = replace(evidence, queries=tuple(evidence.queries[at] for at in chosen))
+    part = evidence.part(chosen)
     old, new = before[chosen], after[chosen]
     enough = len({query.document for query in part.queries}) >= FEWEST
     difference = None

@@ -30,6 +30,7 @@ from contrasent.cli.serve import serve
 from contrasent.cli.similarity import similarity
 from contrasent.cli.train import train
 from contrasent.cli.usage import Commands
+from contrasent.cli.watch import watch
 
 app = typer.Typer(
     name="contrasent",
@@ -56,30 +57,19 @@ def _every_command(
     logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
 
 
-for command in (
-    adapt,
-    demo,
-    train,
-    evaluate,
-    compare,
-    encode,
-    export,
-    similarity,
-    index,
-    search,
-    remove,
-    cluster,
-    dedupe,
-    mine,
-    serve,
-    reproduce,
-    recipes,
-    check_objective,
-    postprocess,
-    doctor,
-    import_,
-    push,
-    pull,
-):
-    app.command(command.__name__.rstrip("_").replace("_", "-"))(command)
-app.add_typer(data)
+PANELS = {
+    "Start": (adapt, demo, doctor),
+    "Use": (encode, similarity, index, search, serve, export),
+    "Measure": (evaluate, compare, watch),
+    "Train": (train, postprocess),
+    "Collections": (cluster, dedupe, mine, remove),
+    "Research": (reproduce, recipes, check_objective),
+    "Models": (import_, push, pull),
+}
+"""The commands as --help shows them: a person's path, from top to bottom."""
+
+for panel, commands in PANELS.items():
+    for command in commands:
+        name = command.__name__.rstrip("_").replace("_", "-")
+        app.command(name, rich_help_panel=panel)(command)
+app.add_typer(data, rich_help_panel="Research")

@@ -4,53 +4,16 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from contrasent.cli.options import note_to_stderr
 from contrasent.errors import ModelError, OptionError, check_choice
-from contrasent.types import Tokens, Vectors
+from contrasent.model.prompts import Model as Model
+from contrasent.types import Vectors
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
-    from contrasent.model.prompts import Prompts
-    from contrasent.text.tokens import Tokenizer
     from contrasent.types import EncodeFn, Task
-
-
-class Model(Protocol):
-    """What a command needs of a model, whatever computes it."""
-
-    truncated: int
-    tokenizer: "Tokenizer"
-    prompts: "Prompts"
-
-    @property
-    def identity(self) -> str:
-        """A hash of all that decides the vectors."""
-
-    @property
-    def dimension(self) -> int:
-        """Size of the vectors."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Where texts are cut."""
-
-    def tokenise(
-        self, sentences: Sequence[str], prompt: str = ""
-    ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Rows of ids, a prompt's with each, and which were cut."""
-
-    def embed(self, tokens: Tokens) -> Vectors:
-        """Vectors of rows, in one pass."""
-
-    def encode(
-        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
-    ) -> Vectors:
-        """Vectors of sentences, a prompt before each; the model's default if None."""
 
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)

@@ -10,10 +10,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError
-from contrasent.types import EncodeFn, Task, Vectors
+from contrasent.types import EncodeFn, Task, Tokens, Vectors
+
+if TYPE_CHECKING:
+    from contrasent.text.tokens import Tokenizer
 
 NAME = "config_sentence_transformers.json"
 TASKS: dict[str, tuple[str, ...]] = {
@@ -90,6 +96,33 @@ class Prompted(Protocol):
         self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
         """Vectors of sentences with a prompt before each; the default's if None."""
+
+
+class Model(Prompted, Protocol):
+    """What a command needs of a model, whatever computes it."""
+
+    truncated: int
+    tokenizer: "Tokenizer"
+
+    @property
+    def identity(self) -> str:
+        """A hash of all that decides the vectors."""
+
+    @property
+    def dimension(self) -> int:
+        """Size of the vectors."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Where texts are cut."""
+
+    def tokenise(
+        self, sentences: Sequence[str], prompt: str = ""
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Rows of ids, a prompt's with each, and which were cut."""
+
+    def embed(self, tokens: Tokens) -> Vectors:
+        """Vectors of rows, in one pass."""
 
 
 class TaskEncoder:

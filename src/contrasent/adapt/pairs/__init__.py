@@ -27,12 +27,14 @@ class Pair:
         text: what should be found: the passage's text, without what the query was taken from.
         passage: number of that passage.
         maker: what made the pair.
+        old: whether it is of text that the base was made of, where a model is updated.
     """
 
     query: str
     text: str
     passage: int
     maker: str
+    old: bool = False
 
 
 Maker = Callable[[Sequence[Passage], Sequence[int], Split, int], Iterator[Pair]]
