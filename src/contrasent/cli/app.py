@@ -12,6 +12,7 @@ from contrasent.cli.compare import compare
 from contrasent.cli.data import data
 from contrasent.cli.dedupe import dedupe
 from contrasent.cli.demo import demo
+from contrasent.cli.diff import diff
 from contrasent.cli.doctor import doctor
 from contrasent.cli.encode import encode
 from contrasent.cli.evaluate import evaluate
@@ -28,6 +29,7 @@ from contrasent.cli.reproduce import reproduce
 from contrasent.cli.search import search
 from contrasent.cli.serve import serve
 from contrasent.cli.similarity import similarity
+from contrasent.cli.threshold import threshold
 from contrasent.cli.train import train
 from contrasent.cli.usage import Commands
 from contrasent.cli.watch import watch
@@ -60,13 +62,13 @@ def _every_command(
 PANELS = {
     "Start": (adapt, demo, doctor),
     "Use": (encode, similarity, index, search, serve, export),
-    "Measure": (evaluate, compare, watch),
+    "Measure": (evaluate, compare, diff, watch),
     "Train": (train, postprocess),
-    "Collections": (cluster, dedupe, mine, remove),
+    "Collections": (cluster, dedupe, mine, remove, threshold),
     "Research": (reproduce, recipes, check_objective),
     "Models": (import_, push, pull),
 }
-"""The commands as --help shows them: a person's path, from top to bottom."""
+"""The commands as --help shows them, a person's path from top to bottom; 28 at most."""
 
 for panel, commands in PANELS.items():
     for command in commands:

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from contrasent.search.rows import Rows
 
 SHOWN = 10
+USUAL = 0.95
 
 
 def dedupe(
     index: IndexFolder,
     threshold: Annotated[
-        float, typer.Option(help="Cosine from which two texts count as the same.")
-    ] = 0.95,
+        float | None,
+        typer.Option(
+            help="Cosine from which two texts count as the same. [default: that which 'threshold "
+            "--pairs' has found for the index, else 0.95]"
+        ),
+    ] = None,
     output: Output = None,
     remove: Annotated[
         bool, typer.Option("--remove", help="Remove the near-duplicates from the index.")
@@ -36,13 +41,14 @@ def dedupe(
     the text it repeats and their score.
     """
     quieten(quiet)
-    if not -1 <= threshold <= 1:
+    if threshold is not None and not -1 <= threshold <= 1:
         raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     check_listing(output, overwrite)
     from contrasent.search.opening import local_index, open_writer
     from contrasent.search.pairs import near_duplicates
 
     with local_index(index) as opened:
+        threshold = own_threshold(opened) if threshold is None else threshold
         found = near_duplicates(opened, threshold)
         if output is not None:
             write_listing(output, listed(opened, found))
@@ -74,6 +80,13 @@ def dedupe(
         f"{len(found.pairs):,} near-duplicates {done} among {total:,} texts "
         f"at {threshold:g} and more"
     )
+
+
+def own_threshold(opened: "Rows") -> float:
+    """The index's threshold for "the same"; one of random pairs parts the unrelated alone."""
+    manifest = opened.manifest
+    rated = manifest.threshold is not None and manifest.settings["threshold"]["basis"] == "pairs"
+    return float(manifest.threshold or USUAL) if rated else USUAL
 
 
 def listed(opened: "Rows", found: "Duplicates") -> "Iterator[dict[str, Any]]":

@@ -1,23 +1,27 @@
-"""``contrasent index MODEL CORPUS -o INDEX``."""
+"""``contrasent index MODEL CORPUS -o INDEX``, and ``contrasent index INDEX --model NEW``."""
 
 import time
 from dataclasses import asdict
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent import progress
-from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
+from contrasent.cli.index_changes import (
+    change,
+    change_model,
+    check_change,
+    check_model_change,
+    count_words,
+)
+from contrasent.cli.loading import find_model, lasting_name, open_model
 from contrasent.cli.options import (
     BatchSize,
     Column,
     Json,
     LexicalWeight,
     MaxTokens,
-    ModelName,
     Overwrite,
     Pooler,
     Quiet,
@@ -25,20 +29,46 @@ from contrasent.cli.options import (
     note_to_stderr,
     quieten,
 )
-from contrasent.errors import MissingExtraError, OptionError, check_choice
+from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
-    from contrasent.search.index import Index
     from contrasent.search.opening import AnyIndex
-    from contrasent.search.records import Records
 
 BACKENDS = ("exact", "binary", "faiss", "milvus")
 
 
 def index(
-    model: ModelName,
-    corpus: Annotated[str, typer.Argument(help="File, folder, or - for standard input.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Index folder to make.")],
+    model: Annotated[
+        str, typer.Argument(help="Model folder or name; with --model the index that changes.")
+    ],
+    corpus: Annotated[
+        str | None, typer.Argument(help="File, folder, or - for standard input.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Index folder to make.")
+    ] = None,
+    new_model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="NEW",
+            help="Give the index the vectors of this model, in place: a run that was killed goes "
+            "on, and the old vectors answer until all are there.",
+        ),
+    ] = None,
+    mapped: Annotated[
+        bool,
+        typer.Option("--map", help="Of --model: map the vectors linearly instead of encoding."),
+    ] = False,
+    map_limit: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="Of --map: refuse if more of the ten nearest may be lost than this."
+        ),
+    ] = 0.1,
+    sample: Annotated[
+        int, typer.Option(min=300, help="Of --map: texts to encode, to fit it and measure it.")
+    ] = 5000,
     column: Column = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column with the ids; row numbers if not given.")
@@ -80,6 +110,24 @@ def index(
 ) -> None:
     """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search."""
     quieten(quiet)
+    if new_model is not None or mapped:
+        check_model_change(new_model, {"CORPUS": corpus, "-o": output, "--add": add or None})
+        change_model(
+            Path(model),
+            str(new_model),
+            mapped=mapped,
+            map_limit=map_limit,
+            sample=sample,
+            batch=batch,
+            pooler=pooler,
+            max_tokens=max_tokens,
+            as_json=as_json,
+            quiet=quiet,
+        )
+        return
+    if corpus is None or output is None:
+        missing = "CORPUS (File, folder, or -)" if corpus is None else "--output/-o (Index folder)"
+        raise UserError(f"{missing} is missing; see 'contrasent index --help'")
     from contrasent.search import index as stored
     from contrasent.search.checks import check_approximate, check_metric, check_target
     from contrasent.search.manifest import FORMER_KINDS, read_manifest
@@ -131,14 +179,7 @@ def index(
             made = stored.Index.create(output, encode, rows, overwrite=overwrite, **about)
     few = ""
     if approximate is not None:
-        from contrasent.search.approximate import FEWEST, build_approximate
-
-        if len(made) < FEWEST:
-            few = f"fewer than {FEWEST:,} texts are searched faster exactly: no {backend} index"
-        else:
-            built = build_approximate(output, approximate)
-            made, part = built, built.manifest.backend
-            recall = None if part is None else float(part.facts["recall"])
+        made, recall, few = add_approximate(made, output, approximate, backend)
     if isinstance(made, stored.Index) and made.folder is not None:
         count_words(made)
     seconds = time.monotonic() - began
@@ -171,6 +212,20 @@ def index(
     encode.report_cut(quiet=quiet)
 
 
+def add_approximate(
+    made: "AnyIndex", output: Path, kind: str, backend: str
+) -> "tuple[AnyIndex, float | None, str]":
+    """The index with an approximate one, its recall; or a line that it is too small for one."""
+    from contrasent.search.approximate import FEWEST, build_approximate
+
+    if len(made) < FEWEST:
+        few = f"fewer than {FEWEST:,} texts are searched faster exactly: no {backend} index"
+        return made, None, few
+    built = build_approximate(output, kind)
+    part = built.manifest.backend
+    return built, None if part is None else float(part.facts["recall"]), ""
+
+
 def check_hybrid(
     hybrid: bool, lexical_weight: float | None, backend: str, *, changing: bool
 ) -> None:
@@ -189,14 +244,6 @@ def fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]
 
     fusion = Fusion() if lexical_weight is None else Fusion(lexical_weight)
     return {SETTING: asdict(fusion)} if hybrid else {}
-
-
-def count_words(index: "Index") -> None:
-    """Count the words of an index that is searched by them, so that no search has to."""
-    from contrasent.search.hybrid import Hybrid, own_fusion
-
-    if own_fusion(index.manifest.settings) is not None:
-        Hybrid.open(index)
 
 
 def check_backend(backend: str, kind: str) -> None:
@@ -218,46 +265,3 @@ def backend_name(index: "AnyIndex") -> str:
     part = index.manifest.backend
     kind = None if part is None else part.facts.get("kind")
     return "exact" if kind is None else "binary" if kind == "binary" else f"faiss {kind}"
-
-
-def check_change(
-    output: Path, backend: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
-) -> None:
-    """Refuse, before any work, a change of an index that cannot be made."""
-    from contrasent.search.manifest import read_manifest
-    from contrasent.search.opening import in_milvus
-
-    if add and update:
-        raise OptionError("--add", "--update", "choose one of the two")
-    if overwrite:
-        raise OptionError("--overwrite", True, "replaces an index; --add and --update change one")
-    if update and id_column is None:
-        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
-    if in_milvus(output):
-        if backend in ("binary", "faiss"):
-            raise OptionError("--backend", backend, f"{output} is in Milvus, which has its own")
-        return
-    if backend == "milvus":
-        raise OptionError("--backend", backend, f"{output} is no index in Milvus; build one anew")
-    read_manifest(output)
-
-
-def change(output: Path, encode: Counting[Model], rows: "Records", *, update: bool) -> "AnyIndex":
-    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
-    from contrasent.search.opening import open_writer
-    from contrasent.search.segment_writer import ROWS_AT_ONCE
-
-    stream = iter(rows)
-    identity = encode.encoder.identity
-    with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
-        writer.index.check_model(identity, "the model")
-        while block := list(islice(stream, ROWS_AT_ONCE)):
-            texts = [text for text, _, _ in block]
-            given = [name for _, name, _ in block if name is not None]
-            metadata = [value for _, _, value in block]
-            if update:
-                writer.update(texts, encode, ids=given, metadata=metadata)
-            else:
-                writer.add(texts, encode, ids=given or None, metadata=metadata)
-            advance(len(block))
-    return writer.index

@@ -34,7 +34,8 @@ def search(
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Results for each query.")] = 10,
     threshold: Annotated[
-        float | None, typer.Option(help="Leave out results that score less.")
+        str | None,
+        typer.Option(help="Leave out results that score less; auto: what 'threshold' has found."),
     ] = None,
     where: Annotated[
         list[str] | None,
@@ -71,10 +72,11 @@ def search(
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
     opened = open_index(index)
     searched = searcher(opened, hybrid=hybrid, lexical_weight=lexical_weight)
+    least = parse_threshold(threshold, opened, dense=searched is opened)
     encode = model_of(opened, model, runtime=runtime)
     began = time.monotonic()
     found = searched.search(
-        wanted, encode=encode, k=k, threshold=threshold, where=condition, exact=exact
+        wanted, encode=encode, k=k, threshold=least, where=condition, exact=exact
     )
     seconds = time.monotonic() - began
     if as_json:
@@ -88,7 +90,7 @@ def search(
                 "model": opened.model,
                 "k": k,
                 "hybrid": searched is not opened,
-                "threshold": threshold,
+                "threshold": least,
                 "where": condition,
                 "seconds": round(seconds, 4),
                 "truncated": encode.truncated,
@@ -133,6 +135,27 @@ def model_of(
     )
     index.check_model(encode.encoder.identity, f"the model {name}")
     return encode
+
+
+def parse_threshold(text: str | None, index: "AnyIndex", *, dense: bool) -> float | None:
+    """A threshold from the command line; "auto" is the index's own.
+
+    Raises:
+        OptionError: it is no number, or the index has none that applies.
+    """
+    if text is None:
+        return None
+    if text != "auto":
+        try:
+            return float(text)
+        except ValueError as error:
+            raise OptionError("--threshold", text, "must be a number, or auto") from error
+    if not dense:
+        raise OptionError("--threshold", text, "is of vectors alone; search with --dense")
+    if index.manifest.threshold is None:
+        problem = f"{index.folder} has none; find it with 'contrasent threshold {index.folder}'"
+        raise OptionError("--threshold", text, problem)
+    return index.manifest.threshold
 
 
 def read_queries(path: Path) -> list[str]:

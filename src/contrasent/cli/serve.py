@@ -23,12 +23,12 @@ from contrasent.cli.options import (
     quieten,
 )
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
+from contrasent.serve.client import KEY
 from contrasent.types import Tokens
 
 if TYPE_CHECKING:
     from contrasent.serve.settings import Served
 
-KEY = "CONTRASENT_API_KEY"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 NEEDED = {"fastapi": "fastapi", "uvicorn": "uvicorn", "orjson": "orjson"}
 

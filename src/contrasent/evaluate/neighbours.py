@@ -120,7 +120,9 @@ def measured(
         drawn = drawn + error * random.normal(size=drawn.shape)
     found = []
     for at, name in enumerate(names):
-        low, high = np.clip(interval(drawn[:, at]), 0.0, 1.0).tolist()
+        low, high = (
+            np.clip(interval(drawn[:, at]), 0.0, 1.0).round(6).tolist()
+        )  # counts are float32
         found.append(Measure(name, float(table[:, at].mean()), low, high))
     return tuple(found)
 

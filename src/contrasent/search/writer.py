@@ -124,6 +124,24 @@ class Writer(WriterBase):
         self.manifest = replace(self.manifest, backend=None)
         self._merge(0)
 
+    def replace_rows(self, blocks: Iterable[Segment], **changes: Any) -> None:
+        """Put other rows in the place of all; an approximate index is dropped.
+
+        Args:
+            blocks: of rows, of the new dimension.
+            changes: of the manifest, such as ``model`` and ``dimension``.
+        """
+        self.manifest = replace(self.manifest, backend=None, deleted=None, **changes)
+        part = self._write(blocks)
+        self._change(segments=(part,) if part.rows else ())
+
+    def keep_setting(self, name: str, value: Any) -> None:
+        """Keep JSON with the index under a name; None takes it away."""
+        settings = {**self.manifest.settings, name: value}
+        if value is None:
+            del settings[name]
+        self.manifest = replace(self.manifest, settings=settings)
+
     # ------------------------------------------------------------------ commit
 
     def commit(self) -> Index:

@@ -1,0 +1,242 @@
+"""``contrasent diff OLD NEW --on INDEX|CORPUS``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
+from contrasent.cli.options import BatchSize, Column, Json, Quiet, emit, quieten, shortened
+from contrasent.cli.searched import Searched, open_searched
+from contrasent.errors import InputError, OptionError
+from contrasent.serve.client import RemoteModel, is_address
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from contrasent.evaluate.diff import Diff
+
+CHANGED = 3
+"""Exit code of --fail-over, as of --require-improvement."""
+SIDES = ("old", "new")
+ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
+"""What may lie in a model's folder and is not the model."""
+WIDTH = 70
+SHOWN = 3
+
+
+def diff(
+    old: Annotated[
+        str,
+        typer.Argument(
+            help="The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL."
+        ),
+    ],
+    new: Annotated[str, typer.Argument(help="What is to take its place, likewise.")],
+    on: Annotated[str, typer.Option(help="Index folder, or a corpus: a file or folder.")] = "",
+    queries: Annotated[
+        Path | None,
+        typer.Option(help="File with one query a line; if not given, documents are the queries."),
+    ] = None,
+    sample: Annotated[
+        int, typer.Option(help="Queries at most, drawn at random; at least 20.")
+    ] = 1000,
+    documents: Annotated[
+        int, typer.Option(min=200, help="Documents at most, drawn at random.")
+    ] = 20_000,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Score of OLD to carry over to NEW; the index's own if not given."),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(help="Rated pairs (text, text, 0 or 1), to carry it over by precision."),
+    ] = None,
+    column: Column = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write all of it as a page: FILE.html.")
+    ] = None,
+    fail_over: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Exit with 3 unless the share of the ten nearest that changed is surely (upper "
+            "end of its interval) at most this.",
+        ),
+    ] = None,
+    batch: BatchSize = 64,
+    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Will a search still find what it found with another model, version or runtime?
+
+    Both models rank the same documents for the same queries; nothing has to be known of what is
+    right. What changed is shown with 95 % intervals. The stored vectors of an index are used where
+    OLD made them. A key for a server is read from CONTRASENT_API_KEY.
+    """
+    quieten(quiet)
+    if not on:
+        raise OptionError("--on", on, "name the index, or the texts, that both models search")
+    from contrasent.cli.search import read_queries
+    from contrasent.cli.threshold import read_same_pairs
+    from contrasent.evaluate.diff import diff_models
+    from contrasent.files import check_writable
+
+    if report is not None:
+        check_writable(report.absolute().parent)
+    wanted = None if queries is None else read_queries(queries)
+    if wanted == []:
+        raise InputError(queries or "", "holds no query")
+    rated = None if pairs is None else read_same_pairs(pairs)
+    searched = open_searched(on, documents, column, seed)
+    models = {
+        side: open_side(name, side, batch, searched)
+        for side, name in zip(SIDES, (old, new), strict=True)
+    }
+    known = searched.vectors_by(models["old"])
+    if threshold is None and known is not None:
+        threshold = searched.threshold
+    if pairs is not None and threshold is None:
+        raise OptionError("--pairs", str(pairs), "goes with --threshold, which it carries over")
+    found = diff_models(
+        models["old"],
+        models["new"],
+        searched.texts,
+        wanted,
+        sample=sample,
+        of=searched.of,
+        old_vectors=known,
+        metric=searched.metric,
+        threshold=threshold,
+        pairs=rated,
+        labels={"language": languages(searched.texts if wanted is None else wanted)},
+        seed=seed,
+    )
+    about = {
+        side: describe(name, models[side]) for side, name in zip(SIDES, (old, new), strict=True)
+    }
+    at_ten = found["overlap@10"]
+    change = {"value": 1 - at_ten.value, "low": 1 - at_ten.high, "high": 1 - at_ten.low}
+    passed = fail_over is None or change["high"] <= fail_over
+    facts = {**about, "on": on, "stored_vectors": known is not None, **found.to_json()}
+    facts |= {"change": change, "fail_over": fail_over, "passed": passed, "seed": seed}
+    if report is not None:
+        from contrasent.evaluate.diff_page import write_page
+
+        write_page(report, found, about, on)
+    if as_json:
+        emit(facts)
+    else:
+        show(found, about, change)
+        if fail_over is not None:
+            typer.echo(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")
+    if not passed:
+        raise typer.Exit(CHANGED)
+
+
+def open_side(
+    name: str, side: str, batch: int, searched: Searched
+) -> "Counting[Model] | RemoteModel":
+    """Open a model, an export or a server; the index's own model as the index was made."""
+    if is_address(name):
+        return RemoteModel(name, batch=batch, option=side.upper())
+    own = searched.settings if searched.source == lasting_name(name) else {}
+    pooler, max_tokens = own.get("pooler"), own.get("max_tokens")
+    return open_model(find_model(name), batch=batch, pooler=pooler, max_tokens=max_tokens)
+
+
+def languages(texts: "Sequence[str]") -> list[str]:
+    """The language of each text that is long enough to tell, else "none"."""
+    from contrasent.search.lexical import language_of
+
+    return [language_of([text]) for text in texts]
+
+
+def describe(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, Any]:
+    """Name, runtime and size of a model; None for what a server does not say."""
+    if isinstance(model, RemoteModel):
+        size = {"dimension": model.dimension, "parameters": None, "bytes": None}
+        return {"name": name, "runtime": "server", **size}
+    folder = find_model(name)
+    inside = (path for path in folder.rglob("*") if path.relative_to(folder).parts[0] not in ASIDE)
+    weights = getattr(model.encoder, "parameters", None)
+    return {
+        "name": name,
+        "runtime": model.runtime,
+        "dimension": model.encoder.dimension,
+        "parameters": None if weights is None else sum(one.numel() for one in weights()),
+        "bytes": sum(path.stat().st_size for path in inside if path.is_file()),
+    }
+
+
+def show(found: "Diff", about: dict[str, Any], change: dict[str, float]) -> None:
+    """Print what changed, for people."""
+    typer.echo("\n".join(f"{side.upper()}: {about[side]['name']}" for side in SIDES))
+    typer.echo(measured_on(found))
+    typer.echo(f"{'':<20} {'value':>7}  [95 % interval]")
+    for one in found.measures:
+        typer.echo(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
+    typer.echo(f"{'scores':<20} {'5 %':>7} {'median':>7} {'95 %':>7}   {'5 %':>7} median    95 %")
+    for kind, sides in found.scores.items():
+        cells = [[sides[side][at] for at in (0, 2, 4)] for side in SIDES]
+        old, new = (" ".join(f"{value:7.3f}" for value in row) for row in cells)
+        typer.echo(f"{kind:<20} {old} ->{new}")
+    if found.threshold is not None:
+        typer.echo(shift_line(found))
+    for group in found.groups:
+        if group.p <= 0.05:
+            typer.echo(
+                f"changed more than others: {group.kind} {group.name} ({group.queries} queries): "
+                f"{group.change:.3f} against {group.others:.3f}, p {group.p:.2g}"
+            )
+    for side in SIDES:
+        typer.echo(f"{side.upper()}: {size_line(about[side], found.speed[side])}")
+    for one_change in found.changed[:SHOWN]:
+        typer.echo(
+            f"{one_change.overlap:.1f} of ten in common: {shortened(one_change.query, WIDTH)}"
+        )
+        for side in SIDES:
+            first = getattr(one_change, side)[0]
+            typer.echo(f"    {side.upper()} {first.score:.3f} {shortened(first.text, WIDTH)}")
+    for moved in found.moved[:SHOWN]:
+        line = f"lost by {moved.lost}, now found by {moved.gained}: "
+        typer.echo(line + shortened(moved.text, WIDTH))
+    typer.echo(
+        f"{change['value']:.1%} of the ten nearest changed [{change['low']:.1%}, "
+        f"{change['high']:.1%}]"
+    )
+
+
+def measured_on(found: "Diff") -> str:
+    """What was searched for, and among what; of a sample, what that means."""
+    kind = "documents as queries, each without itself," if found.own else "queries"
+    line = f"{found.queries:,} {kind} among {found.documents:,} documents"
+    if found.of > found.documents:
+        line += (
+            f", a sample of {found.of:,} (its error is in the intervals): the ten nearest of it "
+            f"are about the {10 * found.of // found.documents:,} nearest of all"
+        )
+    return line
+
+
+def shift_line(found: "Diff") -> str:
+    """Where the threshold moves, and what that keeps."""
+    one = found.threshold
+    assert one is not None
+    if one.new is None:
+        return f"threshold {one.old:.4f}: no hit of OLD reaches it, so it cannot be carried over"
+    kept = {"share": "as many of the hits", "precision": "as high a precision of the pairs"}
+    what = f"{kept[one.kept]} above it ({one.at:.1%})"
+    return f"threshold {one.old:.4f} -> {one.new:.4f} [{one.low:.4f}, {one.high:.4f}]: {what}"
+
+
+def size_line(about: dict[str, Any], rate: float) -> str:
+    """Speed and size of a model, as far as they are known."""
+    parts = [f"{rate:,.0f} texts a second", f"{about['dimension']} dimensions"]
+    if about["parameters"] is not None:
+        parts.append(f"{about['parameters'] / 1e6:.1f} million parameters")
+    if about["bytes"] is not None:
+        parts.append(f"{about['bytes'] / 1e6:.1f} MB")
+    return ", ".join([*parts, about["runtime"]])

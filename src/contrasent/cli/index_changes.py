@@ -1,0 +1,176 @@
+"""What ``contrasent index`` does to an index that exists: rows come, or another model does."""
+
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from contrasent import progress
+from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
+from contrasent.cli.options import emit
+from contrasent.errors import ModelError, OptionError, OutputError
+
+if TYPE_CHECKING:
+    from contrasent.evaluate.neighbours import Measure
+    from contrasent.search.index import Index
+    from contrasent.search.opening import AnyIndex
+    from contrasent.search.records import Records
+    from contrasent.search.reembed import LinearMap
+
+TESTED = 0.25
+"""Share of the sample that shows what a map loses, and that nothing was fitted on."""
+
+
+def change_model(
+    folder: Path,
+    model: str,
+    *,
+    mapped: bool,
+    map_limit: float,
+    sample: int,
+    batch: int,
+    pooler: str | None,
+    max_tokens: int | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Re-embed an index in place, or map its vectors; print what was done."""
+    from contrasent.search.approximate import FEWEST, build_approximate
+    from contrasent.search.index import Index
+    from contrasent.search.opening import in_milvus
+    from contrasent.search.reembed import map_index, reembed
+
+    if in_milvus(folder):
+        raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
+    index = Index.open(folder)
+    encode = open_model(find_model(model), batch=batch, pooler=pooler, max_tokens=max_tokens)
+    began = time.monotonic()
+    about: dict[str, Any] = {
+        "model": encode.encoder.identity,
+        "source": lasting_name(model),
+        "settings": {"pooler": pooler, "max_tokens": max_tokens},
+    }
+    loss: dict[str, Any] = {}
+    backend = index.manifest.backend
+    if mapped:
+        fitted, overlap = fit(index, encode, sample)
+        loss = {"kind": fitted.kind, "overlap@10": overlap.value}
+        loss |= {"low": overlap.low, "high": overlap.high, "sample": min(sample, len(index))}
+        if 1 - overlap.low > map_limit:
+            raise ModelError(
+                f"{folder}: a linear map loses {1 - overlap.value:.1%} of the ten nearest "
+                f"[{1 - overlap.high:.1%}, {1 - overlap.low:.1%}], more than --map-limit "
+                f"{map_limit:g} allows; leave --map out to encode the texts, or raise the limit"
+            )
+        made = map_index(folder, fitted.matrix, about=loss, **about)
+    else:
+        made = reembed(folder, encode, **about)
+    if backend is not None and len(made) >= FEWEST:
+        made = build_approximate(folder, str(backend.facts["kind"]))
+    count_words(made)
+    seconds = time.monotonic() - began
+    facts = {"index": str(folder), "texts": len(made), "dimension": made.dimension}
+    facts |= {"model": model, "identity": made.model, "former": index.model}
+    facts |= {"mapped": loss or None, "truncated": encode.truncated, "seconds": round(seconds, 3)}
+    if as_json:
+        emit(facts)
+        return
+    how = f"mapped ({loss['kind']})" if mapped else "encoded anew"
+    typer.echo(f"{folder}: {len(made):,} texts {how} by {model}, {seconds:.1f} s")
+    if mapped:
+        typer.echo(
+            f"overlap@10 with rows that are really encoded {loss['overlap@10']:.3f} "
+            f"[{loss['low']:.3f}, {loss['high']:.3f}]"
+        )
+    encode.report_cut(quiet=quiet)
+
+
+def fit(index: "Index", encode: Counting[Model], sample: int) -> "tuple[LinearMap, Measure]":
+    """A map fitted on a part of a sample of rows, and what it keeps of the ten nearest in the rest.
+
+    Queries are the rest's true vectors, as those of a search will be, each without itself.
+    """
+    import numpy as np
+
+    from contrasent.evaluate.diff import encoded
+    from contrasent.evaluate.neighbours import measured, nearest, spare
+    from contrasent.search.checks import check_vectors
+    from contrasent.search.reembed import fit_map
+
+    rows = np.flatnonzero(index.alive())
+    rows = np.random.default_rng(0).permutation(rows)[:sample]
+    texts = [index.named(int(row))["text"] for row in rows]
+    old, new = index.vectors_of(rows), encoded(encode, texts, "document")
+    new = check_vectors(new, len(new), None, index.metric)
+    cut = int(len(rows) * (1 - TESTED))
+    fitted = fit_map(old[:cut], new[:cut])
+    true = new[cut:]
+    products = check_vectors(old[cut:] @ fitted.matrix, len(true), None, index.metric)
+    own = np.arange(len(true))
+    depth = min(10 + spare(10, len(index) > len(true)), len(true) - 1)
+    one, two = (nearest(true, documents, depth, own=own) for documents in (true, products))
+    measures = measured(one, two, 10, texts[cut:], len(true), len(index), 0)
+    return fitted, next(m for m in measures if m.name == "overlap@10")
+
+
+def check_model_change(new_model: str | None, given: dict[str, Any]) -> None:
+    """Refuse what does not go with another model for an index."""
+    if new_model is None:
+        raise OptionError("--map", True, "goes with --model NEW")
+    for option, value in given.items():
+        if value is not None:
+            problem = "does not go with --model: contrasent index INDEX --model NEW"
+            raise OptionError(option, str(value), problem)
+
+
+def check_change(
+    output: Path, backend: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
+) -> None:
+    """Refuse, before any work, a change of an index that cannot be made."""
+    from contrasent.search.manifest import read_manifest
+    from contrasent.search.opening import in_milvus
+
+    if add and update:
+        raise OptionError("--add", "--update", "choose one of the two")
+    if overwrite:
+        raise OptionError("--overwrite", True, "replaces an index; --add and --update change one")
+    if update and id_column is None:
+        raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
+    if in_milvus(output):
+        if backend in ("binary", "faiss"):
+            raise OptionError("--backend", backend, f"{output} is in Milvus, which has its own")
+        return
+    if backend == "milvus":
+        raise OptionError("--backend", backend, f"{output} is no index in Milvus; build one anew")
+    read_manifest(output)
+
+
+def change(output: Path, encode: Counting[Model], rows: "Records", *, update: bool) -> "AnyIndex":
+    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
+    from contrasent.search.opening import open_writer
+    from contrasent.search.segment_writer import ROWS_AT_ONCE
+
+    stream = iter(rows)
+    identity = encode.encoder.identity
+    with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
+        writer.index.check_model(identity, "the model")
+        while block := list(islice(stream, ROWS_AT_ONCE)):
+            texts = [text for text, _, _ in block]
+            given = [name for _, name, _ in block if name is not None]
+            metadata = [value for _, _, value in block]
+            if update:
+                writer.update(texts, encode, ids=given, metadata=metadata)
+            else:
+                writer.add(texts, encode, ids=given or None, metadata=metadata)
+            advance(len(block))
+    return writer.index
+
+
+def count_words(index: "Index") -> None:
+    """Count the words of an index that is searched by them, so that no search has to."""
+    from contrasent.search.hybrid import Hybrid, own_fusion
+
+    if own_fusion(index.manifest.settings) is not None:
+        Hybrid.open(index)

@@ -1,0 +1,230 @@
+"""Vectors of another model in the place of an index's own: encoded anew, or mapped.
+
+Texts, ids, metadata and settings stay. Readers keep the old vectors until the manifest names the
+new ones, in one rename. Encoding anew is resumed where it was killed: the vectors made so far are
+shards in the index's folder (:mod:`contrasent.search.shards`). Other writers wait outside.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError
+from contrasent.files import check_writable
+from contrasent.metrics import cosine
+from contrasent.search.checks import check_vectors
+from contrasent.search.index import Index
+from contrasent.search.segment import Segment
+from contrasent.search.segment_writer import ROWS_AT_ONCE
+from contrasent.search.shards import encode_shards, read_manifest, read_shards
+from contrasent.search.writer import Writer
+from contrasent.types import EncodeFn, Vectors, for_task
+
+PLACE = "reembedding"
+"""Folder inside the index for vectors that are made but not in use yet."""
+OF_MODEL = ("pooler", "max_tokens", "threshold", "mapped")
+"""Settings of an index that are another's with another model."""
+RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
+FEWEST = 200
+
+Floats = NDArray[np.float64]
+
+
+def reembed(
+    folder: str | Path,
+    encode: EncodeFn,
+    *,
+    model: str,
+    source: str = "",
+    settings: dict[str, Any] | None = None,
+    rows: int = ROWS_AT_ONCE,
+) -> Index:
+    """Encode the texts of an index by another model, and put the vectors in place of its own.
+
+    An approximate index is dropped: build it again (:func:`~contrasent.search.approximate.
+    build_approximate`).
+
+    Args:
+        folder: of the index.
+        encode: the other model.
+        model: its identity.
+        source: name or path that it can be loaded by.
+        settings: JSON to keep of how it was loaded.
+        rows: texts a shard; so many at most are encoded again after a kill.
+
+    Returns:
+        The new snapshot.
+
+    Raises:
+        InputError: the folder is no index.
+        ModelError: vectors that are not finite or of the wrong shape.
+        OutputError: another process is writing to the index, or there is no room.
+    """
+    with Writer(folder) as writer:
+        index, place = writer.index, writer.folder / PLACE
+        facts = {"model": model, "index": _fingerprint(index)}
+        begun = read_manifest(place)
+        if begun is not None and any(begun.facts.get(name) != facts[name] for name in facts):
+            shutil.rmtree(place)  # of another model, or of rows that have changed since
+        texts = (text for block in _segments(index) for text in block.texts)
+        read = for_task(encode, "document")
+        dimension = int(read(["a text"]).shape[1])
+        check_writable(writer.folder, 8 * dimension * len(index))
+        made = encode_shards(place, read, texts, facts=facts, dimension=dimension, rows=rows)
+        shards = [vectors for vectors, _ in read_shards(place, made)]
+
+        def vectors_of(first: int, block: Segment) -> Vectors:
+            last = first + len(block)
+            parts = [
+                shards[at][max(0, first - at * rows) : last - at * rows]
+                for at in range(first // rows, (last - 1) // rows + 1)
+            ]
+            return np.concatenate(parts)
+
+        _replace(writer, vectors_of, model, source, dimension, settings or {})
+    shutil.rmtree(place)
+    return writer.index
+
+
+def map_index(
+    folder: str | Path,
+    matrix: Vectors,
+    *,
+    model: str,
+    source: str = "",
+    settings: dict[str, Any] | None = None,
+    about: dict[str, Any] | None = None,
+) -> Index:
+    """Put the products of an index's vectors with a matrix in their place.
+
+    Args:
+        folder: of the index.
+        matrix: (d, e), as :func:`fit_map` gives it.
+        model: identity of the model in whose space the products lie.
+        source: name or path that it can be loaded by.
+        settings: JSON to keep of how it was loaded.
+        about: JSON to keep as the setting "mapped", beside the former model.
+
+    Returns:
+        The new snapshot.
+
+    Raises:
+        InputError: the folder is no index.
+        OutputError: another process is writing to the index, or there is no room.
+    """
+    with Writer(folder) as writer:
+        mapped = {"mapped": {"from": writer.index.model, **(about or {})}}
+        dimension = matrix.shape[1]
+        check_writable(writer.folder, 4 * dimension * len(writer.index))
+        _replace(
+            writer,
+            lambda first, block: block.vectors @ matrix,
+            model,
+            source,
+            dimension,
+            {**(settings or {}), **mapped},
+        )
+    return writer.index
+
+
+def _replace(
+    writer: Writer,
+    vectors_of: Callable[[int, Segment], Vectors],
+    model: str,
+    source: str,
+    dimension: int,
+    settings: dict[str, Any],
+) -> None:
+    """Write all rows as one segment with other vectors; the writer's end makes it visible."""
+    index = writer.index
+
+    def blocks() -> Iterator[Segment]:
+        first = 0
+        for old in _segments(index):
+            vectors = check_vectors(vectors_of(first, old), len(old), dimension, index.metric)
+            yield Segment(vectors, old.texts, old.ids, old.metadata, old.hashes)
+            first += len(old)
+
+    stays = {k: v for k, v in index.manifest.settings.items() if k not in OF_MODEL}
+    settings = {**stays, **settings}
+    writer.replace_rows(
+        blocks(), model=model, source=source, dimension=dimension, settings=settings
+    )
+
+
+def _segments(index: Index) -> Iterator[Segment]:
+    return (index.take(rows) for rows in index.row_blocks())
+
+
+def _fingerprint(index: Index) -> str:
+    """Of the rows and their texts, whatever made their vectors."""
+    parts = [asdict(part) for part in index.manifest.segments]
+    rows = [parts, index.deleted.tolist()]
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearMap:
+    """From one model's vectors to another's.
+
+    Attributes:
+        matrix: (d, e) float32; the vectors (n, d) times it are in the other space.
+        kind: "orthogonal" or "ridge".
+        loss: mean of 1 - cosine with the true vectors, of rows it was chosen by.
+    """
+
+    matrix: Vectors
+    kind: str
+    loss: float
+
+
+def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:
+    """The linear map from old vectors to new ones of the same texts that holds best for others.
+
+    Orthogonal where the dimensions agree (Procrustes; Schönemann, 1966: U V^T of the singular value
+    decomposition of old^T new), and by least squares with a few ridges; without a bias, since
+    scores are inner products. The one with the least loss on the last rows is taken.
+
+    Args:
+        old: (n, d), rows in no order.
+        new: (n, e).
+        held_out: share of rows, the last, that the map is chosen by.
+
+    Raises:
+        OptionError: fewer than 200 rows.
+    """
+    if len(old) < FEWEST:
+        raise OptionError("--map", len(old), f"needs at least {FEWEST} rows to be fitted on")
+    cut = int(len(old) * (1 - held_out))
+    x, y = old[:cut].astype(np.float64), new[:cut].astype(np.float64)
+    candidates = {f"ridge {ridge:g}": ridge_map(x, y, ridge) for ridge in RIDGES}
+    if x.shape[1] == y.shape[1]:
+        candidates["orthogonal"] = orthogonal_map(x, y)
+    losses = {
+        name: float(1 - cosine(old[cut:] @ matrix, new[cut:]).mean())
+        for name, matrix in candidates.items()
+    }
+    best = min(losses, key=lambda name: losses[name])
+    return LinearMap(candidates[best].astype(np.float32), best.split()[0], losses[best])
+
+
+def orthogonal_map(old: Floats, new: Floats) -> Floats:
+    """The (d, d) rotation or reflection with the least squared distance of old @ it from new."""
+    left, _, right = np.linalg.svd(old.T @ new)
+    product: Floats = left @ right
+    return product
+
+
+def ridge_map(old: Floats, new: Floats, ridge: float) -> Floats:
+    """(d, e) least squares with a penalty of ``ridge`` times the mean square of a column."""
+    gram = old.T @ old
+    penalty = ridge * np.trace(gram) / len(gram) * np.eye(len(gram))
+    solved: Floats = np.linalg.solve(gram + penalty, old.T @ new)
+    return solved

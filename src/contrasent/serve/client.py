@@ -1,0 +1,193 @@
+"""A model behind a server with OpenAI's interface, as an ``EncodeFn``."""
+
+import base64
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urldefrag, urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+import numpy as np
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.types import EncodeFn, Task, Vectors
+
+KEY = "CONTRASENT_API_KEY"
+"""Variable of the environment that holds the key."""
+LARGEST = 256 * 1024 * 1024
+TIMEOUT = 120.0
+ATTEMPTS = 4
+LONGEST_WAIT = 30.0
+PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+BUSY = (429, 500, 502, 503, 504)
+
+
+def is_address(name: str) -> bool:
+    """Whether a model's name is a server's address."""
+    return "://" in name
+
+
+def check_address(address: str, option: str) -> None:
+    """Refuse what is no http address.
+
+    Raises:
+        OptionError: it is none.
+    """
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise OptionError(option, address, "is no http:// or https:// address")
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Refuses redirects: the key goes to the named server alone."""
+
+    def redirect_request(self, *arguments: Any, **options: Any) -> None:
+        """Follow nothing."""
+        return
+
+
+class RemoteModel:
+    """A served model; sentences in, vectors out.
+
+    A server that is busy or fails is asked again a few times, once it has answered at all. Texts
+    go to it as they are: prompts are put before them only by a server of contrasent's, which says
+    in its list of models that it has them.
+
+    Args:
+        address: http://HOST:PORT/v1, with #MODEL if the server has several.
+        name: of the model; that of the address, else the server's first.
+        batch: texts a request.
+        option: what names the address, for messages.
+
+    Attributes:
+        identity: of the model, "" if the server does not say.
+        dimension: of the vectors, once some were made.
+        requests: how many were sent.
+
+    Raises:
+        OptionError: the address is none.
+        ModelError: the server does not answer, or not as OpenAI's interface does.
+    """
+
+    def __init__(
+        self, address: str, name: str | None = None, *, batch: int = 64, option: str = "--url"
+    ) -> None:
+        bare, of_address = urldefrag(address)
+        check_address(bare, option)
+        self.base = bare.rstrip("/")
+        self.base = self.base if self.base.endswith("/v1") else f"{self.base}/v1"
+        self.batch, self.requests, self.dimension = batch, 0, 0
+        self._answered = False
+        self.name = name or of_address
+        listed: list[dict[str, Any]] = []
+        if name is None:
+            with suppress(ModelError) if self.name else nullcontext():  # not every server has one
+                listed = self._listed()
+        if not self.name:
+            if not listed:
+                raise ModelError(f"{self.base}/models: names no model; write {bare}#MODEL")
+            self.name = str(listed[0]["id"])
+        about = next((one for one in listed if one["id"] == self.name), {})
+        self.identity = str(about.get("identity") or "")
+        self._prompts = about.get("prompts") or {}
+
+    def _listed(self) -> list[dict[str, Any]]:
+        found = self._talk("models", None).get("data")
+        rows = found if isinstance(found, list) else []
+        return [row for row in rows if isinstance(row, dict) and "id" in row]
+
+    def for_task(self, task: Task) -> EncodeFn:
+        """What encodes queries or documents; see ``types.for_task``."""
+        named = next((n for n in PROMPT_NAMES[task] if n in self._prompts), None)
+        return self if named is None else lambda texts: self._encode(texts, named)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """(n, d) vectors, in requests of ``batch`` texts.
+
+        Raises:
+            ModelError: the server does not answer, or not with a vector for each text.
+        """
+        return self._encode(texts, None)
+
+    def _encode(self, texts: Sequence[str], prompt: str | None) -> Vectors:
+        blocks = []
+        for start in range(0, len(texts), self.batch):
+            part = list(texts[start : start + self.batch])
+            body = {"model": self.name, "input": part, "encoding_format": "float"}
+            answer = self._talk("embeddings", body | ({"prompt_name": prompt} if prompt else {}))
+            blocks.append(self._vectors(answer, len(part)))
+        sizes = {block.shape[1] for block in blocks}
+        if len(sizes) > 1:
+            raise ModelError(f"{self.base}: gave vectors of different sizes ({sorted(sizes)})")
+        self.dimension = sizes.pop() if sizes else self.dimension
+        return np.concatenate(blocks) if blocks else np.empty((0, self.dimension), np.float32)
+
+    def _vectors(self, answer: dict[str, Any], count: int) -> Vectors:
+        try:
+            rows = sorted(answer["data"], key=lambda item: item["index"])
+            vectors = np.array([_vector(row["embedding"]) for row in rows], dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{self.base}: did not answer with vectors ({error})") from error
+        if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
+            raise ModelError(f"{self.base}: gave {vectors.shape} for {count} texts")
+        return vectors
+
+    def _talk(self, path: str, body: Any) -> dict[str, Any]:
+        """One answer; of a server that has answered before, some failures are waited out."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._ask(f"{self.base}/{path}", body)
+            except _Busy as error:
+                if not self._answered or attempt == ATTEMPTS - 1:
+                    raise ModelError(str(error)) from error
+                time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
+        raise AssertionError  # the last attempt returns or raises
+
+    def _ask(self, url: str, body: Any) -> dict[str, Any]:
+        headers = {"Accept": "application/json"}
+        if key := os.environ.get(KEY, "").strip():
+            headers["Authorization"] = f"Bearer {key}"
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        self.requests += 1
+        try:
+            opener = build_opener(_NoRedirect)
+            with opener.open(Request(url, data, headers), timeout=TIMEOUT) as answer:
+                found = json.loads(answer.read(LARGEST))
+        except HTTPError as error:
+            with error:
+                words = " ".join(error.read(500).decode("utf-8", "replace").split())
+            problem = f"{url}: answered {error.code}: {words}"
+            if error.code not in BUSY:
+                raise ModelError(problem) from error
+            after = error.headers.get("Retry-After") or ""
+            raise _Busy(problem, float(after) if after.isdecimal() else 0.0) from error
+        except (URLError, OSError, HTTPException) as error:
+            raise _Busy(f"{url}: does not answer ({getattr(error, 'reason', error)})") from error
+        except ValueError as error:
+            raise ModelError(f"{url}: did not answer with JSON") from error
+        if not isinstance(found, dict):
+            raise ModelError(f"{url}: did not answer with a JSON object")
+        self._answered = True
+        return found
+
+
+class _Busy(Exception):
+    """A failure that may pass, and how many seconds the server wants to be left alone."""
+
+    def __init__(self, problem: str, wait: float = 0.0) -> None:
+        super().__init__(problem)
+        self.wait = wait
+
+
+def _vector(value: Any) -> Any:
+    if isinstance(value, str):
+        return np.frombuffer(base64.b64decode(value), dtype="<f4")
+    return value

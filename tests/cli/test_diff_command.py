@@ -1,0 +1,295 @@
+"""diff and threshold on the command line: models, exports and servers, in any mix."""
+
+import json
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from contrasent.cli.dedupe import dedupe
+from contrasent.cli.diff import diff
+from contrasent.cli.search import search
+from contrasent.cli.threshold import threshold
+from contrasent.errors import DataError, InputError, ModelError, OptionError, OutputError
+from contrasent.search.index import Index
+from contrasent.serve import client
+from tiny_models import made_sentences
+
+app = typer.Typer()
+for command in (diff, threshold, search, dedupe):
+    app.command(command.__name__)(command)
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout
+
+
+class Fake:
+    """A server with OpenAI's interface: the vector of a text is drawn from its letters."""
+
+    def __init__(self, noise=0.0, trouble=()):
+        self.noise, self.trouble, self.asked, self.keys = noise, list(trouble), [], []
+
+    def vector(self, text):
+        own, other = (np.random.default_rng([s, *text.encode()]).normal(size=8) for s in (1, 2))
+        return (own + self.noise * other).tolist()
+
+    def answer(self, path, body):
+        if path == "/v1/models":
+            return 200, {"data": [{"id": "fake", "identity": "fake-1"}]}
+        self.asked.append(body)
+        if self.trouble and len(self.asked) > 1:
+            return self.trouble.pop(0), {"error": "busy"}
+        rows = [{"index": n, "embedding": self.vector(t)} for n, t in enumerate(body["input"])]
+        return 200, {"data": rows[::-1]}  # in any order
+
+    @contextmanager
+    def running(self):
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def reply(self):
+                size = int(self.headers.get("Content-Length") or 0)
+                body = json.loads(self.rfile.read(size) or "null")
+                fake.keys.append(self.headers.get("Authorization"))
+                status, data = fake.answer(self.path, body)
+                raw = json.dumps(data).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(raw)))
+                self.send_header("Retry-After", "0")
+                self.end_headers()
+                self.wfile.write(raw)
+
+            do_GET = do_POST = reply
+
+            def log_message(self, *_):
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return list(dict.fromkeys(made_sentences()))[:150]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, texts):
+    path = tmp_path_factory.mktemp("corpus") / "notes.txt"
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, bert):
+    """The tiny BERT with a pooler of its own, and one with another."""
+    from contrasent.model.encoder import Encoder
+
+    home = tmp_path_factory.mktemp("models")
+    for pooler in ("mean", "cls"):
+        Encoder.load(bert, pooler=pooler).save(home / pooler)
+    return home
+
+
+@pytest.fixture
+def index(tmp_path, model, texts):
+    from contrasent.model.encoder import Encoder
+
+    encoder = Encoder.load(model / "mean")
+    made = Index.build(
+        encoder.encode, texts, model=encoder.identity, source=str((model / "mean").resolve())
+    )
+    made.save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def test_two_models_on_an_index(model, index, texts, tmp_path):
+    arguments = (model / "mean", model / "cls", "--on", index, "--sample", 40, "--threshold", 0.9)
+    found = json.loads(run("diff", *arguments, "--json", "--report", tmp_path / "page.html"))
+    assert found["stored_vectors"] is True
+    assert (found["queries"], found["documents"], found["own"]) == (40, 150, True)
+    assert found["old"]["dimension"] == found["new"]["dimension"] == 32
+    assert found["old"]["parameters"] == found["new"]["parameters"] > 1000
+    assert found["old"]["bytes"] > 4 * found["old"]["parameters"]
+    at_ten = next(one for one in found["measures"] if one["name"] == "overlap@10")
+    assert at_ten["low"] < at_ten["value"] < at_ten["high"] < 1
+    assert found["change"]["high"] == pytest.approx(1 - at_ten["low"])
+    said = run("diff", *arguments)
+    for line in ("OLD: ", "NEW: ", "overlap@10 ", "rank-biased overlap ", "threshold 0.9000 -> "):
+        assert f"\n{line}" in f"\n{said}", line
+    assert said.splitlines()[-1].endswith("]")
+    page = (tmp_path / "page.html").read_text()
+    assert f"{at_ten['value']:.3f}" in page and "<h2>Queries that changed most</h2>" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_exit_code(model, index):
+    same = (model / "mean", model / "mean", "--on", index, "--sample", 40, "--fail-over", 0)
+    assert "within --fail-over 0" in run("diff", *same)
+    other = (model / "mean", model / "cls", "--on", index, "--sample", 40, "--json")
+    change = json.loads(run("diff", *other))["change"]
+    between = (change["value"] + change["high"]) / 2
+    assert json.loads(run("diff", *other, "--fail-over", between, code=3))["passed"] is False
+    assert json.loads(run("diff", *other, "--fail-over", change["high"]))["passed"] is True
+
+
+def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
+    monkeypatch.setenv("CONTRASENT_API_KEY", "secret")
+    queries = tmp_path / "queries.txt"
+    queries.write_text("\n".join(texts[:25]) + "\n")
+    fake = Fake()
+    with fake.running() as url:
+        found = json.loads(
+            run(
+                *("diff", f"{url}#fake", model / "cls", "--on", corpus, "--json"),
+                *("--queries", queries, "--batch", 50),
+            )
+        )
+        assert found["old"] == {
+            "name": f"{url}#fake",
+            "runtime": "server",
+            "dimension": 8,
+            "parameters": None,
+            "bytes": None,
+        }
+        assert (found["queries"], found["own"]) == (25, False)
+        assert [len(body["input"]) for body in fake.asked[:3]] == [50, 50, 50]
+        assert {body["model"] for body in fake.asked} == {"fake"}
+        assert set(fake.keys) == {"Bearer secret"}
+        run("diff", url, url, "--on", corpus, "--sample", 30, "--fail-over", 0)
+
+
+def test_a_busy_server_is_asked_again(corpus, monkeypatch):
+    pauses = []
+    monkeypatch.setattr(client.time, "sleep", pauses.append)
+    with Fake(trouble=[503, 429]).running() as url:
+        run("diff", url, url, "--on", corpus, "--sample", 30, "--fail-over", 0)
+    assert pauses == [0.5, 1.0]
+    with Fake(trouble=[503] * 9).running() as url, pytest.raises(ModelError, match="answered 503"):
+        run("diff", url, url, "--on", corpus, "--sample", 30)
+
+
+def test_what_a_server_gets_wrong(corpus, monkeypatch):
+    with Fake(trouble=[400]).running() as url, pytest.raises(ModelError, match="answered 400"):
+        run("diff", url, url, "--on", corpus)
+    monkeypatch.setattr(Fake, "vector", lambda self, text: [1.0] * (len(text) % 2 + 2))
+    with Fake().running() as url, pytest.raises(ModelError, match="did not answer with vectors"):
+        run("diff", url, url, "--on", corpus)
+    monkeypatch.setattr(Fake, "answer", lambda self, path, body: (200, {"data": []}))
+    with Fake().running() as url, pytest.raises(ModelError, match="names no model"):
+        run("diff", url, url, "--on", corpus)
+    with pytest.raises(ModelError, match="does not answer"):
+        run("diff", "http://127.0.0.1:1/v1", "x", "--on", corpus)
+    with pytest.raises(OptionError, match="OLD 'ftp://x': is no http"):
+        run("diff", "ftp://x", "x", "--on", corpus)
+
+
+def test_a_sample_of_documents(model, tmp_path):
+    with (tmp_path / "many.txt").open("w") as stream:
+        stream.writelines(f"the number {n} is not the number {n * n}\n" for n in range(300))
+    arguments = (model / "mean", model / "cls", "--on", tmp_path / "many.txt", "--documents", 200)
+    found = json.loads(run("diff", *arguments, "--sample", 25, "--json"))
+    assert (found["documents"], found["of"]) == (200, 300)
+    assert "a sample of 300 (its error is in the intervals)" in run("diff", *arguments)
+
+
+def test_a_threshold_of_random_pairs(index, texts):
+    found = json.loads(run("threshold", index, "--unlabelled", "--alpha", 0.01, "--json"))
+    kept = Index.open(index)
+    assert kept.manifest.threshold == found["value"]
+    vectors = kept.vectors_of(np.arange(len(texts)))
+    scores = vectors @ vectors.T
+    pairs = scores[np.triu_indices(len(texts), 1)]
+    assert (pairs >= found["value"]).mean() == pytest.approx(0.01, abs=0.003)
+    np.fill_diagonal(scores, -1)
+    reach = (scores.max(axis=1) >= found["value"]).mean()
+    assert found["found"] == found["nearest_other_row"]["reach"] == pytest.approx(reach)
+    following = np.einsum("ij,ij->i", vectors[:-1], vectors[1:])
+    assert found["rows_in_sequence"]["median"] == pytest.approx(np.median(following))
+    # search takes it, dedupe does not: unrelated is one thing and the same another
+    hits = json.loads(run("search", index, texts[3], "--threshold", "auto", "--json", "-k", 150))
+    assert hits["threshold"] == found["value"]
+    expected = (vectors @ vectors[3] >= found["value"]).sum()
+    assert len(hits["results"][0]["hits"]) == expected < 150
+    assert json.loads(run("dedupe", index, "--json"))["threshold"] == 0.95
+    # and diff carries it over where OLD made the index
+    source = kept.manifest.source
+    assert json.loads(run("diff", source, source, "--on", index, "--json"))["threshold"]["old"] == (
+        pytest.approx(found["value"])
+    )
+
+
+def test_a_threshold_of_rated_pairs(index, tmp_path, texts):
+    """Pairs whose scores are known from the index: those above the median are the same."""
+    kept = Index.open(index)
+    random = np.random.default_rng(0)
+    first, second = random.integers(0, len(texts), (2, 400))
+    scores = np.einsum("ij,ij->i", kept.vectors_of(first), kept.vectors_of(second))
+    cut = float(np.median(scores))
+    rows = [
+        (texts[a], texts[b], int(s >= cut)) for a, b, s in zip(first, second, scores, strict=True)
+    ]
+    path = tmp_path / "pairs.jsonl"
+    keys = ("one", "two", "same")
+    path.write_text("".join(json.dumps(dict(zip(keys, r, strict=True))) + "\n" for r in rows))
+    said = run("threshold", index, "--pairs", path)
+    assert "guaranteed with 95 % confidence (400 pairs)" in said
+    found = Index.open(index).manifest.settings["threshold"]
+    assert cut - 1e-5 <= found["value"] < np.quantile(scores, 0.75)
+    assert found["found"] > 0.5
+    assert json.loads(run("dedupe", index, "--json"))["threshold"] == found["value"]
+    source = kept.manifest.source
+    shift = ("diff", source, source, "--on", index, "--json", "--pairs", path)
+    assert json.loads(run(*shift))["threshold"]["kept"] == "precision"
+
+
+def test_bad_input(model, index, corpus, tmp_path):
+    mean = model / "mean"
+    with pytest.raises(OptionError, match="--on"):
+        run("diff", mean, mean)
+    with pytest.raises(InputError, match="nowhere"):
+        run("diff", mean, mean, "--on", tmp_path / "nowhere")
+    with pytest.raises(OptionError, match="is an index, which"):
+        run("diff", mean, mean, "--on", index, "--column", "text")
+    (tmp_path / "empty.txt").write_text("\n")
+    with pytest.raises(InputError, match="holds no query"):
+        run("diff", mean, mean, "--on", corpus, "--queries", tmp_path / "empty.txt")
+    (tmp_path / "few.txt").write_text("one\ntwo\n")
+    with pytest.raises(DataError, match="2 different queries are too few"):
+        run("diff", mean, mean, "--on", corpus, "--queries", tmp_path / "few.txt")
+    with pytest.raises(OptionError, match="choose --pairs FILE or --unlabelled"):
+        run("threshold", index)
+    (tmp_path / "pairs.csv").write_text("a,b,label\none,two,0.5\n")
+    with pytest.raises(InputError, match=r"pair 1 has the label 0\.5; 1 is the same and 0 is not"):
+        run("threshold", index, "--pairs", tmp_path / "pairs.csv")
+    (tmp_path / "pairs.csv").write_text("a,b,label\none,two,1\n")
+    with pytest.raises(OptionError, match="goes with --threshold"):
+        run("diff", mean, mean, "--on", corpus, "--pairs", tmp_path / "pairs.csv")
+    with pytest.raises(DataError, match="1 pairs are too few"):
+        run("threshold", index, "--pairs", tmp_path / "pairs.csv")
+    with pytest.raises(InputError, match="is no index"):
+        run("threshold", tmp_path, "--unlabelled")
+    with pytest.raises(OptionError, match="has none; find it with 'contrasent threshold"):
+        run("search", index, "tea", "--threshold", "auto")
+    with pytest.raises(OptionError, match="must be a number, or auto"):
+        run("search", index, "tea", "--threshold", "high")
+    (tmp_path / "milvus").mkdir()
+    (tmp_path / "milvus" / "milvus.json").write_text("{}")
+    with pytest.raises(OutputError, match="is in Milvus"):
+        run("threshold", tmp_path / "milvus", "--unlabelled")

@@ -1,0 +1,219 @@
+"""Another model's vectors in an index's place: encoded anew, killed and resumed; or mapped."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.search.hybrid import Hybrid
+from contrasent.search.index import Index
+from contrasent.search.reembed import PLACE, fit_map, map_index, orthogonal_map, reembed, ridge_map
+from contrasent.search.writer import Writer
+
+TEXTS = [f"entry {n} of the ledger" for n in range(50)]
+
+
+def model(seed, dimension):
+    def encode(texts):
+        rows = [np.random.default_rng([seed, *t.encode()]).normal(size=dimension) for t in texts]
+        return np.array(rows, dtype=np.float32).reshape(-1, dimension)
+
+    return encode
+
+
+old, new = model(1, 6), model(2, 9)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two segments, some rows deleted, and settings of all kinds."""
+    index = Index.build(old, TEXTS[:40], metadata=[{"n": n} for n in range(40)], model="old")
+    index.save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        writer.add(TEXTS[40:], old, metadata=[{"n": n} for n in range(40, 50)])
+        writer.delete(["3", "44"])
+        for name in ("hybrid", "threshold", "note"):
+            value = {"lexical_weight": 0.3} if name == "hybrid" else {"value": 0.5}
+            writer.keep_setting(name, value)
+    return tmp_path / "index"
+
+
+def rows_of(index):
+    """{id: (text, metadata, vector)}"""
+    numbers = np.flatnonzero(index.alive())
+    vectors = index.vectors_of(numbers)
+    hits = [index.hit(int(row), 0.0) for row in numbers]
+    return {h.id: (h.text, h.metadata, v.tolist()) for h, v in zip(hits, vectors, strict=True)}
+
+
+def check_renewed(index, encode):
+    found = rows_of(index)
+    assert len(found) == 48 and "3" not in found and "44" not in found
+    for name, (text, metadata, vector) in found.items():
+        assert (text, metadata) == (TEXTS[int(name)], {"n": int(name)})
+        (expected,) = encode([text])
+        assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+
+
+def test_all_but_the_vectors_stays(folder):
+    before = Index.open(folder)
+    Hybrid.open(before)
+    made = reembed(folder, new, model="new", source="there", settings={"pooler": "cls"}, rows=7)
+    check_renewed(made, new)
+    assert (made.model, made.manifest.source, made.dimension) == ("new", "there", 9)
+    assert made.generation == before.generation + 1
+    stored = made.manifest.settings
+    assert stored == {"hybrid": {"lexical_weight": 0.3}, "note": {"value": 0.5}, "pooler": "cls"}
+    assert not (folder / PLACE).exists()
+    assert len(made.search(new(["x"]), k=50, where={"n": {"$lt": 10}})[0]) == 9
+    (hit,) = Hybrid.open(made).search("entry 12", encode=new, k=1)[0]
+    assert hit.text == TEXTS[12]
+    check_renewed(before, old)  # who has it open still reads the old vectors
+    assert before.refreshed().model == "new"
+    with pytest.raises(ModelError, match="vectors of model 'new'"):
+        made.check_model("old")
+
+
+def test_the_old_index_answers_meanwhile(folder):
+    seen = []
+
+    def encode(texts):
+        seen.append(Index.open(folder).search("entry 7", encode=old, k=3, model="old"))
+        with pytest.raises(OutputError, match="another process is writing"), Writer(folder):
+            pass
+        return new(texts)
+
+    expected = Index.open(folder).search("entry 7", encode=old, k=3)
+    reembed(folder, encode, model="new", rows=10)
+    assert len(seen) == 6 and all(hits == expected for hits in seen)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from test_reembed import new
+from contrasent.search.reembed import reembed
+
+made = 0
+
+def encode(texts):
+    global made
+    made += len(texts)
+    if made > 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return new(texts)
+
+reembed(Path(sys.argv[1]), encode, model="new", rows=10)
+"""
+
+
+def killed(folder):
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", KILLED, folder, here], timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    assert Index.open(folder).model == "old"
+    assert (folder / PLACE).is_dir()
+
+
+def test_kill_and_resume(folder):
+    killed(folder)
+    check_renewed(Index.open(folder), old)
+    asked = []
+
+    def encode(texts):
+        asked.extend(texts)
+        return new(texts)
+
+    check_renewed(reembed(folder, encode, model="new", rows=10), new)
+    live = [text for n, text in enumerate(TEXTS) if n not in (3, 44)]
+    # Of 48 texts two shards were whole (the first call of each run learns the dimension).
+    assert asked[1:] == live[20:]
+
+
+@pytest.mark.parametrize("change", ["rows", "model"])
+def test_what_was_begun_and_no_longer_fits_is_begun_anew(folder, change):
+    killed(folder)
+    name = "other" if change == "model" else "new"
+    encode = model(5, 4) if change == "model" else new
+    if change == "rows":
+        with Writer(folder) as writer:
+            writer.update(["a text in another place"], old, ids=["0"])
+    made = reembed(folder, encode, model=name, rows=10)
+    assert (made.model, len(made)) == (name, 48)
+    for text, _, vector in rows_of(made).values():
+        (expected,) = encode([text])
+        assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-6)
+
+
+def test_vectors_that_are_wrong_change_nothing(folder):
+    before = Index.open(folder).generation
+
+    def encode(texts):
+        return np.full((len(texts), 3), np.nan, dtype=np.float32)
+
+    with pytest.raises(ModelError, match="NaN"):
+        reembed(folder, encode, model="new")
+    assert Index.open(folder).generation == before
+    check_renewed(Index.open(folder), old)
+
+
+# ---------------------------------------------------------------- maps
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5))
+def test_orthogonal_map_is_the_best_of_all(seed, d):
+    random = np.random.default_rng(seed)
+    a, b = random.normal(size=(2, 12, d))
+    best = orthogonal_map(a, b)
+    assert best.T @ best == pytest.approx(np.eye(d), abs=1e-9)
+    distance = np.sum((a @ best - b) ** 2)
+    for _ in range(20):
+        other, _ = np.linalg.qr(random.normal(size=(d, d)))
+        assert distance <= np.sum((a @ other - b) ** 2) + 1e-9
+    turn, _ = np.linalg.qr(random.normal(size=(d, d)))
+    assert orthogonal_map(a, a @ turn) == pytest.approx(turn, abs=1e-7)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-3, 0.1]))
+def test_ridge_map_is_least_squares_with_rows_of_penalty(seed, ridge):
+    """Ridge regression is plain least squares with sqrt(penalty) times the unit matrix below."""
+    random = np.random.default_rng(seed)
+    a, b = random.normal(size=(15, 4)), random.normal(size=(15, 3))
+    penalty = ridge * np.mean([(a[:, j] ** 2).sum() for j in range(4)])
+    rows = np.vstack([a, np.sqrt(penalty) * np.eye(4)])
+    expected, *_ = np.linalg.lstsq(rows, np.vstack([b, np.zeros((4, 3))]), rcond=None)
+    assert ridge_map(a, b, ridge) == pytest.approx(expected, abs=1e-8)
+
+
+def test_the_map_is_chosen_by_what_was_held_out():
+    random = np.random.default_rng(0)
+    a = random.normal(size=(250, 64)).astype(np.float32)
+    turn, _ = np.linalg.qr(random.normal(size=(64, 64)))
+    turned = fit_map(a, (a @ turn + 1.0 * random.normal(size=a.shape)).astype(np.float32))
+    assert turned.kind == "orthogonal"
+    stretched = fit_map(a, (a @ random.normal(size=(64, 64))).astype(np.float32))
+    assert stretched.kind == "ridge" and stretched.loss < 0.01 < turned.loss
+    assert fit_map(a, (a @ random.normal(size=(64, 5))).astype(np.float32)).matrix.shape == (64, 5)
+    with pytest.raises(OptionError, match="at least 200 rows"):
+        fit_map(a[:100], a[:100])
+
+
+def test_map_index(folder):
+    matrix = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    made = map_index(folder, matrix, model="new", about={"overlap@10": 0.9})
+    for text, _, vector in rows_of(made).values():
+        (own,) = old([text])
+        expected = own @ matrix
+        assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
+    assert made.manifest.settings["mapped"] == {"from": "old", "overlap@10": 0.9}
+    assert made.model == "new" and "threshold" not in made.manifest.settings
+    again = reembed(folder, new, model="new")
+    assert "mapped" not in again.manifest.settings
+    check_renewed(again, new)
