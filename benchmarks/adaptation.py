@@ -20,6 +20,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +92,7 @@ class Judged:
 
 def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     """What the candidates of a complete adaptation find for people's queries."""
-    from contrasent.adapt.averaging import average
-    from contrasent.adapt.mapping import toward_identity
+    from contrasent.adapt.training import average, toward_identity
     from contrasent.model.encoder import Encoder
     from contrasent.model.pretrained import resolve
     from contrasent.search.exact import unit
@@ -136,7 +136,7 @@ def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
         "shipped": named.get(done.shipped.name),
         "shipped_name": done.shipped.name,
         "improved": done.improved,
-        "verdict": done.verdict.as_dict(),
+        "verdict": asdict(done.verdict),
         "trials": [[t.candidate.name, round(t.score, 5), round(t.cost, 1)] for t in done.trials],
         "candidates": candidates,
     }

@@ -16,7 +16,7 @@ import contrasent
 from contrasent.errors import MissingExtraError
 
 HOME = Path(contrasent.__file__).parent
-HEAVY = ("torch", "transformers", "scipy", "pyarrow", "matplotlib", "sklearn", "fastapi")
+HEAVY = ("numpy", "torch", "transformers", "scipy", "pyarrow", "matplotlib", "sklearn", "fastapi")
 
 SCRIPT = f"""
 import io, json, sys

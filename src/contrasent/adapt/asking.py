@@ -8,14 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt.evidence import Evidence, judged_evidence, made_evidence
-from contrasent.adapt.pairs import Maker, Pair
-from contrasent.adapt.pairs.clicks import clicks as click_maker
-from contrasent.adapt.pairs.crops import crops, neighbours
-from contrasent.adapt.pairs.docstrings import summary_to_explanation
-from contrasent.adapt.pairs.keywords import keyword_query
-from contrasent.adapt.pairs.questions import question_to_answer
-from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
-from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.pairs import (
+    Maker,
+    Pair,
+    Source,
+    crops,
+    first_sentence,
+    inverse_cloze,
+    keyword_query,
+    neighbours,
+    question_to_answer,
+    summary_to_explanation,
+    title_to_passage,
+)
+from contrasent.adapt.pairs import clicks as click_maker
 from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import Asked, Reading, read_judged, read_queries, sentences_of
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
@@ -172,6 +178,6 @@ def made_pairs(
         old: documents with smaller numbers are old text.
     """
     for make in makers:
-        for pair in make(passages, numbers, sentences_of, seed):
+        for pair in make(Source(passages, numbers, sentences_of, seed)):
             is_old = passages[pair.passage].document < old
             yield replace(pair, old=True) if is_old else pair

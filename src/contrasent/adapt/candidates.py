@@ -1,8 +1,7 @@
 """What is tried, and how each is measured on the selection part."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from contrasent import progress
 from contrasent.adapt.evidence import Evidence, Floats, WordScores, mean_over_kinds, measure
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.hybrid import Fusion
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Vectors, batched
 
 WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of BM25 that are tried."""
@@ -32,16 +31,6 @@ class Candidate:
     model: str = "base"
     share: float = 1.0
     fusion: Fusion | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Candidate":
-        """What :meth:`as_dict` gave."""
-        fusion = data["fusion"]
-        return cls(data["name"], data["model"], data["share"], fusion and Fusion(**fusion))
 
 
 @dataclass(slots=True)
@@ -66,18 +55,6 @@ class Trial:
     cost: float = 0.0
     overlap: float = 1.0
     base: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "candidate": self.candidate.as_dict(),
-            "score": self.score,
-            "kinds": self.kinds,
-            "seconds": round(self.seconds, 1),
-            "cost": round(self.cost, 1),
-            "overlap": round(self.overlap, 4),
-            "base": self.base,
-        }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,8 +98,8 @@ def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
     """Vectors of all texts, with progress."""
     blocks = []
     with progress.task("encode", len(texts), "texts") as advance:
-        for start in range(0, len(texts), AT_ONCE):
-            blocks.append(encode(texts[start : start + AT_ONCE]))
+        for block in batched(texts, AT_ONCE):
+            blocks.append(encode(block))
             advance(len(blocks[-1]))
     return np.concatenate(blocks)
 

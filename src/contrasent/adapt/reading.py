@@ -58,7 +58,7 @@ def read_source(
     """
     found = passages(source, count_tokens=count_tokens, max_tokens=max_tokens)
     facts = {
-        **source.report.as_dict(),
+        **asdict(source.report),
         "passages": len(found.passages),
         "boilerplate": found.boilerplate,
         "copies": found.exact,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt import general, shipping
+from contrasent.adapt import shipping
 from contrasent.adapt.asking import Asking, read_asked, read_clicks
 from contrasent.adapt.candidates import (
     Candidate,
@@ -32,7 +32,7 @@ from contrasent.adapt.selection import Ground, Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
-from contrasent.adapt.verdict import Verdict, decide
+from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
@@ -328,7 +328,7 @@ class _Run:
             encoded = (
                 raw.by(layer) if layer else encode_evidence(encoder.encode, evidence, passages)
             )
-            checked = general.check(self.base.encode, encoder.encode)
+            checked = check_general(self.base.encode, encoder.encode)
         if chosen.name != "base":
             fusions = () if chosen.fusion is None else (chosen.fusion,)
             after = measure_candidate(evidence, encoded, words, *fusions)[0]

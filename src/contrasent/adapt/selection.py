@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.averaging import average
 from contrasent.adapt.candidates import (
     WEIGHTS,
     Candidate,
@@ -34,9 +33,18 @@ from contrasent.adapt.evidence import (
     WordScores,
     mean_over_kinds,
 )
-from contrasent.adapt.mapping import fit_map, toward_identity
 from contrasent.adapt.pairs import Pair
-from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
+from contrasent.adapt.training import (
+    BATCH,
+    PLANS,
+    TrainingPlan,
+    average,
+    fit_map,
+    mixture,
+    toward_identity,
+    train,
+    with_negatives,
+)
 from contrasent.adapt.work import Work
 from contrasent.metrics import neighbour_overlap
 from contrasent.model.encoder import Encoder
@@ -257,9 +265,9 @@ class Selection:
             candidate,
             selection_score(part.evidence, before, values) - drift_cost(found["overlap"]),
             kind_means(part.evidence, values),
-            float(found["seconds"]),
-            float(found["cost"]),
-            float(found["overlap"]),
+            round(found["seconds"], 1),
+            round(found["cost"], 1),
+            round(found["overlap"], 4),
             mean_over_kinds(part.evidence, before),
         )
         self.trials.append(trial)

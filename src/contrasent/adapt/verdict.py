@@ -1,13 +1,20 @@
 """Is what was chosen better than the base? Decided once, on documents sealed until then."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 
 from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
+from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import interval
 from contrasent.evaluate.paired import Difference, bootstrap_p
+from contrasent.evaluate.sts import sts
+from contrasent.search.exact import unit
+from contrasent.text.datafiles import data_folder
+from contrasent.text.datasets import sts_pairs
+from contrasent.types import EncodeFn
 
 RESAMPLES = 10_000
 RESAMPLES_OF_KIND = 2_000
@@ -16,6 +23,8 @@ FEWEST = 20
 PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people"
 MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
+PROBE = files("contrasent.adapt") / "probe.txt"
+"""Our own: a sentence, one that says the same, one that shares its words and says another thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +35,18 @@ class General:
         task: what was measured.
         before: the base's score.
         after: that of what was chosen.
+        margin: by how much it may fall.
     """
 
     task: str
     before: float
     after: float
+    margin: float = MARGIN
 
     @property
-    def kept(self) -> bool:
-        """Whether it fell by no more than the margin."""
-        return self.after >= self.before - MARGIN - 1e-9  # the rounding of a difference
+    def fell(self) -> bool:
+        """Whether it fell by more than the margin."""
+        return self.after < self.before - self.margin - 1e-9  # the rounding of a difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +64,6 @@ class KindChange:
     after: float
     queries: int
     difference: Difference | None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {**asdict(self), "difference": self.difference and self.difference._asdict()}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "KindChange":
-        """What :meth:`as_dict` gave."""
-        stated = data["difference"]
-        return cls(**{**data, "difference": stated and Difference(**stated)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,38 +89,32 @@ class Verdict:
     general: General | None
     reason: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "improved": self.improved,
-            "difference": None if self.difference is None else self.difference._asdict(),
-            "before": self.before,
-            "after": self.after,
-            "kinds": {kind: change.as_dict() for kind, change in self.kinds.items()},
-            "general": None
-            if self.general is None
-            else {
-                "task": self.general.task,
-                "before": self.general.before,
-                "after": self.general.after,
-                "margin": MARGIN,
-            },
-            "reason": self.reason,
-        }
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Verdict":
-        """What :meth:`as_dict` gave."""
-        stated, general = data["difference"], data["general"]
-        return cls(
-            data["improved"],
-            stated and Difference(**stated),
-            data["before"],
-            data["after"],
-            {kind: KindChange.from_dict(change) for kind, change in data["kinds"].items()},
-            general and General(general["task"], general["before"], general["after"]),
-            data["reason"],
-        )
+def check_general(base: EncodeFn, chosen: EncodeFn) -> General:
+    """Measure two models: on STS-B's dev split where ``CONTRASENT_DATA`` has it, else on the probe.
+
+    Args:
+        base: before.
+        chosen: after.
+    """
+    if data_folder() is not None:
+        with suppress(DataError):  # the folder need not have STS-B
+            sts_pairs("STSB", split="dev")
+            before, after = (
+                sts(encode, tasks=("STSB",), split="dev", resamples=0).rows[0].value
+                for encode in (base, chosen)
+            )
+            return General("STS-B (dev, Spearman)", before, after)
+    return General("the probe of 50 sentences", probe(base), probe(chosen))
+
+
+def probe(encode: EncodeFn) -> float:
+    """Share of the probe's sentences that are nearer to what says the same than to the other."""
+    rows = [line.split("|") for line in PROBE.read_text("utf-8").splitlines()]
+    vectors = unit(encode([text for row in rows for text in row])).reshape(len(rows), 3, -1)
+    same = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 1])
+    other = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 2])
+    return float(np.mean(same > other))
 
 
 def clustered_difference(
@@ -210,7 +205,7 @@ def decide(
         )
         if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
-        elif general is not None and not general.kept:
+        elif general is not None and general.fell:
             reason = (
                 f"{gain}, but {general.task} falls from {general.before:.3f} to "
                 f"{general.after:.3f}, more than {MARGIN}"

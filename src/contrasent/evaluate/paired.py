@@ -1,7 +1,7 @@
 """Is the difference over items real? A paired comparison by bootstrap."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,8 @@ BLOCK = 2_000_000
 Floats = NDArray[np.float64]
 
 
-class Difference(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Difference:
     """A paired difference, after minus before.
 
     Attributes:

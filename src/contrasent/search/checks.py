@@ -1,6 +1,5 @@
 """Checks of what an index is given, before any work."""
 
-import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,18 +19,6 @@ from contrasent.files import check_writable
 from contrasent.search.exact import unit
 from contrasent.search.manifest import APPROXIMATE, BINARY, METRICS, MILVUS, NAME
 from contrasent.types import Vectors
-
-
-def check_k(k: int) -> None:
-    """Refuse a k that is not a positive whole number."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
-        raise OptionError("k", k, "must be a whole number of at least 1")
-
-
-def check_threshold(threshold: float | None) -> None:
-    """Refuse a threshold that no score can be compared with."""
-    if threshold is not None and math.isnan(threshold):
-        raise OptionError("threshold", threshold, "is not a number")
 
 
 def check_metric(metric: str) -> None:

@@ -22,7 +22,8 @@ The fields of a filter are read once for each snapshot; what follows is a look-u
 import json
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -226,12 +227,6 @@ def _condition(text: str) -> Where:
     if match is None:
         raise OptionError("--where", text, "is neither JSON nor field=value (= != < <= > >= ~)")
     field, sign, value = match.groups()
-    return {field: {_SIGNS[sign]: _value(value)}}
-
-
-def _value(text: str) -> Any:
-    parse: Callable[[str], Any] = json.loads
-    try:
-        return parse(text)
-    except ValueError:
-        return text
+    with suppress(ValueError):  # what is not JSON is a string
+        value = json.loads(value)
+    return {field: {_SIGNS[sign]: value}}

@@ -23,9 +23,8 @@ from contrasent.search.checks import (
     row_ids,
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
-from contrasent.search.filters import Where
 from contrasent.search.manifest import Manifest, read_manifest, write_manifest
-from contrasent.search.query import Hit
+from contrasent.search.query import Hit, Wanted
 from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
 from contrasent.search.segment_writer import ROWS_AT_ONCE, IndexRow, write_segment, write_stream
@@ -196,16 +195,18 @@ class Index(Rows):
     # ------------------------------------------------------------------ searching
 
     def _hits(
-        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
+        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
     ) -> list[list[Hit]]:
-        allowed = None if where is None else self.matching(where)
-        k = min(k, len(self) if allowed is None else int(allowed.sum()))
+        allowed = None if wanted.where is None else self.matching(wanted.where)
+        k = min(wanted.k, len(self) if allowed is None else int(allowed.sum()))
         if k == 0:
             return [[] for _ in vectors]
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), QUERIES_AT_ONCE):
             part = vectors[start : start + QUERIES_AT_ONCE]
-            scores, rows = self.nearest(part, k, threshold=threshold, allowed=allowed, exact=exact)
+            scores, rows = self.nearest(
+                part, k, threshold=wanted.threshold, allowed=allowed, exact=wanted.exact
+            )
             for query in range(len(part)):
                 found_rows = rows[query] >= 0
                 pairs = zip(rows[query][found_rows], scores[query][found_rows], strict=True)
@@ -234,8 +235,12 @@ class Index(Rows):
             allowed = self.alive()
         best = Best(len(queries), k, threshold)
         done = 0
-        if self.manifest.backend is not None and not exact and self._worth_it(allowed):
-            backend = self._approximate()
+        # Where a filter leaves few rows, looking at each of them is faster, and exact.
+        many = allowed is None or int(allowed.sum()) > FEW
+        if self.manifest.backend is not None and self.folder is not None and many and not exact:
+            if self._backend is None:
+                self._backend = open_backend(self.folder, self.manifest.backend, self.dimension)
+            backend = self._backend
             candidates = backend.candidates(queries, k, allowed)
             # A graph walked under a narrow filter may run dry: then every row is looked at.
             if all(len(rows) >= min(k, backend.rows) for rows in candidates):
@@ -249,18 +254,6 @@ class Index(Rows):
         )
         scan(queries, blocks, best, allowed=allowed)
         return best.scores, best.rows
-
-    def _worth_it(self, allowed: NDArray[np.bool_] | None) -> bool:
-        """Where a filter leaves few rows, looking at each of them is faster, and exact."""
-        return allowed is None or int(allowed.sum()) > FEW
-
-    def _approximate(self) -> Backend:
-        if self._backend is None:
-            part, folder = self.manifest.backend, self.folder
-            if part is None or folder is None:
-                raise UserError("the index has no approximate index")
-            self._backend = open_backend(folder, part, self.dimension)
-        return self._backend
 
 
 def _open_deleted(folder: Path, manifest: Manifest) -> NDArray[np.int64] | None:

@@ -137,15 +137,12 @@ def paraphrases(
     if limit < 1:
         raise OptionError("limit", limit, "must be at least 1")
     best = _Most(limit, threshold)
-    with progress.task("mine", _squares(len(index)), "squares") as advance:
+    squares = sum(-(-(len(index) - start) // COLUMNS) for start in range(0, len(index), ROWS))
+    with progress.task("mine", squares, "squares") as advance:
         for rows, columns, scores in _pairs(index):
             best.offer(index, rows, columns, scores, identical)
             advance(1, pairs=best.count)
     return best.pairs()
-
-
-def _squares(count: int) -> int:
-    return sum(-(-(count - start) // COLUMNS) for start in range(0, count, ROWS))
 
 
 def _pairs(
@@ -190,15 +187,14 @@ class _Most:
         if not identical and len(found):
             near = values > 0.99  # the same text has the same vector, up to rounding
             same = np.zeros(len(found), dtype=bool)
-            same[near] = [self._same(index, int(a), int(b)) for a, b in found[near]]
+            same[near] = [
+                self._hash(index, int(a)) == self._hash(index, int(b)) for a, b in found[near]
+            ]
             found, values = found[~same], values[~same]
         self.found = np.concatenate([self.found, found])
         self.scores = np.concatenate([self.scores, values])
         if len(self.scores) > 2 * self.limit:
             self._cut()
-
-    def _same(self, index: Rows, first: int, second: int) -> bool:
-        return self._hash(index, first) == self._hash(index, second)
 
     def _hash(self, index: Rows, row: int) -> int:
         if row not in self.hashes:

@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ from contrasent.errors import OptionError, UserError
 from contrasent.search.checks import check_vectors
 from contrasent.search.manifest import Part
 from contrasent.search.segment import FLAT, Segment, Strings, open_array, open_strings
-from contrasent.types import EncodeFn, for_task
+from contrasent.types import EncodeFn, batched, for_task
 
 ROWS_AT_ONCE = 4096
 
@@ -162,9 +162,9 @@ def encoded_blocks(
     encode: EncodeFn, rows: Iterable[IndexRow], metric: str, batch: int
 ) -> Iterator[Segment]:
     """Rows with their vectors, a batch at a time; those without an id have their number."""
-    stream, first, dimension = iter(rows), 0, None
+    first, dimension = 0, None
     read = for_task(encode, "document")
-    while block := list(islice(stream, batch)):
+    for block in batched(rows, batch):
         texts = [text for text, _, _ in block]
         vectors = check_vectors(read(texts), len(texts), dimension, metric)
         dimension = int(vectors.shape[1])

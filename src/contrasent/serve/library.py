@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import UserError
-from contrasent.search.hybrid import Hybrid, searcher
+from contrasent.search.hybrid import searcher
 from contrasent.search.index import Index
 from contrasent.search.opening import AnyIndex
 from contrasent.search.plane import plane, spread
@@ -100,11 +100,9 @@ class Library:
             where: filter on metadata, or None.
         """
         _, texts = self._newest()
-        using = self._searcher
-        if isinstance(using, Hybrid):
-            found = using.search(queries, vectors=vectors, k=k, threshold=threshold, where=where)
-        else:
-            found = using.search(vectors, k=k, threshold=threshold, where=where)
+        found = self._searcher.search(
+            queries, vectors=vectors, k=k, threshold=threshold, where=where
+        )
         return [[asdict(hit) for hit in hits] for hits in found], texts
 
     def map(self, limit: int, method: str) -> dict[str, Any]:
