@@ -67,14 +67,27 @@ def check_target(target: Path, overwrite: bool) -> None:
 
 
 def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
-    """The ids given, or row numbers from ``first`` on."""
+    """The ids given, or row numbers from ``first`` on; one distinct string a row.
+
+    Args:
+        ids: one a text, or None.
+        count: how many texts there are.
+        first: number of the first row.
+
+    Raises:
+        OptionError: too few or too many, one that is no string, or one that is there twice.
+    """
     if ids is None:
         return [str(first + row) for row in range(count)]
     if len(ids) != count:
         raise OptionError("ids", len(ids), f"is not one id for each of {count} texts")
-    wrong = next((name for name in ids if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise OptionError("ids", wrong, "is not a string")
+    seen: set[str] = set()
+    for row, name in enumerate(ids):
+        if not isinstance(name, str):
+            raise OptionError("ids", name, "is not a string")
+        if name in seen:
+            raise OptionError("ids", name, f"is there twice, the second time for text {row}")
+        seen.add(name)
     return list(ids)
 
 
@@ -82,15 +95,6 @@ def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
     """Refuse metadata that are not one value a text."""
     if metadata is not None and len(metadata) != count:
         raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
-
-
-def refuse_duplicates(ids: Sequence[str]) -> None:
-    """Refuse an id that is there twice."""
-    seen: set[str] = set()
-    for row, name in enumerate(ids):
-        if name in seen:
-            raise OptionError("ids", name, f"is there twice, the second time for text {row}")
-        seen.add(name)
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:

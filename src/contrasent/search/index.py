@@ -5,12 +5,14 @@ identity of the model they came from, so that it can refuse vectors of another.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent import progress
 from contrasent.errors import InputError, UserError
 from contrasent.files import atomic_folder
 from contrasent.search.backends import Backend, open_backend
@@ -19,7 +21,6 @@ from contrasent.search.checks import (
     check_metric,
     check_target,
     check_vectors,
-    refuse_duplicates,
     row_ids,
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
@@ -27,7 +28,13 @@ from contrasent.search.manifest import Manifest, read_manifest, write_manifest
 from contrasent.search.query import Hit, Wanted
 from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
-from contrasent.search.segment_writer import ROWS_AT_ONCE, IndexRow, write_segment, write_stream
+from contrasent.search.segment_writer import (
+    ROWS_AT_ONCE,
+    IndexRow,
+    encoded_blocks,
+    refuse_duplicate_ids,
+    write_segment,
+)
 from contrasent.types import EncodeFn, Vectors, for_task
 
 FEW = 10_000
@@ -77,7 +84,6 @@ class Index(Rows):
         check_metadata(metadata, len(texts))
         if not texts:
             raise UserError("there are no texts to index")
-        refuse_duplicates(names)
         vectors = check_vectors(for_task(encode, "document")(texts), len(texts), None, metric)
         segment = Segment.pack(vectors, texts, names, metadata)
         manifest = Manifest(model, source, metric, vectors.shape[1], next_id=len(texts))
@@ -119,12 +125,19 @@ class Index(Rows):
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             place = temporary / "segment-000001"
-            part, dimension = write_stream(place, encode, rows, metric=metric, batch=batch)
+            blocks = encoded_blocks(encode, rows, metric, batch)
+            first = next(blocks, None)
+            if first is None:
+                raise UserError("there are no texts to index")
+            with progress.task("index", unit="texts") as advance:
+                written = chain([first], blocks)
+                part = write_segment(place, first.vectors.shape[1], written, advance)
+            refuse_duplicate_ids(place, part.rows)
             manifest = Manifest(
                 model,
                 source,
                 metric,
-                dimension,
+                first.vectors.shape[1],
                 next_id=part.rows,
                 segments=(part,),
                 settings=settings or {},
