@@ -45,6 +45,11 @@ def read_asked(
 ) -> Asked | None:
     """Queries of people with their answers, of a file or of a collection in BEIR's layout.
 
+    Args:
+        queries: a file of queries, or None.
+        collection: a folder in BEIR's layout, or None.
+        reading: what they are about.
+
     Raises:
         UserError: they cannot be read, or are too few.
     """
@@ -65,6 +70,11 @@ def read_asked(
 
 def read_clicks(path: str | Path | None, reading: Reading, asked: Asked | None) -> Asked:
     """A click log without the queries that judge; empty if there is none.
+
+    Args:
+        path: the log, or None.
+        reading: what it is about.
+        asked: queries of people that choose and prove.
 
     Raises:
         UserError: it cannot be read.

@@ -95,7 +95,12 @@ AT_ONCE = 512
 
 
 def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
-    """Vectors of all texts, with progress."""
+    """Vectors of all texts, with progress.
+
+    Args:
+        encode: the model.
+        texts: n of them.
+    """
     blocks = []
     with progress.task("encode", len(texts), "texts") as advance:
         for block in batched(texts, AT_ONCE):
@@ -146,7 +151,12 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
 
 
 def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
-    """nDCG@10 of each kind of query, and "all", the mean of them."""
+    """nDCG@10 of each kind of query, and "all", the mean of them.
+
+    Args:
+        evidence: q queries.
+        values: (q,) nDCG@10.
+    """
     means = {kind: float(values[evidence.of_kind(kind)].mean()) for kind in evidence.kinds}
     return {**means, "all": mean_over_kinds(evidence, values)}
 

@@ -113,7 +113,12 @@ class ReadReport:
     columns: dict[str, str] = field(default_factory=dict)
 
     def skip(self, reason: str, name: str) -> None:
-        """Count a file, or a row of a table, that was passed over."""
+        """Count a file, or a row of a table, that was passed over.
+
+        Args:
+            reason: why.
+            name: of the file.
+        """
         found = self.skipped.setdefault(reason, Skipped())
         found.count += 1
         if len(found.examples) < 5 and name not in found.examples:

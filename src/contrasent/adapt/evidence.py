@@ -220,7 +220,16 @@ def rankings(
     lexical: WordScores | None,
     fusions: Sequence[Fusion],
 ) -> list[NDArray[np.int64]]:
-    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`."""
+    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`.
+
+    Args:
+        evidence: q queries over rows.
+        query: one of them.
+        vector: (d,) of the query; None for words alone.
+        rows: (rows, d) vectors; None for words alone.
+        lexical: BM25 over the rows; None for vectors alone.
+        fusions: how both are put together.
+    """
     shown = np.zeros(len(evidence.texts), dtype=bool)
     shown[: evidence.passages] = True
     shown[list(query.hidden)] = False
@@ -258,7 +267,12 @@ def _ndcg(ranked: NDArray[np.int64], relevant: Mapping[int, float]) -> float:
 
 
 def mean_over_kinds(evidence: Evidence, values: Floats) -> float:
-    """The mean of the means of each kind of query, so that no kind outweighs another."""
+    """The mean of the means of each kind of query, so that no kind outweighs another.
+
+    Args:
+        evidence: q queries.
+        values: (q,) of the queries.
+    """
     return float(np.mean([values[evidence.of_kind(kind)].mean() for kind in evidence.kinds]))
 
 

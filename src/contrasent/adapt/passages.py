@@ -281,7 +281,12 @@ class _Cutter:
 
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
-    """What may stand before a passage, the best first: all, the ends, or words of the last."""
+    """What may stand before a passage, the best first: all, the ends, or words of the last.
+
+    Args:
+        title: of the document.
+        headings: above the passage, outermost first.
+    """
     names = [name for name in (title, " > ".join(headings)) if name]
     last = headings[-1:] or ((title,) if title else ())
     words = last[0].split() if last else []

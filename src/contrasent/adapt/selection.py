@@ -184,7 +184,12 @@ class Selection:
         }
 
     def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
-        """What makes a candidate's unit vectors of the base's; None if the network was trained."""
+        """What makes a candidate's unit vectors of the base's; None if the network was trained.
+
+        Args:
+            model: name of the model.
+            share: of what was trained.
+        """
         if model not in LINEAR:
             return None
         fitted = self._linear(model, share)

@@ -57,6 +57,11 @@ class Adaptation:
 def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse, before any work, an output that exists or cannot be written.
 
+    Args:
+        target: the folder.
+        resume: whether a run goes on there.
+        overwrite: whether a run begins anew there.
+
     Raises:
         OutputError: so.
     """
@@ -111,7 +116,12 @@ def rebuilt(kind: Any, data: Any) -> Any:
 
 
 def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
-    """Delete what a complete adaptation worked with, unless its candidates are wanted."""
+    """Delete what a complete adaptation worked with, unless its candidates are wanted.
+
+    Args:
+        done: the adaptation.
+        keep_candidates: leave all of it.
+    """
     work = done.folder / WORK
     if work.is_dir() and not keep_candidates:
         discard(work)
@@ -175,7 +185,12 @@ def ship(
 
 
 def advice(verdict: Verdict, asked: int | None) -> list[str]:
-    """What would help, a line each."""
+    """What would help, a line each.
+
+    Args:
+        verdict: of the sealed part.
+        asked: how many queries of people there were, or None.
+    """
     lines = []
     if asked is None:
         lines.append(

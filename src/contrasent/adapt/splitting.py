@@ -31,7 +31,12 @@ def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
 
 
 def by_hash(names: Sequence[str], *, seed: int) -> list[int]:
-    """Places of names in an order at random that does not depend on the order they are given in."""
+    """Places of names in an order at random that does not depend on the order they are given in.
+
+    Args:
+        names: n of them.
+        seed: of the order.
+    """
     marks = [
         hashlib.blake2b(f"{seed}\0{name}".encode(errors="replace"), digest_size=8).digest()
         for name in names

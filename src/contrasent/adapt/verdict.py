@@ -141,7 +141,14 @@ def clustered_difference(
 def clustered_draws(
     evidence: Evidence, values: Floats, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Floats:
-    """(resamples,) the mean over kinds of (q,) values in each resample of the documents."""
+    """(resamples,) the mean over kinds of (q,) values in each resample of the documents.
+
+    Args:
+        evidence: q queries.
+        values: (q,) of the queries.
+        resamples: of the documents.
+        seed: of the bootstrap.
+    """
     documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
     kinds = evidence.kinds
     gaps = np.zeros((len(documents), len(kinds)))

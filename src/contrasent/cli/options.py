@@ -198,13 +198,24 @@ def check_folder(folder: Path | None) -> None:
 
 
 def shortened(text: str, width: int = 90) -> str:
-    """A text on one line."""
+    """A text on one line.
+
+    Args:
+        text: of any length.
+        width: characters at most.
+    """
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
-    """Refuse, before any work, a target that is not to be replaced or cannot be written."""
+    """Refuse, before any work, a target that is not to be replaced or cannot be written.
+
+    Args:
+        output: the target.
+        replace: whether it may be there.
+        what: it is, for the message.
+    """
     if output.exists() and not replace:
         raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
     check_writable(output.absolute().parent)

@@ -34,12 +34,23 @@ class Backend(Protocol):
     def candidates(
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising."""
+        """For each query, rows that are likely among its best, rising.
+
+        Args:
+            queries: (q, d).
+            k: rows that are wanted in the end.
+            allowed: (rows or more,) which rows count; all if None.
+        """
         ...
 
 
 def open_backend(folder: Path, part: Part, dimension: int) -> Backend:
     """Open what lies beside the vectors of an index.
+
+    Args:
+        folder: of the index.
+        part: its entry in the manifest.
+        dimension: of the vectors.
 
     Raises:
         InputError: it is missing, damaged, or of a kind that is not known.
@@ -84,7 +95,13 @@ class Faiss:
     def candidates(
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising."""
+        """For each query, rows that are likely among its best, rising.
+
+        Args:
+            queries: (q, d).
+            k: rows that are wanted in the end.
+            allowed: (rows or more,) which rows count; all if None.
+        """
         wanted = min(self.rows, max(4 * k, 40))
         options: dict[str, Any] = {}
         if allowed is not None:
@@ -127,6 +144,11 @@ class BinaryCodes:
     @classmethod
     def open(cls, folder: Path, part: Part, dimension: int) -> "BinaryCodes":
         """Map the codes that lie beside an index.
+
+        Args:
+            folder: of the index.
+            part: their entry in the manifest.
+            dimension: of the vectors.
 
         Raises:
             InputError: they are missing or damaged.

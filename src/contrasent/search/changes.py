@@ -81,7 +81,12 @@ class WriterBase(ABC):
     ) -> tuple[int, int]:
         """Replace the rows of these ids, and add those that are not there yet.
 
-        Arguments are those of :meth:`add`.
+        Args:
+            texts: of the rows.
+            vectors: (n, d), or what makes them of the texts.
+            ids: one distinct string a row.
+            metadata: one JSON value a row.
+            model: identity of the model behind the vectors.
 
         Returns:
             How many rows were replaced, and how many were added.

@@ -29,6 +29,11 @@ def check_metric(metric: str) -> None:
 def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
     """Refuse a kind of approximate index that is unknown, not installed, or does not apply.
 
+    Args:
+        kind: of approximate index.
+        metric: of the index.
+        option: what named the kind.
+
     Raises:
         OptionError: an unknown kind, or binary codes of an index that compares by inner product.
         UserError: binary codes need a newer numpy.
@@ -49,6 +54,10 @@ def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
 
 def check_target(target: Path, overwrite: bool) -> None:
     """Refuse a folder to write that exists, unless an index may be overwritten.
+
+    Args:
+        target: the folder.
+        overwrite: whether an index there may be replaced.
 
     Raises:
         OutputError: it exists and must not be lost, or cannot be written.
@@ -92,13 +101,24 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
 
 
 def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
-    """Refuse metadata that are not one value a text."""
+    """Refuse metadata that are not one value a text.
+
+    Args:
+        metadata: of the texts, or None.
+        count: how many texts there are.
+    """
     if metadata is not None and len(metadata) != count:
         raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:
     """Vectors of the right shape, finite, float32, of length one where the metric is cosine.
+
+    Args:
+        vectors: what a model gave.
+        count: rows wanted.
+        dimension: of the index; any if None.
+        metric: "cosine" or "dot".
 
     Raises:
         ModelError: shape or values are wrong.

@@ -168,6 +168,10 @@ def _equal(one: Any, two: Any) -> bool:
 def check_where(where: Any, depth: int = 0) -> Where:
     """Refuse a filter that cannot be evaluated; returns it.
 
+    Args:
+        where: the filter.
+        depth: how deep it is nested.
+
     Raises:
         OptionError: it is no object, has an unknown operator, or an operand of the wrong kind.
     """

@@ -165,7 +165,12 @@ class Index(Rows):
 
     @classmethod
     def from_manifest(cls, folder: Path, manifest: Manifest) -> "Index":
-        """Map what a manifest names."""
+        """Map what a manifest names.
+
+        Args:
+            folder: of the index.
+            manifest: what makes it up.
+        """
         segments = [
             open_segment(folder / part.name, part.rows, manifest.dimension, part.files)
             for part in manifest.segments

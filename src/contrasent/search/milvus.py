@@ -67,6 +67,10 @@ class MilvusIndex(IndexBase):
     def open(cls, folder: str | Path, *, token: str = "") -> "MilvusIndex":
         """Connect to the collection that a folder names.
 
+        Args:
+            folder: holds ``milvus.json``.
+            token: for a server that wants one.
+
         Raises:
             InputError: the folder is no such index, Milvus does not answer, or its collection is
                 not the one that was made.

@@ -217,7 +217,13 @@ class _Most:
 
 
 def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[np.float32]:
-    """(about ``count``,) scores of pairs of rows taken at random, of different texts."""
+    """(about ``count``,) scores of pairs of rows taken at random, of different texts.
+
+    Args:
+        index: of twenty rows or more.
+        count: of pairs.
+        seed: of the draw.
+    """
     rows = _enough(index)
     first, second = np.random.default_rng(seed).choice(rows, (2, count))
     scores = []
@@ -230,7 +236,13 @@ def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[n
 
 
 def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all rows,) the score of rows taken at random with the nearest other row."""
+    """(count or all rows,) the score of rows taken at random with the nearest other row.
+
+    Args:
+        index: of twenty rows or more.
+        count: of rows.
+        seed: of the draw.
+    """
     rows = _enough(index)
     chosen = np.random.default_rng(seed).choice(rows, min(count, len(rows)), replace=False)
     vectors = index.vectors_of(chosen)
@@ -244,7 +256,13 @@ def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[n
 
 
 def following_scores(index: Rows, count: int = 10_000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all but one,) the score of rows taken at random with the row behind each."""
+    """(count or all but one,) the score of rows taken at random with the row behind each.
+
+    Args:
+        index: of twenty rows or more.
+        count: of rows.
+        seed: of the draw.
+    """
     rows = _enough(index)
     places = np.arange(len(rows) - 1)
     if len(places) > count:
@@ -262,6 +280,11 @@ def _enough(index: Rows) -> NDArray[np.int64]:
 
 
 def check_cosine(index: Rows, threshold: float) -> None:
-    """Refuse a threshold that cosines cannot reach."""
+    """Refuse a threshold that cosines cannot reach.
+
+    Args:
+        index: whose metric counts.
+        threshold: the threshold.
+    """
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

@@ -136,7 +136,14 @@ def write_segment(
 def encoded_blocks(
     encode: EncodeFn, rows: Iterable[IndexRow], metric: str, batch: int
 ) -> Iterator[Segment]:
-    """Rows with their vectors, a batch at a time; those without an id have their number."""
+    """Rows with their vectors, a batch at a time; those without an id have their number.
+
+    Args:
+        encode: sentences in, vectors out.
+        rows: text, id and metadata each.
+        metric: "cosine" or "dot".
+        batch: rows at a time.
+    """
     first, dimension = 0, None
     read = for_task(encode, "document")
     for block in batched(rows, batch):

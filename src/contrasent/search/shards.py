@@ -221,7 +221,12 @@ def _texts_path(folder: Path, shard: Shard) -> Path:
 
 
 def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, list[str] | None]]:
-    """Vectors of each shard, mapped, and its texts if they are kept."""
+    """Vectors of each shard, mapped, and its texts if they are kept.
+
+    Args:
+        folder: of the shards.
+        manifest: their manifest.
+    """
     for shard in manifest.shards:
         texts = _texts_path(folder, shard)
         stored = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
@@ -243,7 +248,12 @@ class Seen:
         self.rows = np.empty(0, dtype=np.int64)
 
     def add(self, keys: NDArray[np.uint64], first: int) -> None:
-        """Remember the texts of a block whose first row is ``first``, while there is room."""
+        """Remember the texts of a block whose first row is ``first``, while there is room.
+
+        Args:
+            keys: (n, 2) hashes of the texts.
+            first: number of the first row.
+        """
         keys, at = np.unique(keys, axis=0, return_index=True)
         new = (self.find(keys) < 0).nonzero()[0][: MOST - len(self.rows)]
         high = np.concatenate([self.high, keys[new, 0]])

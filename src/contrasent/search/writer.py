@@ -136,7 +136,12 @@ class Writer(WriterBase):
         self._change(segments=(part,) if part.rows else ())
 
     def keep_setting(self, name: str, value: Any) -> None:
-        """Keep JSON with the index under a name; None takes it away."""
+        """Keep JSON with the index under a name; None takes it away.
+
+        Args:
+            name: of the setting.
+            value: JSON, or None.
+        """
         settings = {**self.manifest.settings, name: value}
         if value is None:
             del settings[name]

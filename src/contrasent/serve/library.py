@@ -106,7 +106,12 @@ class Library:
         return [[asdict(hit) for hit in hits] for hits in found], texts
 
     def map(self, limit: int, method: str) -> dict[str, Any]:
-        """Some points of the index on a plane; placed once for each snapshot, one at a time."""
+        """Some points of the index on a plane; placed once for each snapshot, one at a time.
+
+        Args:
+            limit: points at most.
+            method: "pca" or "umap".
+        """
         with self._drawing:
             index, texts = self._newest()
             key = (index.generation, method)

@@ -60,12 +60,22 @@ class TokenCache:
         return len(self.columns[0].offsets) - 1
 
     def tokens(self, column: int, rows: NDArray[np.int64]) -> Tokens:
-        """Token ids of the named rows of a column."""
+        """Token ids of the named rows of a column.
+
+        Args:
+            column: from 0.
+            rows: (n,) numbers.
+        """
         part = self.columns[column]
         return Tokens(part.ids, part.offsets).select(rows)
 
     def text(self, column: int, row: int) -> str:
-        """A sentence as it was read."""
+        """A sentence as it was read.
+
+        Args:
+            column: from 0.
+            row: its number.
+        """
         part = self.columns[column]
         raw = part.text[part.text_offsets[row] : part.text_offsets[row + 1]]
         return raw.tobytes().decode("utf-8")

@@ -113,6 +113,11 @@ def memory_table(
 ) -> Table:
     """Rows that are in memory already, as a table without names; ``score`` as in ``open_table``.
 
+    Args:
+        texts: rows of one or several cells.
+        columns: the columns wanted; all if None.
+        score: a column of numbers that follows the others.
+
     Raises:
         InputError: there are none.
         OptionError: there is no such column.
@@ -149,7 +154,12 @@ def memory_table(
 
 
 def check_same_columns(first: Table, other: Table) -> None:
-    """Refuse a file of a folder whose columns are not those of the folder's first file."""
+    """Refuse a file of a folder whose columns are not those of the folder's first file.
+
+    Args:
+        first: table of the first file.
+        other: table of another one.
+    """
     same = len(first.names) == len(other.names)
     if same and first.named and other.named:
         same = first.names == other.names
@@ -196,6 +206,12 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
 
 def number_cell(value: Any, column: str, source: str, line: int) -> float:
     """A cell's number.
+
+    Args:
+        value: what the file holds there.
+        column: its name, for messages.
+        source: the file.
+        line: the line, or the row.
 
     Raises:
         InputError: it is no number, or not a finite one.

@@ -223,7 +223,12 @@ class Tokenizer:
 
 
 def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
-    """Sentences in lower case, with what stands before them; a template stays as it is."""
+    """Sentences in lower case, with what stands before them; a template stays as it is.
+
+    Args:
+        sentences: any number.
+        prompt: what stands before each.
+    """
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""
