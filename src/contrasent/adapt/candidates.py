@@ -41,6 +41,7 @@ class Trial:
         candidate: what was tried.
         score: on the selection part: :func:`selection_score` less what drift costs.
         overlap: share of the base's ten nearest neighbours that are left; 1 for the base.
+        error: standard error of the score over the queries.
         kinds: nDCG@10 of each kind of query, and "all", the mean of them.
         base: the base's, the mean over kinds, for the same queries; fewer of them are asked of
             networks that were trained, since their answers must be encoded anew.
@@ -55,6 +56,7 @@ class Trial:
     cost: float = 0.0
     overlap: float = 1.0
     base: float = 0.0
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,6 +150,25 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
         for chosen in [evidence.of_kind(kind)]
     ]
     return float(np.mean(np.log(ratios)))
+
+
+def selection_error(evidence: Evidence, before: Floats, after: Floats) -> float:
+    """Standard error of :func:`selection_score` over the queries, to first order (delta method).
+
+    Args:
+        evidence: q queries.
+        before: (q,) values of the base.
+        after: (q,) values of the candidate.
+    """
+    variance = 0.0
+    for kind in evidence.kinds:
+        chosen = evidence.of_kind(kind)
+        moved = [
+            (values[chosen] - values[chosen].mean()) / (values[chosen].mean() + SMALL)
+            for values in (after, before)
+        ]
+        variance += float(np.mean((moved[0] - moved[1]) ** 2)) / len(chosen)
+    return float(np.sqrt(variance)) / len(evidence.kinds)
 
 
 def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:

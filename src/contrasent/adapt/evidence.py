@@ -36,6 +36,10 @@ WRITTEN = ("docstring", "click")
 OLD = " (old text)"
 """What the kinds of queries about old text end in, where a model is updated or a text watched."""
 
+CUT_OUT = ("first sentence", "sentence")
+"""Kinds of queries that are cut out of running text. Nobody asks in code or formulas, so only those
+count that are prose."""
+
 COPIED = 0.5
 """Share of the words that a made query shares with its answer which are taken out of it. A word of
 a person's query is missing from 30 to 40 % of the texts that answer it (Zhao and Callan, 2010, Term
@@ -142,9 +146,23 @@ def made_evidence(
     return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
 
 
+def is_prose(text: str) -> bool:
+    """Whether a text is words and not code, a formula or a row of numbers, in any language.
+
+    Args:
+        text: a sentence; three of five characters must be letters, and of fifty at most two may be
+            marks that prose hardly has.
+    """
+    letters = sum(character.isalpha() for character in text)
+    marks = sum(character in "(){}[]<>=_/\\|#@*+^~`$&" for character in text)
+    return 5 * letters >= 3 * len(text) and 25 * marks <= len(text)
+
+
 def _by_kind(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
     kinds: dict[str, list[Pair]] = {}
     for pair in pairs:
+        if pair.maker in CUT_OUT and not is_prose(pair.query):
+            continue
         kinds.setdefault(pair.maker + OLD * pair.old, []).append(pair)
     return kinds
 

@@ -23,6 +23,7 @@ from contrasent.adapt.candidates import (
     encode_evidence,
     kind_means,
     measure_candidate,
+    selection_error,
     selection_score,
 )
 from contrasent.adapt.evidence import (
@@ -274,6 +275,7 @@ class Selection:
             round(found["cost"], 1),
             round(found["overlap"], 4),
             mean_over_kinds(part.evidence, before),
+            selection_error(part.evidence, before, values),
         )
         self.trials.append(trial)
         return trial
@@ -497,9 +499,31 @@ class Selection:
         )
 
     def best(self, *, dense: bool = False) -> Trial:
-        """The trial with the highest score, the first of equals; of vectors alone if asked."""
-        wanted = [t for t in self.trials if not dense or (t.candidate.fusion is None)]
-        return max((t for t in wanted if t.candidate.model), key=lambda trial: trial.score)
+        """The trial to go on with: that of the highest score, the first of equals.
+
+        Beside words it is the smallest share of BM25, for the same vectors, whose score is within
+        one standard error of the highest (Breiman et al., 1984, Section 3.4.3): made queries are
+        cut out of the text and share more words with it than people's do.
+
+        Args:
+            dense: among those of vectors alone.
+        """
+        able = [t for t in self.trials if t.candidate.model]
+        if dense:
+            able = [t for t in able if t.candidate.fusion is None]
+        highest = max(able, key=lambda trial: trial.score)
+        chosen = highest.candidate
+        if chosen.fusion is None:
+            return highest
+        near = {
+            t.candidate.fusion.lexical_weight: t
+            for t in able
+            if t.candidate.fusion is not None
+            and t.candidate.fusion.method == "weighted"
+            and (t.candidate.model, t.candidate.share) == (chosen.model, chosen.share)
+            and t.score >= highest.score - highest.error
+        }
+        return near[min(near)] if near else highest
 
 
 def _slug(name: str) -> str:
