@@ -36,6 +36,10 @@ def serve(
     index: Annotated[
         Path | None, typer.Option(help="Index folder, made by the same model, for /search.")
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="Another index of the same texts: the page shows both results."),
+    ] = None,
     hybrid: options.Hybrid = None,
     lexical_weight: options.LexicalWeight = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -88,6 +92,9 @@ def serve(
     from contrasent.search.opening import open_index
 
     library = None if index is None else open_index(index)
+    if library is None and compare is not None:
+        raise OptionError("--compare", str(compare), "goes with --index INDEX")
+    beside = None if compare is None else open_index(compare)
     if library is None and (hybrid or lexical_weight is not None):
         raise OptionError("--hybrid", True, "goes with --index INDEX")
     listener = _listen(host, port)
@@ -102,6 +109,7 @@ def serve(
     )
     import uvicorn
 
+    from contrasent.cli.search import model_of
     from contrasent.memory import release_freed_memory
     from contrasent.serve.app import create_app
 
@@ -111,6 +119,8 @@ def serve(
     app = create_app(
         served(encode.encoder, shown),
         index=library,
+        compare=beside,
+        open_model=lambda of: model_of(of, None, options.Loading()),
         settings=settings,
         hybrid=hybrid,
         lexical_weight=lexical_weight,
