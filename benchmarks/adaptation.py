@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.lines import append, read
+
 BASE = "all-MiniLM-L6-v2"
 ARMS = ("adapt", "simcse", "st-simcse", "st-tsdae")
 RESULTS = Path("docs/adaptation/runs.jsonl")
@@ -349,8 +351,7 @@ def main() -> None:
     parser.add_argument("--budget", default="30m")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    text = options.out.read_text("utf-8") if options.out.is_file() else ""
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = read(options.out)
     if options.table:
         print(table(lines))
         return
@@ -359,7 +360,6 @@ def main() -> None:
     folder = Path(os.environ["CONTRASENT_DATA"]) / "ir"
     names = options.collections or sorted(p.name for p in folder.iterdir() if p.is_dir())
     budget = parse_budget(options.budget)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     there = {(one["collection"], one["arm"], one["seed"], one["budget"]) for one in lines}
     for seed in range(options.seeds):
         for name in names:
@@ -368,8 +368,7 @@ def main() -> None:
                     continue
                 print(f"{name}, {arm}, seed {seed}", flush=True)
                 line = run(arm, folder / name, budget, seed, options.work)
-                with options.out.open("a", encoding="utf-8") as stream:
-                    stream.write(json.dumps(line) + "\n")
+                append(options.out, [line])
 
 
 if __name__ == "__main__":

@@ -133,7 +133,12 @@ def write_text(target: Path, text: str) -> None:
 
 
 def write_json(target: Path, data: Any) -> None:
-    """Write a JSON file atomically, indented, keys in the order given."""
+    """Write a JSON file atomically, indented, keys in the order given.
+
+    Args:
+        target: the file.
+        data: what JSON can hold.
+    """
     write_text(target, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 

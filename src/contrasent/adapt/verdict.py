@@ -9,7 +9,7 @@ import numpy as np
 from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import interval
-from contrasent.evaluate.paired import Difference, bootstrap_p
+from contrasent.evaluate.significance import Difference, bootstrap_p
 from contrasent.evaluate.sts import sts
 from contrasent.search.exact import unit
 from contrasent.text.datafiles import data_folder

@@ -119,7 +119,8 @@ def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]
         OptionError: an unknown runtime, or settings that an export does not have.
         ModelError: the model has not been exported to that runtime.
     """
-    from contrasent.model.runtime import RUNTIMES, Exported, read_export
+    from contrasent.model.exports import read_export
+    from contrasent.model.runtime import RUNTIMES, Exported
     from contrasent.postprocess.folder import Flowed, is_flow, read_flow
 
     loading = loading or Loading()

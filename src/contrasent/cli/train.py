@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
     from contrasent.train.clock import Clock
     from contrasent.train.defaults import Defaults
-    from contrasent.train.run import Run
+    from contrasent.train.outcome import Run
     from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
 
@@ -122,7 +122,8 @@ def train(
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
     from contrasent.train.defaults import resolve_settings
-    from contrasent.train.run import Keep, RunFolder
+    from contrasent.train.outcome import Keep
+    from contrasent.train.run import RunFolder
     from contrasent.train.settings import assignments, choose
 
     keep, evaluate = keep or stated.get("keep"), evaluate or stated.get("evaluate")
