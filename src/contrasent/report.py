@@ -99,8 +99,8 @@ class Report:
 
     def select(self, **wanted: str) -> "Report":
         """The rows whose named fields have the given values."""
-        found = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
-        return Report(tuple(found), self.notes, self.items)
+        kept = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
+        return Report(tuple(kept), self.notes, self.items)
 
     def one(self, **wanted: str) -> Row:
         """The single row whose named fields have the given values.
@@ -115,10 +115,6 @@ class Report:
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
         """Plain mean of the named tasks' unrounded values.
-
-        Args:
-            tasks: names.
-            wanted: other fields of the rows.
 
         Raises:
             DataError: a task is missing from the report.
@@ -159,12 +155,7 @@ HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", 
 
 
 def shown(metric: str, value: float) -> str:
-    """A value as it is printed: correlations and rates times 100 with two decimals.
-
-    Args:
-        metric: of the value.
-        value: unrounded.
-    """
+    """A value as it is printed: correlations and rates times 100 with two decimals."""
     if metric.split("@")[0].split("_")[0] in HUNDREDTHS:
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"

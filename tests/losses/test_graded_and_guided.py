@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from plain_loops import cosine, fewer, seeds, vectors
+from test_negatives import cosine, vectors
 
 from contrasent.errors import OptionError
 from contrasent.losses import (
+    _blocks,
     complex_cosines,
     cosent,
     cosine_regression,
@@ -19,10 +20,20 @@ from contrasent.losses import (
     pair_cosines,
 )
 
-pytestmark = pytest.mark.usefixtures("logits_at_once")
+few = settings(max_examples=15, deadline=None)
+seeds = st.integers(0, 2**31 - 1)
 
 
-@fewer
+@pytest.fixture(scope="module", params=["whole", "in blocks"], autouse=True)
+def logits_at_once(request):
+    """Every test here is run with one block of rows and with blocks of a few."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in blocks":
+            patch.setattr(_blocks, "LOGITS", 24)
+        yield
+
+
+@few
 @given(
     pairs=st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 4)), min_size=1, max_size=9),
     tau=st.sampled_from([0.05, 0.5]),
@@ -67,7 +78,7 @@ def test_cosent_of_many_pairs_needs_no_square_of_them():
     assert sizes and max(sizes) <= 5000
 
 
-@fewer
+@few
 @given(seed=seeds, n=st.integers(1, 5), half=st.integers(1, 4))
 def test_complex_cosines_are_those_of_complex_numbers(seed, n, half):
     a, b = vectors(seed, n, 2 * half), vectors(seed + 1, n, 2 * half)
@@ -92,7 +103,7 @@ def test_complex_cosines_of_a_text_with_itself_and_of_odd_dimensions():
         complex_cosines(a[:, :5], a[:, :5])
 
 
-@fewer
+@few
 @given(seed=seeds, n=st.integers(1, 6))
 def test_cosine_regression_is_the_mean_square(seed, n):
     a, b, scores = vectors(seed, n, 3), vectors(seed + 1, n, 3), vectors(seed + 2, n).tanh()
@@ -139,7 +150,7 @@ def loop_gist(q, p, hard, guide, first, rows, tau, margin) -> float:
     return total / rows
 
 
-@fewer
+@few
 @given(
     seed=seeds,
     n=st.integers(1, 4),
@@ -167,7 +178,7 @@ def test_the_margin_masks_all_or_nothing():
     assert loss > there  # nothing is masked, and anchors and positives are negatives too
 
 
-@fewer
+@few
 @given(
     seed=seeds,
     n=st.integers(1, 4),

@@ -14,7 +14,6 @@ from contrasent.adapt import sentences
 from contrasent.adapt.duplicates import near_copies, recurring, without
 from contrasent.adapt.sections import Document
 from contrasent.errors import OptionError
-from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
@@ -145,8 +144,7 @@ def passages(
         if original == i:
             number[i] = len(number)
         else:
-            one, other = (texts[at].casefold().split() for at in (i, original))
-            exact += one == other
+            exact += _same(texts[i], texts[original])
         if number[original] not in holding[passage.document]:
             holding[passage.document].append(number[original])
     return PassageSet(
@@ -164,6 +162,10 @@ def _paragraphs(document: Document) -> int:
     return sum(len(section.paragraphs) for section in document.sections)
 
 
+def _same(one: str, other: str) -> bool:
+    return one.casefold().split() == other.casefold().split()
+
+
 class _Cutter:
     def __init__(self, count_tokens: CountTokens, max_tokens: int) -> None:
         self._count, self._most = count_tokens, max_tokens
@@ -176,7 +178,8 @@ class _Cutter:
 
     def cut(self, documents: Iterable[Document]) -> Iterator[Passage]:
         """Cut all documents, counting the tokens of many at once."""
-        for batch in batched(enumerate(documents), AT_ONCE):
+        stream = enumerate(documents)
+        while batch := list(islice(stream, AT_ONCE)):
             parts = [[*_parts(document)] for _, document in batch]
             flat = [part for some in parts for part in some]
             counts = iter(self._tokens([piece for part in flat for piece in part.pieces]))
@@ -281,12 +284,7 @@ class _Cutter:
 
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
-    """What may stand before a passage, the best first: all, the ends, or words of the last.
-
-    Args:
-        title: of the document.
-        headings: above the passage, outermost first.
-    """
+    """What may stand before a passage, the best first: all, the ends, or words of the last."""
     names = [name for name in (title, " > ".join(headings)) if name]
     last = headings[-1:] or ((title,) if title else ())
     words = last[0].split() if last else []

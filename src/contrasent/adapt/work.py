@@ -72,12 +72,7 @@ class Work:
         return max(clocks, default=0.0)
 
     def stage(self, name: str, make: Callable[[], Any]) -> Any:
-        """The JSON result of a stage, made now if it is not there.
-
-        Args:
-            name: of the stage.
-            make: gives JSON.
-        """
+        """The JSON result of a stage, made now if it is not there."""
         path = self.folder / f"{name}.stage.json"
         if path.is_file():
             return json.loads(path.read_text("utf-8"))["result"]
@@ -86,12 +81,7 @@ class Work:
         return json.loads(json.dumps(result))
 
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
-        """(n, d) vectors of a stage, made now if they are not there.
-
-        Args:
-            name: of the stage.
-            make: gives (n, d) vectors.
-        """
+        """(n, d) vectors of a stage, made now if they are not there."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
             made = make()

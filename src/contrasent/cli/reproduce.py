@@ -1,12 +1,13 @@
 """``contrasent reproduce ITEM...``."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli import options
+from contrasent.cli.options import Quiet, note_to_stderr, parse_budget, quieten
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 RESULTS = Path("reproduction")
 
 
-@options.command
 def reproduce(
     items: Annotated[
         list[str] | None,
@@ -73,12 +73,14 @@ def reproduce(
         typer.Option("--recipes", help="Folder of items, instead of the package's own."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the trained models.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run tables and figures of the papers, and say what agrees with them.
 
     May be stopped at any time; the same command goes on. At scale lab only directions and orders
-    are compared, not values.
+    are judged, not values.
     """
+    quieten(quiet)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.toml import HERE
@@ -98,7 +100,7 @@ def reproduce(
 
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
-    most = options.parse_budget(budget) if budget is not None else None
+    most = parse_budget(budget) if budget is not None else None
     for target in (report, json_file):
         if target is not None:
             check_writable(target.parent)
@@ -117,8 +119,8 @@ def reproduce(
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
-        _compute(wanted, folder, where, size, seeds, jobs, most, keep)
-    _report(wanted, place, chosen, (report, figures, json_file))
+        _compute(wanted, folder, where, size, seeds, jobs, most, keep, quiet)
+    _report(wanted, place, chosen, (report, figures, json_file), quiet)
 
 
 def _listed(folder: "ItemFolder") -> str:
@@ -165,6 +167,7 @@ def _compute(
     jobs: int,
     budget: float | None,
     keep: bool,
+    quiet: bool,
 ) -> None:
     from contrasent.files import check_writable
     from contrasent.reproduce.plan import Planner
@@ -175,8 +178,8 @@ def _compute(
     store = Store(place.results)
     plan = Planner(place, scale, folder.corpora).plan(items, seeds)
     todo = missing(plan.jobs, store)
-    options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}")
-    with options.resumable("the same command goes on"):
+    note_to_stderr(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
+    try:
         outcome = run(
             plan,
             store,
@@ -184,10 +187,14 @@ def _compute(
             jobs=jobs,
             budget=budget,
             keep=keep,
-            say=options.note,
+            say=partial(note_to_stderr, quiet=quiet),
         )
+    except KeyboardInterrupt:
+        note_to_stderr("contrasent: stopped; the same command goes on", quiet=quiet)
+        raise
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
-    options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
+    made = f"{outcome.made} measurements in {duration(outcome.seconds)}{left}"
+    note_to_stderr(made, quiet=quiet)
 
 
 def _report(
@@ -195,6 +202,7 @@ def _report(
     home: Path,
     scale: "ScaleName | None",
     targets: tuple[Path | None, Path | None, Path | None],
+    quiet: bool,
 ) -> None:
     report, figures, json_file = targets
     from contrasent.reproduce.book import book
@@ -206,15 +214,14 @@ def _report(
         from contrasent.files import write_json
 
         write_json(json_file, found)
-        options.note(f"wrote {json_file}")
+        note_to_stderr(f"wrote {json_file}", quiet=quiet)
     if report is not None:
-        from contrasent.files import write_text
-        from contrasent.reproduce.page import page
+        from contrasent.reproduce.page import write_page
 
-        write_text(report, page(found))
-        options.note(f"wrote {report}")
+        write_page(report, found)
+        note_to_stderr(f"wrote {report}", quiet=quiet)
     if figures is not None:
         from contrasent.reproduce.figures import write_figures
 
         for path in write_figures(figures, found):
-            options.note(f"wrote {path}")
+            note_to_stderr(f"wrote {path}", quiet=quiet)

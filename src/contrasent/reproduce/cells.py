@@ -41,13 +41,7 @@ def _places(value: float) -> int:
 
 
 def number(value: float, form: str, *, signed: bool = False) -> str:
-    """A number in a form, with its sign if it is ``signed``; there is no negative zero.
-
-    Args:
-        value: any.
-        form: a format specification.
-        signed: with its sign.
-    """
+    """A number in a form, with its sign if it is ``signed``; there is no negative zero."""
     text = format(value, f"{'+' if signed else ''}{form}")
     if not any(digit in text for digit in "123456789"):
         return text.lstrip("+-")
@@ -55,14 +49,7 @@ def number(value: float, form: str, *, signed: bool = False) -> str:
 
 
 def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
-    """An interval in a form.
-
-    Args:
-        low: lower end.
-        high: upper end.
-        form: a format specification.
-        signed: with their signs.
-    """
+    """An interval in a form."""
     return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
 
 
@@ -72,12 +59,7 @@ def p_value(p: float) -> str:
 
 
 def should_transpose(columns: int, rows: int) -> bool:
-    """Whether a table reads better with its columns as lines: they are many, the rows few.
-
-    Args:
-        columns: how many.
-        rows: how many.
-    """
+    """Whether a table reads better with its columns as lines: they are many, the rows few."""
     return columns > 4 and rows <= 3
 
 
@@ -123,12 +105,7 @@ class CellTexts:
 
 
 def cell_texts(cell: Cell | None, column: ColumnEntry) -> CellTexts:
-    """A cell of ``report.book`` as texts.
-
-    Args:
-        cell: of a row; None for none.
-        column: that it stands in.
-    """
+    """A cell of ``report.book`` as texts."""
     if not cell:
         return CellTexts()
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]

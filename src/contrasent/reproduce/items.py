@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from contrasent.engine.parameters import Count, Positive, Weight
 from contrasent.errors import OptionError
 from contrasent.reproduce.toml import Value
 
 Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "spectrum", "densities", "sweep"]
-RowKind = Literal["train", "encoder", "quote", "facts", "blocked"]
 Selection = Literal["none", "stsb"]
 """Which model of a run is measured: the last one, or the best on STS-B's dev set."""
 
 ScaleName = Literal["lab", "paper"]
+AXES = 'needs sweep = "SETTING", the axis of the figure'
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 COSTS: dict[Cost, str] = {
     "none": "nothing is computed",
@@ -43,6 +42,20 @@ Relation = Literal["better", "no_worse", "no_better", "equal"]
 BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
 MARGIN = 0.3
 """Points that do not matter, if an item says nothing else."""
+
+
+def require(option: str, value: object, holds: bool, problem: str) -> None:
+    """Refuse a value.
+
+    Raises:
+        OptionError: the condition does not hold.
+    """
+    if not holds:
+        raise OptionError(option, value, problem)
+
+
+def _check_margin(margin: float | None) -> None:
+    require("margin", margin, margin is None or margin > 0, "must be positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +93,10 @@ class Column:
     select: Mapping[str, str]
     better: Literal["higher", "lower"]
     factor: float
-    margin: Positive | None = None
+    margin: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +114,12 @@ class Expected:
     value: float
     tolerance: float
     source: str
-    sd: Weight | None = None
-    seeds: Count = 1
+    sd: float | None = None
+    seeds: int = 1
+
+    def __post_init__(self) -> None:
+        require("sd", self.sd, self.sd is None or self.sd >= 0, "must be 0 or more")
+        require("seeds", self.seeds, self.seeds >= 1, "must be 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +141,10 @@ class Fit:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        name = "dimensions" if self.kind == "flow" else "epochs"
-        if getattr(self, name) is not None:
-            raise OptionError(name, getattr(self, name), f"does not belong to {self.kind}")
+        name, value = ("epochs", self.epochs)
+        if self.kind == "flow":
+            name, value = ("dimensions", self.dimensions)
+        require(name, value, value is None, f"does not belong to {self.kind}")
 
     @property
     def options(self) -> dict[str, int]:
@@ -140,7 +161,7 @@ class TableRow:
         name: unique in the item.
         group: a heading that several rows share.
         place: where it stands in the file, for messages.
-        kind: what it is made of.
+        kind: "train", "encoder", "quote", "facts" or "blocked".
         objective: what is learnt, of kind "train".
         base: what training begins from.
         corpus: a name of the folder's corpora.
@@ -164,7 +185,7 @@ class TableRow:
     name: str
     group: str
     place: int
-    kind: RowKind
+    kind: Literal["train", "encoder", "quote", "facts", "blocked"]
     objective: str
     base: str
     corpus: str
@@ -188,6 +209,11 @@ class TableRow:
         """Whether another seed gives another result."""
         return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
 
+    @property
+    def measured(self) -> bool:
+        """Whether values of ours belong in it, even if nobody can make them."""
+        return self.kind in ("train", "encoder", "blocked")
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -209,13 +235,16 @@ class Claim:
     name: str
     text: str
     columns: tuple[str, ...] = ()
-    relation: Relation | Literal[""] = ""
+    relation: Literal["better", "no_worse", "no_better", "equal", ""] = ""
     subject: str = ""
     than: tuple[str, ...] = ()
-    margin: Positive | None = None
+    margin: float | None = None
     row: str = ""
     sign: Literal["", "positive", "negative"] = ""
     rests_on: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,16 +302,15 @@ class Item:
     about: str
     cost: Cost
     needs: tuple[str, ...] = ()
-    seeds: Count = 3
+    seeds: int = 3
     reference: str = ""
     figure: Figure = ""
     sweep: str = ""
     also_source: str = ""
 
     def __post_init__(self) -> None:
-        if self.figure == "sweep" and not self.sweep:
-            problem = 'needs sweep = "SETTING", the axis of the figure'
-            raise OptionError("figure", self.figure, problem)
+        require("seeds", self.seeds, self.seeds >= 1, "must be at least 1")
+        require("figure", self.figure, self.figure != "sweep" or bool(self.sweep), AXES)
 
     @property
     def name(self) -> str:

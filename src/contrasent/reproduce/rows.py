@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
-from contrasent.engine.parameters import Size
 from contrasent.errors import suggestion
 from contrasent.reproduce.corpora import Corpus
 from contrasent.reproduce.items import (
@@ -16,12 +15,14 @@ from contrasent.reproduce.items import (
     Evaluation,
     Expected,
     Fit,
-    RowKind,
     ScaleName,
     Settings,
     TableRow,
+    require,
 )
 from contrasent.reproduce.toml import Table
+
+Kind = Literal["train", "encoder", "quote", "facts", "blocked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,20 @@ class ItemContext:
     source: str
 
 
+def _check_sentences(count: int | None) -> None:
+    require("sentences", count, count is None or count >= 0, "must be 0 (all) or more")
+
+
 @dataclass(frozen=True, slots=True)
 class AtScale:
     """What a row or template says of one scale; None where it says nothing."""
 
     set: Settings = field(default_factory=dict)
     evaluations: tuple[str, ...] | None = None
-    sentences: Size | None = None
+    sentences: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_sentences(self.sentences)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +66,13 @@ class Template:
     set: Settings = field(default_factory=dict)
     lab: AtScale = AtScale()
     paper: AtScale = AtScale()
-    sentences: Size | None = None
+    sentences: int | None = None
     postprocess: Fit | None = None
     scales: tuple[ScaleName, ...] | None = None
     evaluations: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_sentences(self.sentences)
 
     def at(self, scale: ScaleName) -> AtScale:
         """What holds at one scale."""
@@ -86,10 +97,6 @@ def _over(below: Any, above: Any) -> Any:
 
 def read_rows(top: Table, context: ItemContext) -> tuple[TableRow, ...]:
     """The rows of an item's file, in order.
-
-    Args:
-        top: the item's file.
-        context: what rows refer to.
 
     Raises:
         InputError: one cannot be; the line is given.
@@ -179,7 +186,7 @@ def _rows(
         )
 
 
-def _kind(table: Table, row: Template, *, quote: bool, blocked: str, facts: bool) -> RowKind:
+def _kind(table: Table, row: Template, *, quote: bool, blocked: str, facts: bool) -> Kind:
     made = [key for key in ("objective", "encoder") if getattr(row, key)]
     if blocked:
         return "blocked"

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contrasent.engine.parameters import renamed
 from contrasent.engine.registry import needs_pairs, published
-from contrasent.train.settings import Settings, choose
+from contrasent.train.settings import Settings, choose, renamed
 
 SENTENCE_ENCODER, LANGUAGE_MODEL = "sentence encoder", "language model"
 

@@ -1,3 +1,18 @@
+"""Quality on everyday text, so that an adaptation that forgot the rest of the language is seen."""
+
+from contextlib import suppress
+
+import numpy as np
+
+from contrasent.adapt.verdict import General
+from contrasent.errors import DataError
+from contrasent.evaluate.sts import sts
+from contrasent.search.exact import unit
+from contrasent.text.datafiles import data_folder
+from contrasent.text.datasets import sts_pairs
+from contrasent.types import EncodeFn
+
+PROBE = """
 The shop closes at six.|They shut the store at 6 pm.|The shop opens at six.
 A child is feeding ducks.|A kid gives bread to some ducks.|A duck is chasing a child.
 He forgot to lock the door.|The door was left unlocked by him.|He forgot to paint the door.
@@ -48,3 +63,32 @@ The king had no children.|The monarch left no heirs.|The king had many children.
 Turn the volume down.|Make it quieter.|Turn the volume up.
 The flight was cancelled.|The plane did not fly after all.|The flight was on time.
 It takes an hour on foot.|One walks for sixty minutes.|It takes an hour by car.
+"""
+"""Our own: a sentence, one that says the same, one that shares its words and says another thing."""
+
+
+def check(base: EncodeFn, chosen: EncodeFn) -> General:
+    """Measure two models: on STS-B's dev split where ``CONTRASENT_DATA`` has it, else on the probe.
+
+    Args:
+        base: before.
+        chosen: after.
+    """
+    if data_folder() is not None:
+        with suppress(DataError):  # the folder need not have STS-B
+            sts_pairs("STSB", split="dev")
+            before, after = (
+                sts(encode, tasks=("STSB",), split="dev", resamples=0).rows[0].value
+                for encode in (base, chosen)
+            )
+            return General("STS-B (dev, Spearman)", before, after)
+    return General("the probe of 50 sentences", probe(base), probe(chosen))
+
+
+def probe(encode: EncodeFn) -> float:
+    """Share of the probe's sentences that are nearer to what says the same than to the other."""
+    rows = [line.split("|") for line in PROBE.strip().splitlines()]
+    vectors = unit(encode([text for row in rows for text in row])).reshape(len(rows), 3, -1)
+    same = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 1])
+    other = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 2])
+    return float(np.mean(same > other))
