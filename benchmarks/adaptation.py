@@ -20,10 +20,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from benchmarks.lines import append, read
 
 BASE = "all-MiniLM-L6-v2"
 ARMS = ("adapt", "simcse", "st-simcse", "st-tsdae")
@@ -91,8 +94,7 @@ class Judged:
 
 def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     """What the candidates of a complete adaptation find for people's queries."""
-    from contrasent.adapt.averaging import average
-    from contrasent.adapt.mapping import toward_identity
+    from contrasent.adapt.training import average, toward_identity
     from contrasent.model.encoder import Encoder
     from contrasent.model.pretrained import resolve
     from contrasent.search.exact import unit
@@ -136,7 +138,7 @@ def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
         "shipped": named.get(done.shipped.name),
         "shipped_name": done.shipped.name,
         "improved": done.improved,
-        "verdict": done.verdict.as_dict(),
+        "verdict": asdict(done.verdict),
         "trials": [[t.candidate.name, round(t.score, 5), round(t.cost, 1)] for t in done.trials],
         "candidates": candidates,
     }
@@ -349,8 +351,7 @@ def main() -> None:
     parser.add_argument("--budget", default="30m")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    text = options.out.read_text("utf-8") if options.out.is_file() else ""
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = read(options.out)
     if options.table:
         print(table(lines))
         return
@@ -359,7 +360,6 @@ def main() -> None:
     folder = Path(os.environ["CONTRASENT_DATA"]) / "ir"
     names = options.collections or sorted(p.name for p in folder.iterdir() if p.is_dir())
     budget = parse_budget(options.budget)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     there = {(one["collection"], one["arm"], one["seed"], one["budget"]) for one in lines}
     for seed in range(options.seeds):
         for name in names:
@@ -368,8 +368,7 @@ def main() -> None:
                     continue
                 print(f"{name}, {arm}, seed {seed}", flush=True)
                 line = run(arm, folder / name, budget, seed, options.work)
-                with options.out.open("a", encoding="utf-8") as stream:
-                    stream.write(json.dumps(line) + "\n")
+                append(options.out, [line])
 
 
 if __name__ == "__main__":

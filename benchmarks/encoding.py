@@ -83,10 +83,11 @@ def measure(runtime: str, kind: str, exports: str, keep: str | None) -> float:
             return model.encode(rows, show_progress_bar=False)
     else:
         from contrasent.cli.loading import open_model
+        from contrasent.cli.options import Loading
 
         ours = runtime in ("torch", "invariant")
         folder = Path(minilm()) if ours else Path(exports) / runtime
-        encode = open_model(folder, invariant=runtime == "invariant")
+        encode = open_model(folder, Loading(batch_invariant=runtime == "invariant"))
     encode(warm)
     began = time.perf_counter()
     vectors = encode(texts)

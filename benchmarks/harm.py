@@ -11,7 +11,6 @@ repeated, so the script may be stopped at any time. ``--table`` prints them as M
 """
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -19,6 +18,8 @@ import tempfile
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+from benchmarks.lines import append, read
 
 SMALL = ("stackfaq-answers", "cranfield", "cisi")
 RATES = (3e-5, 3e-6, 1e-5, 1e-6)
@@ -140,14 +141,12 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=(), help="more settings, key=value")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    text = options.out.read_text("utf-8") if options.out.is_file() else ""
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = read(options.out)
     if options.table:
         print(table(lines))
         return
     if "CONTRASENT_DATA" not in os.environ:
         sys.exit("set CONTRASENT_DATA to the folder of the data sets")
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     more = sorted(options.set)
     there = {(*(line[name] for name in KEY), *line["set"]) for line in lines}
     opened: dict[str, Judged] = {}
@@ -159,8 +158,7 @@ def main() -> None:
         if name not in opened:
             opened[name] = Judged(name)
         found = run(opened[name], key, list(options.at), more)
-        with options.out.open("a", encoding="utf-8") as stream:
-            stream.writelines(json.dumps(line) + "\n" for line in found)
+        append(options.out, found)
         print(table(found[-1:]), flush=True)
 
 

@@ -55,7 +55,7 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def binary(vectors: np.ndarray, queries: np.ndarray) -> None:
     """Time and recall of binary codes with exact scores of the candidates."""
-    from contrasent.search.binary import BinaryCodes
+    from contrasent.search.backends import BinaryCodes
     from contrasent.search.index import Index
     from contrasent.search.manifest import Manifest
     from contrasent.search.segment import Segment, Strings

@@ -2,12 +2,13 @@
 
 import logging
 import os
+import sys
 from pathlib import Path
 
 import hypothesis
 import pytest
 
-from contrasent import progress
+from contrasent import cli, progress
 from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 
 DATA = os.environ.get("CONTRASENT_DATA")
@@ -110,3 +111,21 @@ def tiny(tmp_path_factory):
 def bert(tiny):
     """The tiny BERT's folder."""
     return tiny["bert"]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd, tmp_path):
+    """Call the command line as the shell does; (standard output, standard error)."""
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        progress.show("silent")
+        out, err = capfd.readouterr()
+        assert caught.value.code == code, err
+        return out, err
+
+    monkeypatch.chdir(tmp_path)
+    return run

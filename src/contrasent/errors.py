@@ -123,7 +123,12 @@ def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:
-    """Return "; did you mean 'x'? (one of a, b, c)" for the choice nearest to a value, or ""."""
+    """Return "; did you mean 'x'? (one of a, b, c)" for the choice nearest to a value, or "".
+
+    Args:
+        value: that was given.
+        choices: the valid ones.
+    """
     known = sorted(choices)
     if not known:
         return ""

@@ -118,11 +118,28 @@ def remove_temporaries(folder: Path, name: str = "*") -> None:
             path.unlink(missing_ok=True)
 
 
-def write_json(target: Path, data: Any) -> None:
-    """Write a JSON file atomically, indented, keys in the order given."""
+def write_text(target: Path, text: str) -> None:
+    """Write a text file atomically, in UTF-8.
+
+    Args:
+        target: the file.
+        text: all of it.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
     with atomic_file(target) as stream:
-        json.dump(data, stream, indent=2, ensure_ascii=False)
-        stream.write("\n")
+        stream.write(text)
+
+
+def write_json(target: Path, data: Any) -> None:
+    """Write a JSON file atomically, indented, keys in the order given.
+
+    Args:
+        target: the file.
+        data: what JSON can hold.
+    """
+    write_text(target, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:

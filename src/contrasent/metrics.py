@@ -96,7 +96,12 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
-    """(q,) one over the rank of each query's first relevant document, 0 beyond k; ranks from 1."""
+    """(q,) one over the rank of each query's first relevant document, 0 beyond k; ranks from 1.
+
+    Args:
+        ranks: (q,) from 1.
+        k: ranks beyond it count 0.
+    """
     r = np.asarray(ranks, dtype=np.float64)
     return np.where(r <= k, 1.0 / r, 0.0)
 
@@ -230,7 +235,12 @@ def neighbour_overlap(before: ArrayLike, after: ArrayLike, k: int = 10) -> Float
 
 
 def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
-    """(n,) the share of each row's k entries in one (n, k) that are in the other's row too."""
+    """(n,) the share of each row's k entries in one (n, k) that are in the other's row too.
+
+    Args:
+        first: (n, k).
+        second: (n, k).
+    """
     shared: Floats = (first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1)
     return shared
 

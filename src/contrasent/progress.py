@@ -25,6 +25,11 @@ def show(mode: str) -> None:
     _mode = mode
 
 
+def silent() -> bool:
+    """Whether nothing is to be shown."""
+    return _mode == "silent"
+
+
 @contextmanager
 def task(
     title: str, total: int | None = None, unit: str = "it", start: int = 0
@@ -43,7 +48,7 @@ def task(
         A function to call after each piece of work, see :data:`Advance`.
     """
     global _busy
-    if _mode == "silent" or _busy:
+    if silent() or _busy:
         yield lambda n=1, **fields: None
         return
     _busy = True

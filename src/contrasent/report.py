@@ -99,8 +99,8 @@ class Report:
 
     def select(self, **wanted: str) -> "Report":
         """The rows whose named fields have the given values."""
-        kept = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
-        return Report(tuple(kept), self.notes, self.items)
+        found = [r for r in self.rows if all(getattr(r, k) == v for k, v in wanted.items())]
+        return Report(tuple(found), self.notes, self.items)
 
     def one(self, **wanted: str) -> Row:
         """The single row whose named fields have the given values.
@@ -115,6 +115,10 @@ class Report:
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
         """Plain mean of the named tasks' unrounded values.
+
+        Args:
+            tasks: names.
+            wanted: other fields of the rows.
 
         Raises:
             DataError: a task is missing from the report.
@@ -155,7 +159,12 @@ HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", 
 
 
 def shown(metric: str, value: float) -> str:
-    """A value as it is printed: correlations and rates times 100 with two decimals."""
+    """A value as it is printed: correlations and rates times 100 with two decimals.
+
+    Args:
+        metric: of the value.
+        value: unrounded.
+    """
     if metric.split("@")[0].split("_")[0] in HUNDREDTHS:
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -5,9 +5,10 @@ model. ``Tokens`` holds ragged rows of token ids without padding, in numpy, so t
 that handles text works without torch.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from itertools import islice
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,21 @@ EncodeFn = Callable[[Sequence[str]], Vectors]
 
 Task = Literal["query", "document"]
 """What a text is in a search."""
+
+
+Item = TypeVar("Item")
+
+
+def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Items in lists of so many, the last one shorter (``itertools`` has it from Python 3.12 on).
+
+    Args:
+        items: any number; read as the lists are taken.
+        size: of a list.
+    """
+    stream = iter(items)
+    while batch := list(islice(stream, size)):
+        yield batch
 
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:

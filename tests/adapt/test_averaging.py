@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.adapt.averaging import average
+from contrasent.adapt.training import average
 from contrasent.adapt.work import Work
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.encoder import Encoder

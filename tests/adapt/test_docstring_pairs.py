@@ -2,8 +2,7 @@
 
 from contrasent.adapt.documents import open_documents
 from contrasent.adapt.formats.docstrings import read_documentation
-from contrasent.adapt.pairs.docstrings import summary_to_explanation
-from contrasent.adapt.pairs.sentences import first_sentence
+from contrasent.adapt.pairs import Source, first_sentence, summary_to_explanation
 from contrasent.adapt.passages import passages
 from contrasent.adapt.sections import Document, Section
 
@@ -22,7 +21,9 @@ def test_summaries_of_sources_and_of_packages_ask_for_explanations(tmp_path):
     (tmp_path / "rows.jsonl").write_text(f'{{"text": "{SUMMARY}"}}\n')
     read = passages(open_documents(tmp_path), count_tokens=words, max_tokens=100)
     found = list(
-        summary_to_explanation(read.passages, range(len(read.passages)), lambda text: [text], 0)
+        summary_to_explanation(
+            Source(read.passages, range(len(read.passages)), lambda text: [text], 0)
+        )
     )
     assert [(pair.query, pair.text, pair.maker) for pair in found] == [
         (SUMMARY, f"length\n{EXPLANATION}", "docstring")
@@ -34,6 +35,6 @@ def test_summaries_of_sources_and_of_packages_ask_for_explanations(tmp_path):
         for one in read_documentation([tmp_path]).documented
     ]
     named = passages(documents, count_tokens=words, max_tokens=100)
-    (pair,) = summary_to_explanation(named.passages, [0], lambda text: [text], 0)
+    (pair,) = summary_to_explanation(Source(named.passages, [0], lambda text: [text], 0))
     assert (pair.query, pair.text) == (SUMMARY, f"river.length\n{EXPLANATION}")
-    assert not list(first_sentence(named.passages, [0], str.splitlines, 0))
+    assert not list(first_sentence(Source(named.passages, [0], str.splitlines, 0)))

@@ -4,6 +4,7 @@ import gzip
 import json
 import shutil
 import zipfile
+from dataclasses import asdict
 
 import pytest
 
@@ -354,13 +355,13 @@ def test_every_iteration_gives_the_same_in_the_order_of_paths(tmp_path):
         content = json.dumps(BEIR[0]) if name.endswith("jsonl") else PROSE
         (tmp_path / name).write_text(content)
     source = open_documents(tmp_path)
-    first, report = list(source), source.report.as_dict()
+    first, report = list(source), asdict(source.report)
     assert [d.id for d in first] == ["a/b.txt", "a/z.md", "b.md", "c.jsonl#d7"]
     shutil.copytree(tmp_path, tmp_path / "copy")
     again = open_documents(tmp_path / "copy")
     assert list(source)[:3] == first[:3]
     assert list(again) == first
-    assert again.report.as_dict() == report
+    assert asdict(again.report) == report
 
 
 def test_all_formats_that_are_read_are_tested():

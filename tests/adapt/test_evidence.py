@@ -5,11 +5,13 @@ import math
 import numpy as np
 import pytest
 
+from contrasent.adapt.candidates import selection_error
 from contrasent.adapt.evidence import (
     Evidence,
     Query,
     first_of_each_kind,
     haystack,
+    is_prose,
     judged_evidence,
     made_evidence,
     mean_over_kinds,
@@ -231,3 +233,45 @@ def test_a_part_has_the_rows_of_its_queries_alone():
 def test_no_query_of_a_person_is_left_out():
     evidence = judged_evidence(["t"] * 9, range(9), [[n] for n in range(9)], [("q", {0: 1.0})] * 8)
     assert first_of_each_kind(evidence, 2).tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("text", "prose"),
+    [
+        ("The lighthouse keeper counts the ships (all of them) before dawn.", True),
+        ("Der Kläger trägt die Kosten, § 91 Abs. 1 ZPO.", True),
+        ("灯塔看守人在黎明前数船。", True),
+        ("ret = ret.replace('%', '')", False),
+        ("def line_len=80, indent=''):", False),
+        ("self.plugin_manager.load_all_plugins()", False),
+        ("12.4 18.9 22.0 7.1 0.3 and so on", False),
+    ],
+)
+def test_only_prose_is_cut_out(text, prose):
+    assert is_prose(text) == prose
+
+
+def test_code_makes_no_queries():
+    code = [Pair(f"x_{n} = f(a[{n}])", TEXTS[n], n, "sentence") for n in range(24)]
+    words = [
+        Pair(f"ships and boats number {n} in a row", TEXTS[n], n, "sentence") for n in range(24)
+    ]
+    found = made_evidence(TEXTS, range(24), [*code, *words], limit=50, terms=str.split, seed=0)
+    assert len(found.queries) == 24
+    assert not any("=" in query.text for query in found.queries)
+
+
+def test_the_error_of_a_score_is_that_of_resampled_queries():
+    random = np.random.default_rng(0)
+    queries = tuple(Query("q", kind, n, {0: 1.0}) for n, kind in enumerate("ab" * 300))
+    evidence = Evidence(("t",), 1, np.array([0]), queries)
+    before = random.uniform(0.2, 0.8, 600)
+    after = np.clip(before + random.normal(0.05, 0.2, 600), 0, 1)
+    drawn = []
+    for _ in range(2000):
+        at = np.concatenate([random.choice(evidence.of_kind(kind), 300) for kind in "ab"])
+        parts = [at[:300], at[300:]]
+        drawn.append(
+            np.mean([np.log((after[p].mean() + 0.01) / (before[p].mean() + 0.01)) for p in parts])
+        )
+    assert selection_error(evidence, before, after) == pytest.approx(np.std(drawn), rel=0.08)

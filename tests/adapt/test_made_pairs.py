@@ -6,13 +6,21 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from contrasent.adapt.pairs import Pair, without_copied
-from contrasent.adapt.pairs.clicks import clicks
-from contrasent.adapt.pairs.crops import FEWEST_WORDS, LONGEST, crops, neighbours
-from contrasent.adapt.pairs.keywords import keyword_query
-from contrasent.adapt.pairs.questions import question_to_answer
-from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
-from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.pairs import (
+    FEWEST_WORDS,
+    LONGEST,
+    Pair,
+    Source,
+    clicks,
+    crops,
+    first_sentence,
+    inverse_cloze,
+    keyword_query,
+    neighbours,
+    question_to_answer,
+    title_to_passage,
+    without_copied,
+)
 from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import SPAN, sentences_of
 from contrasent.adapt.training import BATCH, mixture, with_negatives
@@ -37,17 +45,22 @@ PASSAGES = [
 
 
 def test_the_first_sentence_asks_for_the_rest_below_its_title():
-    first, second, third = first_sentence(PASSAGES, [0, 1, 2], split, 0)
+    first, second, third = first_sentence(Source(PASSAGES, [0, 1, 2], split, 0))
     assert first.query == "The old mill stands by the river."
     assert first.text == ("The mill\nIts wheel has not turned for years. Ivy covers the walls.")
     assert (first.passage, second.passage, third.passage) == (0, 1, 2)
-    assert list(first_sentence([passage("One sentence alone stands here.")], [0], split, 0)) == []
+    assert (
+        list(first_sentence(Source([passage("One sentence alone stands here.")], [0], split, 0)))
+        == []
+    )
 
 
 def test_a_sentence_is_taken_out_of_what_it_asks_for_and_every_one_has_its_turn():
     seen = set()
     for seed in range(30):
-        (pair,) = inverse_cloze(PASSAGES, [0, 1, 2], split, seed)  # the others have two sentences
+        (pair,) = inverse_cloze(
+            Source(PASSAGES, [0, 1, 2], split, seed)
+        )  # the others have two sentences
         assert pair.query in split(TEXT)
         left = [sentence for sentence in split(TEXT) if sentence != pair.query]
         assert pair.text == "The mill\n" + " ".join(left)
@@ -58,7 +71,7 @@ def test_a_sentence_is_taken_out_of_what_it_asks_for_and_every_one_has_its_turn(
 def test_crops_are_spans_of_the_passage_of_bounded_length():
     sizes = set()
     for seed in range(40):
-        for pair in crops(PASSAGES, [0, 2], split, seed):
+        for pair in crops(Source(PASSAGES, [0, 2], split, seed)):
             text = PASSAGES[pair.passage].text
             total = len(text.split())
             for crop in (pair.query, pair.text):
@@ -69,10 +82,10 @@ def test_crops_are_spans_of_the_passage_of_bounded_length():
 
 
 def test_neighbours_are_of_one_document_and_both_wanted():
-    (pair,) = neighbours(PASSAGES, [0, 1, 2], split, 0)
+    (pair,) = neighbours(Source(PASSAGES, [0, 1, 2], split, 0))
     assert pair.query in split(TEXT)
     assert (pair.text, pair.passage) == (PASSAGES[1].indexed, 1)
-    assert list(neighbours(PASSAGES, [0, 2], split, 0)) == []
+    assert list(neighbours(Source(PASSAGES, [0, 2], split, 0))) == []
 
 
 def test_titles_ask_with_the_headings_that_are_the_documents_own():
@@ -80,10 +93,10 @@ def test_titles_ask_with_the_headings_that_are_the_documents_own():
         passage("Text.", document=n, title=f"Note {n}", headings=("Introduction", f"Part {n}"))
         for n in range(5)
     ]
-    pairs = list(title_to_passage(common, range(5), split, 0))
+    pairs = list(title_to_passage(Source(common, range(5), split, 0)))
     assert [pair.query for pair in pairs] == [f"Note {n} Part {n}" for n in range(5)]
     same = [passage("Text.", document=n, title="Untitled") for n in range(5)]
-    assert list(title_to_passage(same, range(5), split, 0)) == []
+    assert list(title_to_passage(Source(same, range(5), split, 0))) == []
 
 
 def test_keywords_are_the_heaviest_words_by_a_plain_count():
@@ -95,13 +108,13 @@ def test_keywords_are_the_heaviest_words_by_a_plain_count():
     ]
     rows = [passage(text, document=n) for n, text in enumerate(texts)]
     holding = Counter(word for text in texts for word in set(words(text)))
-    for pair in keyword_query(rows, range(4), split, 3):
+    for pair in keyword_query(Source(rows, range(4), split, 3)):
         for word in pair.query.split():
             assert word in words(texts[pair.passage])
             assert holding[word] > 1
             assert word not in ("the", "was", "and", "of")
         assert 2 <= len(pair.query.split()) <= 4
-    assert len(list(keyword_query(rows, range(4), split, 3))) >= 3
+    assert len(list(keyword_query(Source(rows, range(4), split, 3)))) >= 3
 
 
 @pytest.mark.parametrize(
@@ -120,7 +133,7 @@ def test_keywords_are_the_heaviest_words_by_a_plain_count():
     ],
 )
 def test_questions_ask_for_the_answers_that_follow(made, query, text):
-    (pair,) = question_to_answer([made], [0], split, 0)
+    (pair,) = question_to_answer(Source([made], [0], split, 0))
     assert (pair.query, pair.text, pair.maker) == (query, text, "question")
 
 
@@ -128,10 +141,10 @@ def test_text_without_spaces_gives_crops_and_sentences_too():
     text = "古い水車は川のそばに立っている。車輪は何年も回っていない。壁は蔦に覆われている。"
     rows = [passage(text)]
     for seed in range(10):
-        (pair,) = crops(rows, [0], split, seed)
+        (pair,) = crops(Source(rows, [0], split, seed))
         assert pair.query in text
         assert FEWEST_WORDS <= len(pair.query) <= LONGEST * len(text) + 1
-    (pair,) = first_sentence(rows, [0], lambda t: [s + "。" for s in t.split("。") if s], 0)
+    (pair,) = first_sentence(Source(rows, [0], lambda t: [s + "。" for s in t.split("。") if s], 0))
     assert pair.query == "古い水車は川のそばに立っている。"
     left = without_copied(pair.query, "古い水車", words, 1.0, 0)
     assert left == "は川のそばに立っている。"  # no pairs of characters that overlap, no spaces
@@ -156,7 +169,7 @@ def test_a_query_asks_for_the_passage_of_what_was_opened_that_shares_its_words()
     make = clicks(log, holding)
 
     def made(numbers):
-        return [(p.query, p.passage, p.maker) for p in make(rows, numbers, split, 0)]
+        return [(p.query, p.passage, p.maker) for p in make(Source(rows, numbers, split, 0))]
 
     once = [("green", 1, "click"), *[("ink", 2, "click")] * 2, ("ink", 3, "click")]
     assert made(range(4)) == [*once, ("Tea", 3, "click"), *[("Tea", 0, "click")] * 2]

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from contrasent.adapt import mapping
-from contrasent.adapt.mapping import fit_map, toward_identity
+from contrasent.adapt import training
+from contrasent.adapt.training import fit_map, toward_identity
 from contrasent.search.exact import unit
 
 
@@ -22,8 +22,8 @@ def found(queries, texts, matrix):
 
 
 def test_it_learns_which_directions_carry_the_meaning(monkeypatch):
-    monkeypatch.setattr(mapping, "EPOCHS", 100)
-    monkeypatch.setattr(mapping, "LR", 0.03)
+    monkeypatch.setattr(training, "MAP_EPOCHS", 100)
+    monkeypatch.setattr(training, "MAP_LR", 0.03)
     random = np.random.default_rng(0)
     learnt = fit_map(*turned(random), list(range(400)), seed=1)
     queries, texts = turned(random)
@@ -35,7 +35,7 @@ def test_it_learns_which_directions_carry_the_meaning(monkeypatch):
 
 
 def test_a_step_is_one_of_adam_on_a_plain_loop_s_gradient(monkeypatch):
-    monkeypatch.setattr(mapping, "EPOCHS", 1)
+    monkeypatch.setattr(training, "MAP_EPOCHS", 1)
     random = np.random.default_rng(3)
     queries, texts = turned(random, count=6, size=4)
     documents = [0, 0, 1, 2, 3, 4]
@@ -57,7 +57,7 @@ def test_a_step_is_one_of_adam_on_a_plain_loop_s_gradient(monkeypatch):
     matrix = torch.eye(4, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(loss(matrix), matrix)
     # The first step of Adam moves each number by the learning rate against the gradient's sign.
-    expected = torch.eye(4) - mapping.LR * gradient.sign()
+    expected = torch.eye(4) - training.MAP_LR * gradient.sign()
     learnt = fit_map(queries, texts, documents, seed=0)
     sure = gradient.abs() > 1e-3
     assert sure.sum() >= 8

@@ -1,13 +1,15 @@
 """The gate: it lets a real gain through and chance not, and minds quality elsewhere."""
 
+import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from contrasent.adapt.evidence import Evidence, Query, measure
-from contrasent.adapt.general import PROBE, probe
-from contrasent.adapt.verdict import General, Verdict, clustered_difference, decide
+from contrasent.adapt.shipping import rebuilt
+from contrasent.adapt.verdict import PROBE, General, Verdict, clustered_difference, decide, probe
 from contrasent.search.exact import unit
 
 
@@ -60,7 +62,7 @@ def test_a_real_gain_goes_through_and_is_told_by_kind():
     assert 0 < gain.low < gain.value < gain.high
     few = decide(evidence_of(range(5)), np.zeros(10), np.ones(10), name="better")
     assert few.kinds["a"].difference is None
-    assert Verdict.from_dict(verdict.as_dict()) == verdict
+    assert rebuilt(Verdict, json.loads(json.dumps(asdict(verdict)))) == verdict
 
 
 def test_the_interval_is_over_documents_and_not_over_queries():
@@ -94,7 +96,7 @@ def test_reasons_for_a_no():
 
 
 def test_the_probe_counts_sentences_that_are_nearer_to_their_like():
-    rows = [line.split("|") for line in PROBE.strip().splitlines()]
+    rows = [line.split("|") for line in PROBE.read_text("utf-8").splitlines()]
     assert len(rows) == 50
     assert all(len(row) == 3 and len(set(row)) == 3 for row in rows)
     place = {text: (n, kind) for n, row in enumerate(rows) for kind, text in enumerate(row)}

@@ -20,24 +20,6 @@ FAST = ["--set", "batch=8", "--set", "lr=1e-3", "--set", "pooler=mean"]
 
 
 @pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    """Call the command line as the shell does; (standard output, standard error)."""
-
-    def run(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        progress.show("silent")
-        out, err = capfd.readouterr()
-        assert caught.value.code == code, err
-        return out, err
-
-    monkeypatch.chdir(tmp_path)
-    return run
-
-
-@pytest.fixture
 def texts(tmp_path, sentences):
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(sentences[:120]) + "\n")

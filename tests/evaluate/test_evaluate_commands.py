@@ -8,7 +8,8 @@ import typer
 from typer.testing import CliRunner
 
 from contrasent.cli.compare import compare
-from contrasent.cli.evaluate import evaluate
+from contrasent.cli.evaluate import _load, evaluate
+from contrasent.cli.options import Loading
 from contrasent.cli.postprocess import postprocess
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.text import official
@@ -324,10 +325,9 @@ def test_sentence_transformers_reads_a_whitened_model(bert, corpus, tmp_path):
 
 
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
-    from contrasent.cli.evaluate import _load
     from contrasent.model.encoder import Encoder
 
-    _, count = _load(str(bert), None, "mean", None, 8, False)
+    _, count = _load(str(bert), Loading(pooler="mean", batch=8), False)
     sentence = "the orchard and a copper lantern"
     tokens, _ = Encoder.load(bert, pooler="mean").tokenise([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
@@ -343,7 +343,5 @@ def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data
 def test_glove_keeps_stop_words_when_asked(data, tmp_path):
     path = tmp_path / "glove.txt"
     path.write_text("".join(f"{w} {i} {i * i} 1\n" for i, w in enumerate([*WORDS, "the"])))
-    from contrasent.cli.evaluate import _load
-
-    with_them, without = (_load(str(path), None, None, None, 8, keep)[0] for keep in (True, False))
+    with_them, without = (_load(str(path), Loading(), keep)[0] for keep in (True, False))
     assert not np.array_equal(with_them(["the river"]), without(["the river"]))

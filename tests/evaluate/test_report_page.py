@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contrasent.evaluate import pictures
-from contrasent.evaluate.page import page, titles, write_page
+from contrasent.evaluate.page import page, titles
 from contrasent.report import Report, Row
 from contrasent.text.official import STS_TASKS
 
@@ -101,11 +101,6 @@ def test_arrows_join_checkpoints():
     reports = {f"{i}": report(i) for i in range(3)}
     plain, joined = pictures.plane(reports), pictures.plane(reports, arrows=True)
     assert plain.count("<path") < joined.count("<path")
-
-
-def test_the_file_is_written(tmp_path):
-    write_page(tmp_path / "report.html", {"a": report(0)})
-    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_titles_are_the_last_parts_that_differ():

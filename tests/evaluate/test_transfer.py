@@ -10,6 +10,7 @@ from contrasent.evaluate import probing
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.bootstrap import item_keys
 from contrasent.evaluate.probing import SOLVERS, Problem
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.transfer import TASKS, f1, make_problem, transfer
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.text.transfer import Labelled
@@ -109,9 +110,10 @@ def test_tasks_that_share_sentences_are_resampled_together(data):
     keys = item_keys([f"sentence {i}" for i in range(90)])
     drawn = []
     for order in (np.arange(90), random.permutation(90)):
-        problem = Problem(np.zeros((90, 2), dtype=np.float32), labels[order], 90, 0, 2)
         outcome = probing.Outcome(0.5, (np.arange(90),), guesses[order])
-        drawn.append(module._Scored("MR", problem, keys[order], [outcome], 100).draws)
+        sheet = Sheet()
+        module.add_outcomes(sheet, "MR", labels[order], keys[order], [outcome], 100)
+        drawn.append(sheet._draws[0])
     assert drawn[0] == pytest.approx(drawn[1], abs=1e-6)
     assert len(np.unique(drawn[0])) > 20
     part = Labelled(("a b", "c", "d"), ("e", "f", "g"), np.array([1, 1, 0]))

@@ -4,36 +4,19 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from plain_loops import cosine, dot, few, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import _blocks, info_nce, mean_cosines, similarities, two_source_info_nce
+from contrasent.losses import _computing, info_nce, mean_cosines, similarities, two_source_info_nce
 
-few = settings(max_examples=25, deadline=None)
-seeds = st.integers(0, 2**31 - 1)
-
-
-@pytest.fixture(scope="module", params=["whole", "in blocks"], autouse=True)
-def logits_at_once(request):
-    """Every test here is run with one block of rows and with blocks of a few."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "in blocks":
-            patch.setattr(_blocks, "LOGITS", 24)
-        yield
-
-
-def vectors(seed: int, *shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+pytestmark = pytest.mark.usefixtures("logits_at_once")
 
 
 def sim(a: list[float], b: list[float], kind: str) -> float:
-    dot = sum(x * y for x, y in zip(a, b, strict=True))
-    if kind == "dot":
-        return dot
-    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+    return dot(a, b) if kind == "dot" else cosine(a, b)
 
 
 def loop_info_nce(anchors, positives, hard, extra, tau, kind, first, alpha) -> float:
@@ -58,7 +41,7 @@ def test_blocks_of_rows_change_neither_loss_nor_gradient(monkeypatch, symmetric,
     parts = [vectors(k, *shape) for k, shape in enumerate([(7, 4), (9, 4), (9, 2, 4), (3, 4)])]
     results = []
     for logits in (10**9, 100, 1):
-        monkeypatch.setattr(_blocks, "LOGITS", logits)
+        monkeypatch.setattr(_computing, "LOGITS", logits)
         a, b, hard, extra = (part.clone().requires_grad_() for part in parts)
         shared = {"hard_negatives": hard, "extra_negatives": extra, "alpha": 0.5, "first": 1}
         if factor is None:

@@ -4,20 +4,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from plain_loops import dot, few, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import barlow_twins, dimension_wise_contrast
-
-few = settings(max_examples=25, deadline=None)
-seeds = st.integers(0, 2**31 - 1)
-
-
-def vectors(seed: int, *shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def columns(view: Tensor) -> list[list[float]]:
@@ -28,10 +21,6 @@ def standardised(column: list[float], ddof: int, epsilon: float) -> list[float]:
     mean = sum(column) / len(column)
     variance = sum((x - mean) ** 2 for x in column) / (len(column) - ddof)
     return [(x - mean) / math.sqrt(variance + epsilon) for x in column]
-
-
-def dot(a: list[float], b: list[float]) -> float:
-    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
 @few

@@ -4,13 +4,12 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from test_negatives import cosine, vectors
+from plain_loops import cosine, fewer, seeds, vectors
 
 from contrasent.errors import OptionError
 from contrasent.losses import (
-    _blocks,
     complex_cosines,
     cosent,
     cosine_regression,
@@ -20,20 +19,10 @@ from contrasent.losses import (
     pair_cosines,
 )
 
-few = settings(max_examples=15, deadline=None)
-seeds = st.integers(0, 2**31 - 1)
+pytestmark = pytest.mark.usefixtures("logits_at_once")
 
 
-@pytest.fixture(scope="module", params=["whole", "in blocks"], autouse=True)
-def logits_at_once(request):
-    """Every test here is run with one block of rows and with blocks of a few."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "in blocks":
-            patch.setattr(_blocks, "LOGITS", 24)
-        yield
-
-
-@few
+@fewer
 @given(
     pairs=st.lists(st.tuples(st.floats(-1, 1), st.integers(0, 4)), min_size=1, max_size=9),
     tau=st.sampled_from([0.05, 0.5]),
@@ -78,7 +67,7 @@ def test_cosent_of_many_pairs_needs_no_square_of_them():
     assert sizes and max(sizes) <= 5000
 
 
-@few
+@fewer
 @given(seed=seeds, n=st.integers(1, 5), half=st.integers(1, 4))
 def test_complex_cosines_are_those_of_complex_numbers(seed, n, half):
     a, b = vectors(seed, n, 2 * half), vectors(seed + 1, n, 2 * half)
@@ -103,7 +92,7 @@ def test_complex_cosines_of_a_text_with_itself_and_of_odd_dimensions():
         complex_cosines(a[:, :5], a[:, :5])
 
 
-@few
+@fewer
 @given(seed=seeds, n=st.integers(1, 6))
 def test_cosine_regression_is_the_mean_square(seed, n):
     a, b, scores = vectors(seed, n, 3), vectors(seed + 1, n, 3), vectors(seed + 2, n).tanh()
@@ -150,7 +139,7 @@ def loop_gist(q, p, hard, guide, first, rows, tau, margin) -> float:
     return total / rows
 
 
-@few
+@fewer
 @given(
     seed=seeds,
     n=st.integers(1, 4),
@@ -178,7 +167,7 @@ def test_the_margin_masks_all_or_nothing():
     assert loss > there  # nothing is masked, and anchors and positives are negatives too
 
 
-@few
+@fewer
 @given(
     seed=seeds,
     n=st.integers(1, 4),

@@ -4,36 +4,18 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from plain_loops import cosine, fewer, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import _blocks, info_nce, two_source_info_nce
+from contrasent.losses import _computing, info_nce, two_source_info_nce
 
-few = settings(max_examples=15, deadline=None)
-seeds = st.integers(0, 2**31 - 1)
+pytestmark = pytest.mark.usefixtures("logits_at_once")
+
 FLOOR = -1.0
 """The least cosine."""
-
-
-@pytest.fixture(scope="module", params=["whole", "in blocks"], autouse=True)
-def logits_at_once(request):
-    """Every test here is run with one block of rows and with blocks of a few."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "in blocks":
-            patch.setattr(_blocks, "LOGITS", 24)
-        yield
-
-
-def vectors(seed: int, *shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def cosine(a: list[float], b: list[float]) -> float:
-    dot = sum(x * y for x, y in zip(a, b, strict=True))
-    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
 
 
 def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
@@ -95,7 +77,7 @@ options = {
 }
 
 
-@few
+@fewer
 @given(**options)
 def test_info_nce_with_weights_is_the_equations(
     seed, n, before, after, h, q, tau, alpha, beta, plus, function
@@ -123,7 +105,7 @@ def test_info_nce_with_weights_is_the_equations(
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@few
+@fewer
 @given(
     **options,
     m=st.sampled_from([0.9, 1.0, 1.3]),
@@ -260,7 +242,7 @@ def test_gradients_are_finite_differences(more):
 
 
 def test_no_more_weights_than_a_block_are_made(monkeypatch):
-    monkeypatch.setattr(_blocks, "LOGITS", 32)
+    monkeypatch.setattr(_computing, "LOGITS", 32)
     anchors, positives = vectors(0, 16, 4).requires_grad_(), vectors(1, 16, 4)
     made = []
 

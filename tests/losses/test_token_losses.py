@@ -4,20 +4,13 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from plain_loops import few, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import corrective_lm, masked_lm, token_detection
-
-few = settings(max_examples=25, deadline=None)
-seeds = st.integers(0, 2**31 - 1)
-
-
-def vectors(seed: int, *shape: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def whole(seed: int, high: int, *shape: int) -> Tensor:

@@ -11,9 +11,9 @@ from torch import nn
 from contrasent.errors import OptionError, OutputError
 from contrasent.model import groups as module
 from contrasent.model.encoder import Encoder
-from contrasent.model.folder import read_json
 from contrasent.model.heads import BatchNormProjector, Dense
 from contrasent.model.poolers import POOLERS
+from contrasent.model.storage import read_json
 
 PLAIN = [name for name in POOLERS if name != "mask"]  # see test_mask_pooler
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")

@@ -8,10 +8,11 @@ import pytest
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model import runtime, sessions
 from contrasent.model.encoder import Encoder
-from contrasent.model.export import add_export, export
+from contrasent.model.export import export
+from contrasent.model.exports import add_export, read_export
 from contrasent.model.golden import PROBES
 from contrasent.model.poolers import POOLERS
-from contrasent.model.runtime import Exported, read_export
+from contrasent.model.runtime import Exported
 from tiny_models import KINDS
 
 pytest.importorskip("onnxruntime")

@@ -1,13 +1,11 @@
 """Prompts: saved with a model, and put before texts wherever it is used."""
 
 import json
-import sys
 import warnings
 
 import numpy as np
 import pytest
 
-from contrasent import cli, progress
 from contrasent.errors import ModelError, OptionError
 from contrasent.evaluate.mteb import MtebModel
 from contrasent.evaluate.retrieval import rank_documents
@@ -36,23 +34,6 @@ def saved(bert, tmp_path_factory):
 def plain(bert):
     """The same model without prompts."""
     return Encoder.load(bert, pooler="mean", max_tokens=24)
-
-
-@pytest.fixture
-def run(capfd, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        progress.show("silent")
-        out, err = capfd.readouterr()
-        assert caught.value.code == code, err
-        return out, err
-
-    return run
 
 
 def prefixed(plain, first, texts=TEXTS):

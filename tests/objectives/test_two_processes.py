@@ -2,7 +2,7 @@
 
 import pytest
 
-from contrasent.train.method_checks import check_two_processes
+from contrasent.train.findings import check_two_processes
 from contrasent.train.trial import Trial
 
 pytestmark = pytest.mark.slow

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from contrasent.cli.app import app
 from contrasent.cli.loading import find_model, open_model
+from contrasent.cli.options import Loading
 from contrasent.cli.serve import served
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
@@ -70,4 +71,4 @@ def test_serve(made, sentences):
 
 def test_other_runtimes_are_refused(made):
     with pytest.raises(OptionError, match="torch alone"):
-        open_model(made[0], runtime="onnx")
+        open_model(made[0], Loading(runtime="onnx"))

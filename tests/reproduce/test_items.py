@@ -239,7 +239,7 @@ WRONG = [
     (('quote = true', 'quote = "yes"'), 35, "quote must be true or false"),
     (('better = "plain"', 'no_wors = "plain"'), 43, "did you mean 'no_worse'?"),
     (('better = "plain"', 'equal = "plain"\nbetter = "plain"'), 39, "one of better, no_worse"),
-    (('better = "plain"', 'equal = "plain"\nmargin = 0'), 44, "margin 0.0: must be positive"),
+    (('better = "plain"', 'equal = "plain"\nmargin = 0'), 44, "margin 0.0: must be greater than 0"),
     (("tolerance = 0.5", "sd = -1.0"), 37, "sd -1.0: must be 0 or more"),
     (("tolerance = 0.5", "seeds = 0"), 37, "seeds 0: must be 1 or more"),
     (('better = "plain"', 'better = "plan"'), 43, "did you mean 'plain'?"),
@@ -251,7 +251,7 @@ WRONG = [
     (('use = "unsup"', 'use = "unsup"\nlab = { evaluations = ["dew"] }'), 24, "mean 'dev'?"),
     (('evaluation = "dev"\nmetric = "spearman"\n', ""), 22, "column 'stsb' names no evaluation"),
     (('metric = "spearman"\n', ""), 13, "metric is missing"),
-    (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), 20, "must be 0 (all) or more"),
+    (('corpus = "wiki"', 'corpus = "wiki"\nsentences = -1'), 20, "sentences -1: must be 0 or more"),
     (('column = "stsb"', 'columns = ["stsb", "sts"]'), 42, "columns 'sts': unknown; did you mean"),
     (('column = "stsb"', 'columns = ["stsb"]\ncolumn = "stsb"'), 39, "has a column, or columns"),
 ]  # fmt: skip

@@ -119,7 +119,7 @@ def test_every_option_has_its_first_default():
     settings = {former.get(k, k): v for k, v in asdict(Settings()).items() if k not in INDIFFERENT}
     resolved = [(settings, "settings", "")]
     for name in names():
-        own = {key: p.default for key, p in parameters(name).items()}
+        own = {former.get(key, key): p.default for key, p in parameters(name).items()}
         resolved.append((own, "objectives", name))
     resolved += [(measure.complete({}), "measures", kind) for kind, measure in MEASURES.items()]
     assert len(resolved) == 1 + len(names()) + len(MEASURES) >= 22
@@ -162,6 +162,13 @@ def test_a_default_that_changes_makes_stored_results_stale(plan, monkeypatch, ch
     model, unit = keys()
     assert (model != before[0]) == (changed != "measures")
     assert unit != before[1]
+
+
+def test_a_renamed_parameter_has_its_former_key():
+    values = {key: p.default for key, p in parameters("simcse").items()}
+    assert departing(values, "objectives", "simcse") == {}
+    changed = {**values, "resample_views": "static"}
+    assert departing(changed, "objectives", "simcse") == {"fresh": "static"}
 
 
 def test_methods_that_are_joined_have_the_defaults_of_both():

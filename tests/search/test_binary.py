@@ -8,8 +8,7 @@ import pytest
 from contrasent.errors import InputError, OptionError
 from contrasent.search import index as index_
 from contrasent.search.approximate import build_approximate
-from contrasent.search.backends import open_backend
-from contrasent.search.binary import BinaryCodes
+from contrasent.search.backends import BinaryCodes, open_backend
 from contrasent.search.exact import unit
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer

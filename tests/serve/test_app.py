@@ -272,24 +272,26 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
     monkeypatch.setattr(library, "PATIENCE", 0.01)
     folder = tmp_path / "index"
     Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(folder)
-    served = library.Library(Index.open(folder), hybrid=True)
-    counted, count = threading.Event(), served._open
+    served = library.Library(Index.open(folder), encoder.identity, hybrid=True)
+    counted, count = threading.Event(), served._searcher
 
     def slow(index):
         counted.wait(30)
         return count(index)
 
-    served._open = slow
+    served._searcher = slow
     with Writer(folder) as writer:
         writer.add([LINES[4]], encoder.encode)
     queries = encoder.encode(["a pet"])
     for _ in range(3):
-        found, texts = served.search(["a pet"], queries, 5, None, None)
-        assert (len(found[0]), texts) == (3, 3)
+        now = served.newest()
+        (found,) = served.search(now, ["a pet"], queries, 5)
+        assert (len(found), now.texts) == (3, 3)
     counted.set()
     served._opening.join(30)
-    found, texts = served.search(["a pet"], queries, 5, None, None)
-    assert (len(found[0]), texts) == (4, 4)
+    now = served.newest()
+    (found,) = served.search(now, ["a pet"], queries, 5)
+    assert (len(found), now.texts) == (4, 4)
 
 
 def test_index_of_another_model_is_refused(model):

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from contrasent import cli
+from contrasent.cli.options import Output
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
@@ -213,5 +214,5 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, monkeypatch, ca
     again = ["-o", "a", "--base", bert, *fast, "--set", "batch=8", "--resume"]
     assert "head None" in train(*again, "--set", "head=tanh", code=2)[1]
     monkeypatch.setattr("contrasent.train.fit.fit", lambda *_, **options: options["defaults"])
-    monkeypatch.setattr("contrasent.cli.train._tell", lambda *_, **__: None)
+    monkeypatch.setattr("contrasent.cli.train._summary", lambda *_, **__: Output({}))
     assert "settings chosen" not in train(*again)[1]

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from contrasent import cli, progress
-from contrasent.engine import registry
+from contrasent.engine import methods, registry
 from contrasent.errors import OptionError
-from contrasent.train import method_checks
+from contrasent.train import findings, method_checks
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
@@ -48,24 +47,6 @@ def own(tmp_path):
     path.parent.mkdir()
     path.write_text(METHOD)
     return path
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    """Call the command line as the shell does; (standard output, standard error)."""
-
-    def run(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        progress.show("silent")
-        out, err = capfd.readouterr()
-        assert caught.value.code == code, err
-        return out, err
-
-    monkeypatch.chdir(tmp_path)
-    return run
 
 
 def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentences, tmp_path):
@@ -166,7 +147,7 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     own.write_text(METHOD.replace(before, after))
     trial = Trial(str(own), {}, base)
     if check == "check_two_processes":
-        (finding,) = method_checks.check_two_processes([trial])
+        (finding,) = findings.check_two_processes([trial])
     else:
         finding = getattr(method_checks, check)(trial)
     assert finding.passed is False
@@ -205,12 +186,12 @@ def test_a_module_and_an_entry_point_name_it_too(own, monkeypatch):
     monkeypatch.syspath_prepend(str(own.parent))
     assert registry.described("away:Away", {"rate": 4.0})["name"] == "away:Away"
     assert registry.find("away:Away").__name__ == "Away"
-    point = EntryPoint("keep_away", "away:Away", registry.GROUP)
+    point = EntryPoint("keep_away", "away:Away", methods.GROUP)
 
     def entry_points(group, name=None):
         return [point] if name in (None, point.name) else []
 
-    monkeypatch.setattr(registry, "entry_points", entry_points)
+    monkeypatch.setattr(methods, "entry_points", entry_points)
     assert registry.parameters("simcse+keep_away")["rate"].default is None
     assert registry.parameters("keep_away")["rate"].default == 9.0
     assert "keep_away" in registry.names()

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from contrasent.engine.parameters import renamed
 from contrasent.errors import OptionError
 from contrasent.train.settings import Head, Pooler, Settings, assignments, choose
 
@@ -44,6 +45,9 @@ def test_a_former_name_still_sets_what_it_set():
     assert choose({"chunk": "64"}, "simcse").run == {"grad_cache_rows": 64}
     with pytest.warns(DeprecationWarning, match="chunk is now grad_cache_rows"):
         assert Settings(chunk=64) == Settings(grad_cache_rows=64)
+    assert choose({"fresh": "static"}, "esimcse").objective == {"resample_views": "static"}
+    assert renamed({"fresh": 1, "lr": 2}) == {"resample_views": 1, "lr": 2}
+    assert renamed({"fresh": 1}, ["fresh"]) == {"fresh": 1}  # a method's own parameter
 
 
 def test_values_of_a_recipe():

@@ -8,14 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt.evidence import Evidence, judged_evidence, made_evidence
-from contrasent.adapt.pairs import Maker, Pair
-from contrasent.adapt.pairs.clicks import clicks as click_maker
-from contrasent.adapt.pairs.crops import crops, neighbours
-from contrasent.adapt.pairs.docstrings import summary_to_explanation
-from contrasent.adapt.pairs.keywords import keyword_query
-from contrasent.adapt.pairs.questions import question_to_answer
-from contrasent.adapt.pairs.sentences import first_sentence, inverse_cloze
-from contrasent.adapt.pairs.titles import title_to_passage
+from contrasent.adapt.pairs import (
+    Maker,
+    Pair,
+    Source,
+    crops,
+    first_sentence,
+    inverse_cloze,
+    keyword_query,
+    neighbours,
+    question_to_answer,
+    summary_to_explanation,
+    title_to_passage,
+)
+from contrasent.adapt.pairs import clicks as click_maker
 from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import Asked, Reading, read_judged, read_queries, sentences_of
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
@@ -39,6 +45,11 @@ def read_asked(
 ) -> Asked | None:
     """Queries of people with their answers, of a file or of a collection in BEIR's layout.
 
+    Args:
+        queries: a file of queries, or None.
+        collection: a folder in BEIR's layout, or None.
+        reading: what they are about.
+
     Raises:
         UserError: they cannot be read, or are too few.
     """
@@ -59,6 +70,11 @@ def read_asked(
 
 def read_clicks(path: str | Path | None, reading: Reading, asked: Asked | None) -> Asked:
     """A click log without the queries that judge; empty if there is none.
+
+    Args:
+        path: the log, or None.
+        reading: what it is about.
+        asked: queries of people that choose and prove.
 
     Raises:
         UserError: it cannot be read.
@@ -82,7 +98,6 @@ class Asking:
         asked: queries of people, or None.
         log: clicks of people.
         seed: of everything random.
-        old: documents with smaller numbers are old text, of which a model is not to lose much.
 
     Attributes:
         documents: number of each passage's document.
@@ -92,17 +107,9 @@ class Asking:
     """
 
     def __init__(
-        self,
-        reading: Reading,
-        parts: NDArray[np.int8],
-        asked: Asked | None,
-        log: Asked,
-        seed: int,
-        *,
-        old: int = 0,
+        self, reading: Reading, parts: NDArray[np.int8], asked: Asked | None, log: Asked, seed: int
     ) -> None:
         self.reading, self.parts, self.asked, self.seed = reading, parts, asked, seed
-        self.old = old
         self.documents = [passage.document for passage in reading.passages]
         self.people = None if asked is None else len(asked)
         self.lines: list[str] = []
@@ -121,7 +128,7 @@ class Asking:
                     f"the clicks are about {fewest} documents to choose or judge by, and {FEWEST} "
                     "are needed: they are trained on, and queries made of the text judge"
                 )
-        proofs = int((parts[old:] == SEALED).sum()) if asked is None else len(asked) // 2
+        proofs = int((parts == SEALED).sum()) if asked is None else len(asked) // 2
         self.provable = proofs >= FEWEST
         if not self.provable:
             self.lines.append(
@@ -149,18 +156,18 @@ class Asking:
             half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
             return judged_evidence(texts, self.documents, self.reading.holding, half)
         pairs = list(dict.fromkeys(self._pairs(self._asking, part)))
-        if all(pair.old for pair in pairs):
+        if not pairs:
             raise InputError(
-                self.reading.documents[self.old],
+                self.reading.documents[0],
                 "and the other documents have no titles and too few sentences to make queries of; "
                 "give real ones (--queries FILE)",
             )
-        limit = rows // len({(pair.maker, pair.old) for pair in pairs})
+        limit = rows // len({pair.maker for pair in pairs})
         return made_evidence(texts, self.documents, pairs, limit=limit, terms=terms, seed=self.seed)
 
     def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
         numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
-        return made_pairs(makers, self.reading.passages, numbers, self.seed, old=self.old)
+        return made_pairs(makers, self.reading.passages, numbers, self.seed)
 
 
 def made_pairs(
@@ -181,6 +188,6 @@ def made_pairs(
         old: documents with smaller numbers are old text.
     """
     for make in makers:
-        for pair in make(passages, numbers, sentences_of, seed):
+        for pair in make(Source(passages, numbers, sentences_of, seed)):
             is_old = passages[pair.passage].document < old
             yield replace(pair, old=True) if is_old else pair

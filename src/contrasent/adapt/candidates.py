@@ -1,8 +1,7 @@
 """What is tried, and how each is measured on the selection part."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from contrasent import progress
 from contrasent.adapt.evidence import Evidence, Floats, WordScores, mean_over_kinds, measure
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.hybrid import Fusion
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Vectors, batched
 
 WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of BM25 that are tried."""
@@ -33,16 +32,6 @@ class Candidate:
     share: float = 1.0
     fusion: Fusion | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Candidate":
-        """What :meth:`as_dict` gave."""
-        fusion = data["fusion"]
-        return cls(data["name"], data["model"], data["share"], fusion and Fusion(**fusion))
-
 
 @dataclass(slots=True)
 class Trial:
@@ -52,6 +41,7 @@ class Trial:
         candidate: what was tried.
         score: on the selection part: :func:`selection_score` less what drift costs.
         overlap: share of the base's ten nearest neighbours that are left; 1 for the base.
+        error: standard error of the score over the queries.
         kinds: nDCG@10 of each kind of query, and "all", the mean of them.
         base: the base's, the mean over kinds, for the same queries; fewer of them are asked of
             networks that were trained, since their answers must be encoded anew.
@@ -66,18 +56,7 @@ class Trial:
     cost: float = 0.0
     overlap: float = 1.0
     base: float = 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "candidate": self.candidate.as_dict(),
-            "score": self.score,
-            "kinds": self.kinds,
-            "seconds": round(self.seconds, 1),
-            "cost": round(self.cost, 1),
-            "overlap": round(self.overlap, 4),
-            "base": self.base,
-        }
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,11 +97,16 @@ AT_ONCE = 512
 
 
 def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
-    """Vectors of all texts, with progress."""
+    """Vectors of all texts, with progress.
+
+    Args:
+        encode: the model.
+        texts: n of them.
+    """
     blocks = []
     with progress.task("encode", len(texts), "texts") as advance:
-        for start in range(0, len(texts), AT_ONCE):
-            blocks.append(encode(texts[start : start + AT_ONCE]))
+        for block in batched(texts, AT_ONCE):
+            blocks.append(encode(block))
             advance(len(blocks[-1]))
     return np.concatenate(blocks)
 
@@ -168,14 +152,38 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
     return float(np.mean(np.log(ratios)))
 
 
+def selection_error(evidence: Evidence, before: Floats, after: Floats) -> float:
+    """Standard error of :func:`selection_score` over the queries, to first order (delta method).
+
+    Args:
+        evidence: q queries.
+        before: (q,) values of the base.
+        after: (q,) values of the candidate.
+    """
+    variance = 0.0
+    for kind in evidence.kinds:
+        chosen = evidence.of_kind(kind)
+        moved = [
+            (values[chosen] - values[chosen].mean()) / (values[chosen].mean() + SMALL)
+            for values in (after, before)
+        ]
+        variance += float(np.mean((moved[0] - moved[1]) ** 2)) / len(chosen)
+    return float(np.sqrt(variance)) / len(evidence.kinds)
+
+
 def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
-    """nDCG@10 of each kind of query, and "all", the mean of them."""
+    """nDCG@10 of each kind of query, and "all", the mean of them.
+
+    Args:
+        evidence: q queries.
+        values: (q,) nDCG@10.
+    """
     means = {kind: float(values[evidence.of_kind(kind)].mean()) for kind in evidence.kinds}
     return {**means, "all": mean_over_kinds(evidence, values)}
 
 
 def measure_candidate(
-    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None = None, *fusions: Fusion
+    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None, *fusions: Fusion
 ) -> Floats:
     """nDCG@10 of each query for vectors, words, or both by each fusion, (max(1, f), q).
 

@@ -10,10 +10,10 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 from contrasent import progress
 from contrasent.adapt.entries import Entry, entries, in_memory
@@ -113,15 +113,16 @@ class ReadReport:
     columns: dict[str, str] = field(default_factory=dict)
 
     def skip(self, reason: str, name: str) -> None:
-        """Count a file, or a row of a table, that was passed over."""
+        """Count a file, or a row of a table, that was passed over.
+
+        Args:
+            reason: why.
+            name: of the file.
+        """
         found = self.skipped.setdefault(reason, Skipped())
         found.count += 1
         if len(found.examples) < 5 and name not in found.examples:
             found.examples.append(name)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
-        return asdict(self)
 
     def lines(self) -> list[str]:
         """The report for a person, a line each."""
@@ -194,7 +195,9 @@ class DocumentSource:
                         document = replace(document, id=f"{document.id}~{report.documents + 1}")
                     seen.add(document.id)
                     report.documents += 1
-                    report.characters += _size(document.sections)
+                    report.characters += sum(
+                        len(text) for section in document.sections for text in section.paragraphs
+                    )
                     yield document
                 report.files += report.documents > before
                 advance(documents=report.documents)
@@ -307,10 +310,6 @@ def _lines(stream: IO[bytes], encoding: str) -> Iterator[str]:
 
 class _Skip(Exception):
     """A file is passed over; ``args`` are the reason."""
-
-
-def _size(sections: Sequence[Section]) -> int:
-    return sum(len(text) for section in sections for text in section.paragraphs)
 
 
 def _nothing(report: ReadReport) -> str:

@@ -50,7 +50,12 @@ def hash_of(text: str) -> int:
 
 
 def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
-    """Shared shingles by all shingles; 0 where there are none."""
+    """Shared shingles by all shingles; 0 where there are none.
+
+    Args:
+        one: sorted hashes.
+        other: likewise.
+    """
     shared = len(np.intersect1d(one, other, assume_unique=True))
     return shared / max(len(one) + len(other) - shared, 1)
 
@@ -104,7 +109,12 @@ def recurring(documents: Sequence[Document]) -> set[int]:
 
 
 def without(document: Document, paragraphs: set[int]) -> Document:
-    """A document without some paragraphs, or as it is if it would lose all."""
+    """A document without some paragraphs, or as it is if it would lose all.
+
+    Args:
+        document: the document.
+        paragraphs: hashes of the paragraphs.
+    """
     sections = tuple(
         Section(section.headings, kept)
         for section in document.sections

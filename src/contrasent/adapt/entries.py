@@ -191,7 +191,12 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[
 
 
 def in_memory(entry: Entry, limit: int) -> BytesIO | None:
-    """A file's content, or None if it is larger than ``limit`` bytes."""
+    """A file's content, or None if it is larger than ``limit`` bytes.
+
+    Args:
+        entry: the file.
+        limit: in bytes.
+    """
     if entry.size > limit:
         return None
     with entry.open() as stream:

@@ -36,6 +36,10 @@ WRITTEN = ("docstring", "click")
 OLD = " (old text)"
 """What the kinds of queries about old text end in, where a model is updated or a text watched."""
 
+CUT_OUT = ("first sentence", "sentence")
+"""Kinds of queries that are cut out of running text. Nobody asks in code or formulas, so only those
+count that are prose."""
+
 COPIED = 0.5
 """Share of the words that a made query shares with its answer which are taken out of it. A word of
 a person's query is missing from 30 to 40 % of the texts that answer it (Zhao and Callan, 2010, Term
@@ -118,18 +122,15 @@ def made_evidence(
     """
     rows, units, queries = list(texts), list(range(len(texts))), list[Query]()
     kinds = _by_kind(pairs)
-    chosen: dict[str, list[Pair]] = {}
-    for old in (False, True):
-        of_side = {kind: found for kind, found in kinds.items() if found[0].old == old}
-        chosen |= {
-            kind: found
-            for kind, found in of_side.items()
-            if len({documents[pair.passage] for pair in found}) >= FEWEST
-        } or of_side
+    enough = {
+        kind: found
+        for kind, found in kinds.items()
+        if len({documents[pair.passage] for pair in found}) >= FEWEST
+    }
     of_document: dict[int, list[int]] = {}
     for row, document in enumerate(documents):
         of_document.setdefault(document, []).append(row)
-    for kind, found in chosen.items():
+    for kind, found in (enough or kinds).items():
         for pair in _spread(found, documents, limit, seed):
             share = 0.0 if pair.maker in WRITTEN else copied
             text = without_copied(pair.query, pair.text, terms, share, seed + pair.passage)
@@ -145,9 +146,23 @@ def made_evidence(
     return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
 
 
+def is_prose(text: str) -> bool:
+    """Whether a text is words and not code, a formula or a row of numbers, in any language.
+
+    Args:
+        text: a sentence; three of five characters must be letters, and of fifty at most two may be
+            marks that prose hardly has.
+    """
+    letters = sum(character.isalpha() for character in text)
+    marks = sum(character in "(){}[]<>=_/\\|#@*+^~`$&" for character in text)
+    return 5 * letters >= 3 * len(text) and 25 * marks <= len(text)
+
+
 def _by_kind(pairs: Iterable[Pair]) -> dict[str, list[Pair]]:
     kinds: dict[str, list[Pair]] = {}
     for pair in pairs:
+        if pair.maker in CUT_OUT and not is_prose(pair.query):
+            continue
         kinds.setdefault(pair.maker + OLD * pair.old, []).append(pair)
     return kinds
 
@@ -223,7 +238,16 @@ def rankings(
     lexical: WordScores | None,
     fusions: Sequence[Fusion],
 ) -> list[NDArray[np.int64]]:
-    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`."""
+    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`.
+
+    Args:
+        evidence: q queries over rows.
+        query: one of them.
+        vector: (d,) of the query; None for words alone.
+        rows: (rows, d) vectors; None for words alone.
+        lexical: BM25 over the rows; None for vectors alone.
+        fusions: how both are put together.
+    """
     shown = np.zeros(len(evidence.texts), dtype=bool)
     shown[: evidence.passages] = True
     shown[list(query.hidden)] = False
@@ -261,7 +285,12 @@ def _ndcg(ranked: NDArray[np.int64], relevant: Mapping[int, float]) -> float:
 
 
 def mean_over_kinds(evidence: Evidence, values: Floats) -> float:
-    """The mean of the means of each kind of query, so that no kind outweighs another."""
+    """The mean of the means of each kind of query, so that no kind outweighs another.
+
+    Args:
+        evidence: q queries.
+        values: (q,) of the queries.
+    """
     return float(np.mean([values[evidence.of_kind(kind)].mean() for kind in evidence.kinds]))
 
 

@@ -21,6 +21,10 @@ def document_of(text: str, metadata: Any) -> str:
     """The document that a row belongs to: the one it names, else its own text.
 
     So copies of one text are one document, wherever they stand.
+
+    Args:
+        text: of the row.
+        metadata: of the row.
     """
     named = metadata.get("document") if isinstance(metadata, dict) else None
     return named if isinstance(named, str) else f"\0{hash_of(text):016x}"
@@ -57,13 +61,23 @@ def row_numbers(index: Rows) -> NDArray[np.int64]:
 
 
 def index_documents(index: Rows, rows: NDArray[np.int64]) -> list[str]:
-    """The document of each row."""
+    """The document of each row.
+
+    Args:
+        index: the index.
+        rows: (n,) numbers.
+    """
     places = (index.place(int(row)) for row in rows)
     return [document_of(part.texts[at], part.metadata_of(at)) for part, at in places]
 
 
 def knows_documents(index: Rows, rows: NDArray[np.int64]) -> bool:
-    """Whether 'contrasent adapt' made an index, of documents cut into passages."""
+    """Whether 'contrasent adapt' made an index, of documents cut into passages.
+
+    Args:
+        index: the index.
+        rows: (n,) numbers, one at least.
+    """
     segment, at = index.place(int(rows[0]))
     metadata = segment.metadata_of(at)
     return isinstance(metadata, dict) and {"document", "headings"} <= metadata.keys()

@@ -14,6 +14,7 @@ from contrasent.adapt import sentences
 from contrasent.adapt.duplicates import near_copies, recurring, without
 from contrasent.adapt.sections import Document
 from contrasent.errors import OptionError
+from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
@@ -144,7 +145,8 @@ def passages(
         if original == i:
             number[i] = len(number)
         else:
-            exact += _same(texts[i], texts[original])
+            one, other = (texts[at].casefold().split() for at in (i, original))
+            exact += one == other
         if number[original] not in holding[passage.document]:
             holding[passage.document].append(number[original])
     return PassageSet(
@@ -162,10 +164,6 @@ def _paragraphs(document: Document) -> int:
     return sum(len(section.paragraphs) for section in document.sections)
 
 
-def _same(one: str, other: str) -> bool:
-    return one.casefold().split() == other.casefold().split()
-
-
 class _Cutter:
     def __init__(self, count_tokens: CountTokens, max_tokens: int) -> None:
         self._count, self._most = count_tokens, max_tokens
@@ -178,8 +176,7 @@ class _Cutter:
 
     def cut(self, documents: Iterable[Document]) -> Iterator[Passage]:
         """Cut all documents, counting the tokens of many at once."""
-        stream = enumerate(documents)
-        while batch := list(islice(stream, AT_ONCE)):
+        for batch in batched(enumerate(documents), AT_ONCE):
             parts = [[*_parts(document)] for _, document in batch]
             flat = [part for some in parts for part in some]
             counts = iter(self._tokens([piece for part in flat for piece in part.pieces]))
@@ -284,7 +281,12 @@ class _Cutter:
 
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
-    """What may stand before a passage, the best first: all, the ends, or words of the last."""
+    """What may stand before a passage, the best first: all, the ends, or words of the last.
+
+    Args:
+        title: of the document.
+        headings: above the passage, outermost first.
+    """
     names = [name for name in (title, " > ".join(headings)) if name]
     last = headings[-1:] or ((title,) if title else ())
     words = last[0].split() if last else []

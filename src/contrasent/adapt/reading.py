@@ -53,12 +53,17 @@ def read_source(
 ) -> Reading:
     """Read documents and cut them into passages.
 
+    Args:
+        source: the documents.
+        count_tokens: tokens of each text, special ones included.
+        max_tokens: of a passage.
+
     Raises:
         UserError: nothing can be read, see :func:`contrasent.adapt.documents.open_documents`.
     """
     found = passages(source, count_tokens=count_tokens, max_tokens=max_tokens)
     facts = {
-        **source.report.as_dict(),
+        **asdict(source.report),
         "passages": len(found.passages),
         "boilerplate": found.boilerplate,
         "copies": found.exact,
@@ -70,7 +75,12 @@ def read_source(
 
 
 def write_reading(path: Path, reading: Reading) -> None:
-    """Keep what was read: a line of facts, then a passage a line."""
+    """Keep what was read: a line of facts, then a passage a line.
+
+    Args:
+        path: the file.
+        reading: what was read.
+    """
     with atomic_file(path) as stream:
         head = {
             "documents": reading.documents,
@@ -157,6 +167,10 @@ def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") 
 
 def read_judged(folder: Path, documents: Sequence[str]) -> Asked:
     """The queries and judgements of a collection in BEIR's layout; its corpus is not read.
+
+    Args:
+        folder: the collection.
+        documents: ids, as the passages have them.
 
     Raises:
         DataError: a file is missing or not of its form.

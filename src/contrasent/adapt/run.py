@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt import general, shipping
+from contrasent.adapt import shipping
 from contrasent.adapt.asking import Asking, read_asked, read_clicks
 from contrasent.adapt.candidates import (
     Candidate,
@@ -32,14 +32,7 @@ from contrasent.adapt.selection import Ground, Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
-from contrasent.adapt.update import (
-    Previous,
-    old_vectors,
-    open_previous,
-    updated_parts,
-    with_previous,
-)
-from contrasent.adapt.verdict import Verdict, decide
+from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
@@ -50,7 +43,6 @@ from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
 from contrasent.types import Vectors
 
-BASE = "all-MiniLM-L6-v2"
 CLICKED = TrainingPlan("clicks", ("click",), 5e-5)
 """What is tried besides where there is a click log."""
 
@@ -81,8 +73,7 @@ def adapt(
     source: str | Path | Documents,
     output: str | Path,
     *,
-    base: str = BASE,
-    update: str | Path | None = None,
+    base: str = "all-MiniLM-L6-v2",
     budget: float = 1800.0,
     queries: str | Path | None = None,
     collection: str | Path | None = None,
@@ -107,9 +98,6 @@ def adapt(
         source: a folder, an archive or a file of documents, or documents from elsewhere.
         output: folder for the model, its index and its report.
         base: model to begin from, by folder or name.
-        update: instead, the folder that an earlier adaptation left: its model is trained on these
-            documents and on some that it was made of, judged on both, and may lose little of the
-            old ones. The index holds old and new documents.
         budget: seconds of computing, about.
         queries: a file of queries with documents that answer them; they decide instead of queries
             that are made of the text.
@@ -132,15 +120,14 @@ def adapt(
         UserError: nothing to read, too little of it, an output that exists or cannot be written.
         KeyboardInterrupt: Ctrl-C; ``resume`` goes on.
     """
+    target, place = Path(output), resolve(base)
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
-    _check_people(queries, collection, clicks, update)
-    target, place = Path(output), resolve(base if update is None else str(update))
-    previous = None
-    if update is not None:
-        if base != BASE:
-            raise OptionError("base", base, "an update begins from the model that is updated")
-        base, previous = str(update), open_previous(place, target)
+    if queries is not None and collection is not None:
+        raise OptionError("queries", str(queries), "give queries or a collection, not both")
+    for given in (queries, collection, clicks):
+        if given is not None and not Path(given).exists():
+            raise InputError(given, missing(Path(given)))
     if isinstance(source, str | Path):
         source = open_documents(Path(source).absolute(), columns=columns)
         if source.source.resolve().is_relative_to(target.resolve()):
@@ -153,7 +140,6 @@ def adapt(
         {
             "source": str(source),
             "base": base,
-            "update": previous and previous.stamp,
             "budget": budget,
             "queries": None if queries is None else str(queries),
             "collection": None if collection is None else str(collection),
@@ -168,10 +154,8 @@ def adapt(
     encoder = Encoder.load(place, normalise=False)
     kept = work.folder / "passages.jsonl"
     try:
-        if previous is not None:
-            previous.check_model(encoder)
         if not kept.is_file():
-            write_reading(kept, _read(source, encoder, previous))
+            write_reading(kept, _read(source, encoder))
         reading = load_reading(kept)
         asked = read_asked(queries, collection, reading)
         log = read_clicks(clicks, reading, asked)
@@ -184,40 +168,17 @@ def adapt(
         raise
     for line in reading.lines:
         say(line)
-    run = _Run(work, reading, encoder, place, base, previous, asked, log, budget, seed, say)
+    run = _Run(work, reading, encoder, place, base, asked, log, budget, seed, say)
     done = run.finish(target, (CLICKED, *plans) if log else plans, steps)
     return shipping.tidied(done, keep_candidates)
 
 
-def _check_people(
-    queries: str | Path | None,
-    collection: str | Path | None,
-    clicks: str | Path | None,
-    update: str | Path | None,
-) -> None:
-    """Refuse queries of people that cannot be taken.
-
-    Raises:
-        UserError: so.
-    """
-    if queries is not None and collection is not None:
-        raise OptionError("queries", str(queries), "give queries or a collection, not both")
-    for given in (queries, collection, clicks):
-        if given is not None and not Path(given).exists():
-            raise InputError(given, missing(Path(given)))
-        if given is not None and update is not None:
-            problem = "an update is judged by queries made of old and new text alone; leave it out"
-            raise OptionError("update", str(given), problem)
-
-
-def _read(source: Documents, encoder: Encoder, previous: Previous | None) -> Reading:
+def _read(source: Documents, encoder: Encoder) -> Reading:
     def count(texts: Sequence[str]) -> list[int]:
         found = encoder.tokenizer.backend.encode_batch_fast(list(texts))
         return [len(one.ids) for one in found]
 
     reading = read_source(source, count_tokens=count, max_tokens=encoder.max_tokens)
-    if previous is not None:
-        return with_previous(previous, reading)
     if len(reading.documents) < FEWEST_DOCUMENTS:
         raise InputError(
             str(source),
@@ -245,7 +206,6 @@ class _Run:
         base: Encoder,
         base_folder: Path,
         base_name: str,
-        previous: Previous | None,
         asked: Asked | None,
         log: Asked,
         budget: float,
@@ -256,34 +216,19 @@ class _Run:
         self.base_folder, self.base_name = base_folder, base_name
         self.budget, self.seed = budget, seed
         self.texts = reading.texts
-        self.previous = previous
-        self.fusion = None if previous is None else previous.fusion
-        self.parts = (
-            parts_of(reading.documents, seed=seed)
-            if previous is None
-            else updated_parts(previous, reading, seed=seed)
-        )
+        self.parts = parts_of(reading.documents, seed=seed)
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Lexical.build(self.texts)
-        old = reading.facts.get("old_documents", 0)
-        self.asking = Asking(reading, self.parts, asked, log, seed, old=old)
+        self.asking = Asking(reading, self.parts, asked, log, seed)
         for line in self.asking.lines:
             say(line)
 
     def _base_vectors(self) -> tuple[Vectors, float]:
-        fresh = self.texts[self.reading.facts.get("old_passages", 0) :]
-        self.say(f"encoding {len(fresh):,} passages by {self.base_name}")
+        self.say(f"encoding {len(self.texts):,} passages by {self.base_name}")
         began = self.work.seconds()
-
-        def encoded() -> Vectors:
-            made = encode_all(self.base.encode, fresh)
-            if self.previous is None:
-                return made
-            return np.concatenate([old_vectors(self.previous, self.reading), unit(made)])
-
-        raw = self.work.vectors("base", encoded)
+        raw = self.work.vectors("base", lambda: encode_all(self.base.encode, self.texts))
         spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
-        return raw, float(spent) / len(fresh)
+        return raw, float(spent) / len(self.texts)
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
         selection = self._select(plans, steps)
@@ -299,7 +244,6 @@ class _Run:
             sealed=queries,
             changes=changes,
             reading=self.reading,
-            parts=self.parts,
             base_name=self.base_name,
             asked=self.asking.people,
             say=self.say,
@@ -337,8 +281,6 @@ class _Run:
             wide=part(WIDE, np.arange(len(whole.queries))),
             narrow=part(min(HAYSTACK, 2 * self.affordable // 3), narrow),
             seed=self.seed,
-            fusion=self.fusion,
-            updating=self.previous is not None,
         )
         # The sealed queries' answers by the base and by what is shipped; a network also encodes
         # all passages.
@@ -351,8 +293,7 @@ class _Run:
             return selection
         pairs = self.asking.pairs()
         few = {} if steps is None else {"most": 16 * steps}
-        if self.previous is None:
-            selection.mapped(pairs, self.encoding, self.budget - answers, **few)
+        selection.mapped(pairs, self.encoding, self.budget - answers, **few)
         texts = len(ground.narrow.evidence.texts) + len(narrow) / 4
         pair = TRAINING * self.encoding
         selection.train(pairs, self.encoding * texts, pair, plans=plans, steps=steps)
@@ -378,29 +319,27 @@ class _Run:
         lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
         raw = encode_evidence(self.base.encode, evidence, np.asarray(self.raw))
         base = raw.by(unit)
-        own = () if self.fusion is None else (lexical, self.fusion)
-        before = measure_candidate(evidence, base, *own)[0]
+        before = measure_candidate(evidence, base, None)[0]
         after, encoded, checked = before, base, None
-        ways = () if chosen.fusion is None else (lexical, chosen.fusion)
+        words = None if chosen.fusion is None else lexical
         if chosen.model != "base":
             encoder, passages = selection.encoder(chosen), selection.passages(chosen)
             layer = selection.layer(chosen.model, chosen.share)
             encoded = (
                 raw.by(layer) if layer else encode_evidence(encoder.encode, evidence, passages)
             )
-            checked = general.check(self.base.encode, encoder.encode)
+            checked = check_general(self.base.encode, encoder.encode)
         if chosen.name != "base":
-            after = measure_candidate(evidence, encoded, *ways)[0]
+            fusions = () if chosen.fusion is None else (chosen.fusion,)
+            after = measure_candidate(evidence, encoded, words, *fusions)[0]
         verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=self.seed)
         order = np.argsort(after - before, kind="stable")
         most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
 
-        def found(
-            number: int, by: Encoded, words: Lexical | None = None, fusion: Fusion | None = None
-        ) -> list[dict[str, Any]]:
+        def found(number: int, by: Encoded, lexical: Lexical | None) -> list[dict[str, Any]]:
             query = evidence.queries[number]
-            fusions = [fusion or Fusion()]
-            (best,) = rankings(evidence, query, by.queries[number], by.rows, words, fusions)
+            fusions = [chosen.fusion or Fusion()]
+            (best,) = rankings(evidence, query, by.queries[number], by.rows, lexical, fusions)
             return [
                 {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}
                 for row in best[:3]
@@ -413,8 +352,8 @@ class _Run:
                 "before": float(before[n]),
                 "after": float(after[n]),
                 "answer": self._answer(evidence, n),
-                "base": found(n, base, *own),
-                "chosen": found(n, encoded, *ways),
+                "base": found(n, base, None),
+                "chosen": found(n, encoded, words),
             }
             for n in dict.fromkeys(map(int, most))
         ]

@@ -49,7 +49,12 @@ class SectionBuilder:
         self._text_first = False
 
     def heading(self, level: int, text: str) -> None:
-        """Open a section; those of the same level or below end."""
+        """Open a section; those of the same level or below end.
+
+        Args:
+            level: 1 for the highest.
+            text: of the heading.
+        """
         text = one_line(text)
         if not text:
             return

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.averaging import average
 from contrasent.adapt.candidates import (
     WEIGHTS,
     Candidate,
@@ -24,6 +23,7 @@ from contrasent.adapt.candidates import (
     encode_evidence,
     kind_means,
     measure_candidate,
+    selection_error,
     selection_score,
 )
 from contrasent.adapt.evidence import (
@@ -34,9 +34,18 @@ from contrasent.adapt.evidence import (
     WordScores,
     mean_over_kinds,
 )
-from contrasent.adapt.mapping import fit_map, toward_identity
 from contrasent.adapt.pairs import Pair
-from contrasent.adapt.training import BATCH, PLANS, TrainingPlan, mixture, train, with_negatives
+from contrasent.adapt.training import (
+    BATCH,
+    PLANS,
+    TrainingPlan,
+    average,
+    fit_map,
+    mixture,
+    toward_identity,
+    train,
+    with_negatives,
+)
 from contrasent.adapt.work import Work
 from contrasent.metrics import neighbour_overlap
 from contrasent.model.encoder import Encoder
@@ -85,8 +94,6 @@ class Ground:
         wide: what candidates are measured on that need nothing encoded anew.
         narrow: what trained networks are measured on.
         seed: of everything random.
-        fusion: how words count beside the base's vectors, where a model is updated that has one.
-        updating: whether the base is an earlier adaptation; only its network is trained further.
     """
 
     base_folder: Path
@@ -100,8 +107,6 @@ class Ground:
     wide: Part
     narrow: Part
     seed: int
-    fusion: Fusion | None = None
-    updating: bool = False
 
 
 class Selection:
@@ -170,9 +175,8 @@ class Selection:
         """(q,) the base's nDCG@10 of each part's queries."""
 
         def measure(part: Part) -> list[float]:
-            base, fusion = self.vectors("base", 1.0, part), self.ground.fusion
-            words = () if fusion is None else (self._words[id(part)], fusion)
-            values: list[float] = measure_candidate(part.evidence, base, *words)[0].tolist()
+            base = self.vectors("base", 1.0, part)
+            values: list[float] = measure_candidate(part.evidence, base, None)[0].tolist()
             return values
 
         return {
@@ -181,7 +185,12 @@ class Selection:
         }
 
     def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
-        """What makes a candidate's unit vectors of the base's; None if the network was trained."""
+        """What makes a candidate's unit vectors of the base's; None if the network was trained.
+
+        Args:
+            model: name of the model.
+            share: of what was trained.
+        """
         if model not in LINEAR:
             return None
         fitted = self._linear(model, share)
@@ -262,10 +271,11 @@ class Selection:
             candidate,
             selection_score(part.evidence, before, values) - drift_cost(found["overlap"]),
             kind_means(part.evidence, values),
-            float(found["seconds"]),
-            float(found["cost"]),
-            float(found["overlap"]),
+            round(found["seconds"], 1),
+            round(found["cost"], 1),
+            round(found["overlap"], 4),
             mean_over_kinds(part.evidence, before),
+            selection_error(part.evidence, before, values),
         )
         self.trials.append(trial)
         return trial
@@ -289,12 +299,11 @@ class Selection:
 
     def cheap(self) -> None:
         """The base, words alone, both together, and the base whitened."""
-        base = Candidate("base", fusion=self.ground.fusion)
-        self.try_one(base, values_of=lambda: self._before[id(self.ground.wide)])
+        self.try_one(Candidate("base"))
         self.try_one(Candidate("BM25", model=""))
         self._fused(Candidate("base"))
         dimension = self.ground.raw.shape[1]
-        if len(self.ground.raw) > 4 * dimension and not self.ground.updating:
+        if len(self.ground.raw) > 4 * dimension:
             self.try_one(Candidate("whitened", model="whitened"))
             self._fused(Candidate("whitened", model="whitened"))
 
@@ -406,9 +415,7 @@ class Selection:
             better = ranked[: max(1, len(ranked) // 2)]
             beginnings = {plan: ends[plan].candidate.model for plan in better}
             trained = ends[ranked[0]]
-        if not done:
-            return
-        for share in PATH:
+        for share in PATH if done else ():
             if not self._late(f"path-{share}"):
                 name, model = trained.candidate.name, trained.candidate.model
                 self.try_one(Candidate(f"{name}, {share:g}", model, share))
@@ -492,9 +499,31 @@ class Selection:
         )
 
     def best(self, *, dense: bool = False) -> Trial:
-        """The trial with the highest score, the first of equals; of vectors alone if asked."""
-        wanted = [t for t in self.trials if not dense or (t.candidate.fusion is None)]
-        return max((t for t in wanted if t.candidate.model), key=lambda trial: trial.score)
+        """The trial to go on with: that of the highest score, the first of equals.
+
+        Beside words it is the smallest share of BM25, for the same vectors, whose score is within
+        one standard error of the highest (Breiman et al., 1984, Section 3.4.3): made queries are
+        cut out of the text and share more words with it than people's do.
+
+        Args:
+            dense: among those of vectors alone.
+        """
+        able = [t for t in self.trials if t.candidate.model]
+        if dense:
+            able = [t for t in able if t.candidate.fusion is None]
+        highest = max(able, key=lambda trial: trial.score)
+        chosen = highest.candidate
+        if chosen.fusion is None:
+            return highest
+        near = {
+            t.candidate.fusion.lexical_weight: t
+            for t in able
+            if t.candidate.fusion is not None
+            and t.candidate.fusion.method == "weighted"
+            and (t.candidate.model, t.candidate.share) == (chosen.model, chosen.share)
+            and t.score >= highest.score - highest.error
+        }
+        return near[min(near)] if near else highest
 
 
 def _slug(name: str) -> str:

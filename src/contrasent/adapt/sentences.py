@@ -44,11 +44,10 @@ def split(text: str) -> list[str]:
 
 
 def _goes_on(text: str, start: int, match: re.Match[str]) -> bool:
-    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation."""
-    return text[match.end()].islower() or _abbreviates(text, start, match)
+    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation.
 
-
-def _abbreviates(text: str, start: int, match: re.Match[str]) -> bool:
-    """Whether the full stop belongs to the word before it; not if a quotation ends there."""
+    A full stop belongs to the word before it, unless a quotation ends there.
+    """
     dot = match.start() + 1
-    return text[dot].isspace() and bool(_ABBREVIATED.search(text[max(start, dot - 12) : dot]))
+    abbreviated = text[dot].isspace() and _ABBREVIATED.search(text[max(start, dot - 12) : dot])
+    return text[match.end()].islower() or bool(abbreviated)

@@ -3,22 +3,21 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.adapt.candidates import Candidate, Trial
-from contrasent.adapt.page import write_page
+from contrasent.adapt.page import page
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.selection import Selection
-from contrasent.adapt.splitting import SEALED, SELECT
 from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
-from contrasent.files import check_writable, remove_temporaries, write_json
+from contrasent.files import check_writable, remove_temporaries, write_json, write_text
 from contrasent.model.card import CardMetadata, card
 from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import SETTING, Hybrid
@@ -58,6 +57,11 @@ class Adaptation:
 def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse, before any work, an output that exists or cannot be written.
 
+    Args:
+        target: the folder.
+        resume: whether a run goes on there.
+        overwrite: whether a run begins anew there.
+
     Raises:
         OutputError: so.
     """
@@ -86,24 +90,38 @@ def finished(target: Path) -> Adaptation | None:
         return None
     remove_temporaries(target, WORK)
     facts = json.loads(path.read_text("utf-8"))
-    trials = tuple(
-        Trial(
-            Candidate.from_dict(one["candidate"]),
-            one["score"],
-            one["kinds"],
-            one["seconds"],
-            one["cost"],
-            one.get("overlap", 1.0),
-            one.get("base", 0.0),
-        )
-        for one in facts["trials"]
-    )
-    shipped = Candidate.from_dict(facts["shipped"])
-    return Adaptation(target, shipped, Verdict.from_dict(facts["verdict"]), trials, facts)
+    trials: tuple[Trial, ...] = rebuilt(tuple[Trial, ...], facts["trials"])
+    verdict: Verdict = rebuilt(Verdict, facts["verdict"])
+    return Adaptation(target, rebuilt(Candidate, facts["shipped"]), verdict, trials, facts)
+
+
+def rebuilt(kind: Any, data: Any) -> Any:
+    """What ``dataclasses.asdict`` wrote, as it was: dataclasses in tuples, dicts and one another.
+
+    Args:
+        kind: the type, such as ``tuple[Trial, ...]`` or ``Fusion | None``.
+        data: of JSON; a field that is not there has its default.
+    """
+    within = [one for one in get_args(kind) if one not in (NoneType, ...)]
+    if data is None or not (within or is_dataclass(kind)):
+        return data
+    if get_origin(kind) is tuple:
+        return tuple(rebuilt(within[0], one) for one in data)
+    if get_origin(kind) is dict:
+        return {key: rebuilt(within[-1], one) for key, one in data.items()}
+    if within:
+        return rebuilt(within[0], data)
+    types = get_type_hints(kind)
+    return kind(**{key: rebuilt(types[key], one) for key, one in data.items()})
 
 
 def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
-    """Delete what a complete adaptation worked with, unless its candidates are wanted."""
+    """Delete what a complete adaptation worked with, unless its candidates are wanted.
+
+    Args:
+        done: the adaptation.
+        keep_candidates: leave all of it.
+    """
     work = done.folder / WORK
     if work.is_dir() and not keep_candidates:
         discard(work)
@@ -119,7 +137,6 @@ def ship(
     sealed: int,
     changes: list[dict[str, Any]],
     reading: Reading,
-    parts: NDArray[np.int8],
     base_name: str,
     asked: int | None,
     say: Callable[[str], None],
@@ -134,7 +151,6 @@ def ship(
         sealed: how many queries it has.
         changes: those of them that changed most, with what each finds.
         reading: the passages.
-        parts: the part of each document.
         base_name: of the base.
         asked: how many queries of people there were, or None.
         say: tells people what happens.
@@ -149,22 +165,18 @@ def ship(
     facts = {
         "format": 1,
         "base": base_name,
-        "shipped": shipped.as_dict(),
-        "chosen": chosen.as_dict(),
+        "shipped": asdict(shipped),
+        "chosen": asdict(chosen),
         "improved": verdict.improved,
-        "verdict": verdict.as_dict(),
-        "trials": [trial.as_dict() for trial in selection.trials],
+        "verdict": asdict(verdict),
+        "trials": [asdict(trial) for trial in selection.trials],
         "reading": {**reading.facts, "lines": reading.lines},
         "changes": changes,
-        "held_out": {
-            name: [reading.documents[at] for at in np.flatnonzero(parts == part)]
-            for name, part in (("choose", SELECT), ("judge", SEALED))
-        },
         "queries": {"from_people": asked, "sealed": sealed},
         "seconds": round(work.seconds(), 1),
         "advice": advice(verdict, asked),
     }
-    write_page(target / PAGE, facts, index)
+    write_text(target / PAGE, page(facts, target, index))
     write_json(target / REPORT, facts)
     done = finished(target)
     if done is None:
@@ -173,7 +185,12 @@ def ship(
 
 
 def advice(verdict: Verdict, asked: int | None) -> list[str]:
-    """What would help, a line each."""
+    """What would help, a line each.
+
+    Args:
+        verdict: of the sealed part.
+        asked: how many queries of people there were, or None.
+    """
     lines = []
     if asked is None:
         lines.append(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-TRAIN, SELECT, SEALED, UNUSED = 0, 1, 2, 3
+TRAIN, SELECT, SEALED = 0, 1, 2
 SHARE = 0.2
 """Of the documents, for choosing, and as many for judging."""
 ENOUGH = 20
@@ -31,7 +31,12 @@ def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
 
 
 def by_hash(names: Sequence[str], *, seed: int) -> list[int]:
-    """Places of names in an order at random that does not depend on the order they are given in."""
+    """Places of names in an order at random that does not depend on the order they are given in.
+
+    Args:
+        names: n of them.
+        seed: of the order.
+    """
     marks = [
         hashlib.blake2b(f"{seed}\0{name}".encode(errors="replace"), digest_size=8).digest()
         for name in names

@@ -1,13 +1,19 @@
-"""Candidates that are trained: which pairs, how fast, and the runs themselves."""
+"""Candidates that are trained: which pairs, how fast, the runs; averages; a linear map."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.nn.functional import normalize
 
 from contrasent.adapt.pairs import Pair, random_of
+from contrasent.errors import ModelError, OptionError
+from contrasent.losses.contrastive import info_nce
+from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import PROPOSED, Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
@@ -20,6 +26,10 @@ TOO_NEAR = 0.95
 """A negative that scores above this share of the positive's score may be an answer itself (Moreira
 et al., 2024, NV-Retriever, Section 4.2)."""
 NEGATIVES_FROM = 20
+
+MAP_BATCH, MAP_EPOCHS, MAP_TEMPERATURE = 512, 20, 0.05
+MAP_LR = 3e-4
+"""Of Adam, falling linearly to zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +172,90 @@ def train(
     )
     learner = prepare(base, "simcse_supervised", {"symmetric": True}, settings)
     fit(learner, list(rows), settings, folder=folder, resume=folder.exists())
+
+
+def average(base: Encoder, trained: Encoder, share: float) -> Encoder:
+    """A new encoder with weights (1 - share) * base + share * trained.
+
+    Halfway along the straight line between the two, a model often keeps what training taught it
+    and regains what training cost it (Wortsman et al., 2022, Robust fine-tuning of zero-shot
+    models; Xiao et al., 2023, LM-Cocktail). It takes no training, and no time at inference.
+
+    Args:
+        base: where training began.
+        trained: where it ended; the pooler, the head and the settings are its own.
+        share: of the trained model, 0 to 1.
+
+    Raises:
+        OptionError: a share outside [0, 1].
+        ModelError: the two do not have the same weights.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise OptionError("share", share, "must be from 0 to 1")
+    result = copy.deepcopy(trained)
+    before, after = base.state_dict(), result.state_dict()
+    if {k: v.shape for k, v in before.items()} != {k: v.shape for k, v in after.items()}:
+        raise ModelError("the trained model has other weights than its base; they have no average")
+    with torch.no_grad():
+        for name, value in after.items():
+            if value.is_floating_point():
+                value.mul_(share).add_(before[name].to(value.device), alpha=1.0 - share)
+    return result.eval()
+
+
+def fit_map(queries: Vectors, texts: Vectors, documents: Sequence[int], *, seed: int) -> Vectors:
+    """A matrix M that brings the vectors q M of queries near those t M of their texts.
+
+    What pairs can teach over a model that stays as it is, in seconds: they are encoded once, and an
+    epoch on their vectors costs next to nothing. The map begins as the identity and minimises
+    InfoNCE in both directions over random batches; texts of a query's own document are no
+    negatives.
+
+    Args:
+        queries: (n, d) vectors of the queries, of any length.
+        texts: (n, d) vectors of the texts that answer them.
+        documents: (n,) the document of each pair.
+        seed: of the batches.
+
+    Returns:
+        (d, d) M.
+    """
+    size = queries.shape[1]
+    random = np.random.default_rng(seed)
+    anchors, positives = (
+        normalize(torch.from_numpy(np.array(vectors, dtype=np.float32)), dim=1)
+        for vectors in (queries, texts)
+    )
+    where = np.asarray(documents)
+    matrix = torch.eye(size, requires_grad=True)
+    optimizer = torch.optim.Adam([matrix], lr=MAP_LR)
+    batch = min(MAP_BATCH, len(where))
+    steps = max(1, MAP_EPOCHS * len(where) // batch)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+    for _ in range(steps):
+        chosen = random.permutation(len(where))[:batch]
+        other = torch.from_numpy(where[chosen][:, None] != where[chosen])
+        loss = info_nce(
+            anchors[chosen] @ matrix,
+            positives[chosen] @ matrix,
+            temperature=MAP_TEMPERATURE,
+            symmetric=True,
+            weights=other,
+        )
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        optimizer.step()
+        schedule.step()
+    learnt: Vectors = matrix.detach().numpy()
+    return learnt
+
+
+def toward_identity(matrix: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """Share * matrix + (1 - share) * identity: as the weights of two models averaged.
+
+    Args:
+        matrix: (d, d).
+        share: 0 to 1.
+    """
+    mixed: NDArray[np.float64] = share * matrix + (1 - share) * np.eye(len(matrix))
+    return mixed

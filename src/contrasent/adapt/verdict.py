@@ -1,14 +1,20 @@
 """Is what was chosen better than the base? Decided once, on documents sealed until then."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
-from numpy.typing import NDArray
 
-from contrasent.adapt.evidence import OLD, Evidence, Floats, mean_over_kinds
+from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
+from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import interval
-from contrasent.evaluate.paired import Difference, bootstrap_p
+from contrasent.evaluate.significance import Difference, bootstrap_p
+from contrasent.evaluate.sts import sts
+from contrasent.search.exact import unit
+from contrasent.text.datafiles import data_folder
+from contrasent.text.datasets import sts_pairs
+from contrasent.types import EncodeFn
 
 RESAMPLES = 10_000
 RESAMPLES_OF_KIND = 2_000
@@ -17,9 +23,8 @@ FEWEST = 20
 PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people"
 MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
-FORGOTTEN = 0.03
-"""How much nDCG@10 of queries about old text may fall by an update, by the lower end of the 95 %
-interval."""
+PROBE = files("contrasent.adapt") / "probe.txt"
+"""Our own: a sentence, one that says the same, one that shares its words and says another thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +35,18 @@ class General:
         task: what was measured.
         before: the base's score.
         after: that of what was chosen.
+        margin: by how much it may fall.
     """
 
     task: str
     before: float
     after: float
+    margin: float = MARGIN
 
     @property
-    def kept(self) -> bool:
-        """Whether it fell by no more than the margin."""
-        return self.after >= self.before - MARGIN - 1e-9  # the rounding of a difference
+    def fell(self) -> bool:
+        """Whether it fell by more than the margin."""
+        return self.after < self.before - self.margin - 1e-9  # the rounding of a difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +65,6 @@ class KindChange:
     queries: int
     difference: Difference | None
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {**asdict(self), "difference": self.difference and self.difference._asdict()}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "KindChange":
-        """What :meth:`as_dict` gave."""
-        stated = data["difference"]
-        return cls(**{**data, "difference": stated and Difference(**stated)})
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -82,8 +79,6 @@ class Verdict:
         kinds: the same for each kind of query.
         general: quality elsewhere, or None where the model is the base's.
         reason: the verdict in a sentence.
-        old: of an update, what became of queries about old text; the numbers above are then of
-            those about new text, and ``kinds`` has both.
     """
 
     improved: bool
@@ -93,42 +88,33 @@ class Verdict:
     kinds: dict[str, KindChange]
     general: General | None
     reason: str
-    old: KindChange | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "improved": self.improved,
-            "difference": None if self.difference is None else self.difference._asdict(),
-            "before": self.before,
-            "after": self.after,
-            "kinds": {kind: change.as_dict() for kind, change in self.kinds.items()},
-            "general": None
-            if self.general is None
-            else {
-                "task": self.general.task,
-                "before": self.general.before,
-                "after": self.general.after,
-                "margin": MARGIN,
-            },
-            "reason": self.reason,
-            "old": self.old and {**self.old.as_dict(), "margin": FORGOTTEN},
-        }
 
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Verdict":
-        """What :meth:`as_dict` gave."""
-        stated, general, old = data["difference"], data["general"], data.get("old")
-        return cls(
-            data["improved"],
-            stated and Difference(**stated),
-            data["before"],
-            data["after"],
-            {kind: KindChange.from_dict(change) for kind, change in data["kinds"].items()},
-            general and General(general["task"], general["before"], general["after"]),
-            data["reason"],
-            old and KindChange.from_dict({k: v for k, v in old.items() if k != "margin"}),
-        )
+def check_general(base: EncodeFn, chosen: EncodeFn) -> General:
+    """Measure two models: on STS-B's dev split where ``CONTRASENT_DATA`` has it, else on the probe.
+
+    Args:
+        base: before.
+        chosen: after.
+    """
+    if data_folder() is not None:
+        with suppress(DataError):  # the folder need not have STS-B
+            sts_pairs("STSB", split="dev")
+            before, after = (
+                sts(encode, tasks=("STSB",), split="dev", resamples=0).rows[0].value
+                for encode in (base, chosen)
+            )
+            return General("STS-B (dev, Spearman)", before, after)
+    return General("the probe of 50 sentences", probe(base), probe(chosen))
+
+
+def probe(encode: EncodeFn) -> float:
+    """Share of the probe's sentences that are nearer to what says the same than to the other."""
+    rows = [line.split("|") for line in PROBE.read_text("utf-8").splitlines()]
+    vectors = unit(encode([text for row in rows for text in row])).reshape(len(rows), 3, -1)
+    same = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 1])
+    other = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 2])
+    return float(np.mean(same > other))
 
 
 def clustered_difference(
@@ -155,7 +141,14 @@ def clustered_difference(
 def clustered_draws(
     evidence: Evidence, values: Floats, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Floats:
-    """(resamples,) the mean over kinds of (q,) values in each resample of the documents."""
+    """(resamples,) the mean over kinds of (q,) values in each resample of the documents.
+
+    Args:
+        evidence: q queries.
+        values: (q,) of the queries.
+        resamples: of the documents.
+        seed: of the bootstrap.
+    """
     documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
     kinds = evidence.kinds
     gaps = np.zeros((len(documents), len(kinds)))
@@ -189,8 +182,7 @@ def decide(
     """Whether the chosen candidate may take the base's place.
 
     It may if the interval of its difference from the base lies above zero, and general quality has
-    not fallen by more than the margin; of an update (some queries are about old text), if that is
-    so of the queries about new text, and those about old text are certain to lose little.
+    not fallen by more than the margin.
 
     Args:
         evidence: the sealed queries.
@@ -200,16 +192,8 @@ def decide(
         general: quality elsewhere, where the model changed.
         seed: of the bootstrap.
     """
-    kinds = {
-        kind: _change(evidence, evidence.of_kind(kind), before, after, name, seed)
-        for kind in evidence.kinds
-    }
-    is_old = np.array([query.kind.endswith(OLD) for query in evidence.queries])
-    old = None
-    if is_old.any():
-        old = _change(evidence, np.flatnonzero(is_old), before, after, name, seed)
-        evidence = evidence.part(np.flatnonzero(~is_old))
-        before, after = before[~is_old], after[~is_old]
+    kinds = {kind: _of_kind(evidence, kind, before, after, name, seed) for kind in evidence.kinds}
+    old, new = mean_over_kinds(evidence, before), mean_over_kinds(evidence, after)
     documents = len({query.document for query in evidence.queries})
     difference = None
     improved = False
@@ -222,46 +206,30 @@ def decide(
         )
     else:
         difference = clustered_difference(evidence, before, after, seed=seed)
-        gain = f"{name} changes nDCG@10 by {_shown(difference)} on the sealed part"
-        if old is not None and old.difference is not None:
-            gain += f" of the new text, by {_shown(old.difference)} on that of the old"
+        gain = (
+            f"{name} changes nDCG@10 by {difference.value:+.3f} "
+            f"[{difference.low:+.3f}, {difference.high:+.3f}] on the sealed part"
+        )
         if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
-        elif old is not None and old.difference is None:
-            reason = (
-                f"{gain}; too little old text is sealed to say what it loses ({FEWEST} documents)"
-            )
-        elif old is not None and old.difference and old.difference.low < -FORGOTTEN:
-            reason = f"{gain}, which may be a loss of more than {FORGOTTEN}"
-        elif general is not None and not general.kept:
+        elif general is not None and general.fell:
             reason = (
                 f"{gain}, but {general.task} falls from {general.before:.3f} to "
                 f"{general.after:.3f}, more than {MARGIN}"
             )
         else:
             improved, reason = True, gain
-    means = mean_over_kinds(evidence, before), mean_over_kinds(evidence, after)
-    return Verdict(improved, difference, *means, kinds, general, reason, old)
+    return Verdict(improved, difference, old, new, kinds, general, reason)
 
 
-def _shown(gap: Difference) -> str:
-    return f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
-
-
-def _change(
-    evidence: Evidence,
-    chosen: NDArray[np.int64],
-    before: Floats,
-    after: Floats,
-    name: str,
-    seed: int,
+def _of_kind(
+    evidence: Evidence, kind: str, before: Floats, after: Floats, name: str, seed: int
 ) -> KindChange:
-    """What became of some of the queries."""
+    chosen = evidence.of_kind(kind)
     part = evidence.part(chosen)
     old, new = before[chosen], after[chosen]
     enough = len({query.document for query in part.queries}) >= FEWEST
     difference = None
     if name != "base" and enough:
         difference = clustered_difference(part, old, new, resamples=RESAMPLES_OF_KIND, seed=seed)
-    means = mean_over_kinds(part, old), mean_over_kinds(part, new)
-    return KindChange(*means, len(chosen), difference)
+    return KindChange(float(old.mean()), float(new.mean()), len(chosen), difference)

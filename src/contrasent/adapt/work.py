@@ -72,7 +72,12 @@ class Work:
         return max(clocks, default=0.0)
 
     def stage(self, name: str, make: Callable[[], Any]) -> Any:
-        """The JSON result of a stage, made now if it is not there."""
+        """The JSON result of a stage, made now if it is not there.
+
+        Args:
+            name: of the stage.
+            make: gives JSON.
+        """
         path = self.folder / f"{name}.stage.json"
         if path.is_file():
             return json.loads(path.read_text("utf-8"))["result"]
@@ -81,7 +86,12 @@ class Work:
         return json.loads(json.dumps(result))
 
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
-        """(n, d) vectors of a stage, made now if they are not there."""
+        """(n, d) vectors of a stage, made now if they are not there.
+
+        Args:
+            name: of the stage.
+            make: gives (n, d) vectors.
+        """
         path = self.folder / f"{name}.npy"
         if not path.is_file():
             made = make()

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from contrasent import parallel
 from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import renamed
 from contrasent.engine.registry import check, find
+from contrasent.engine.registry import parameters as known_parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import Dense
@@ -60,6 +62,7 @@ class ObjectiveLoss(nn.Module):
             ModelError: the model has parts that an encoder cannot have.
         """
         super().__init__()
+        parameters = renamed(parameters, known_parameters(objective))
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         encoder = self.objective.encoder

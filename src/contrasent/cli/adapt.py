@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.options import (
-    Json,
-    Overwrite,
-    Quiet,
-    emit,
-    note_to_stderr,
-    parse_budget,
-    quieten,
-)
+from contrasent.cli import options
 
 if TYPE_CHECKING:
     from contrasent.adapt.documents import Documents
@@ -22,22 +14,19 @@ if TYPE_CHECKING:
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 NOT_IMPROVED = 3
+AdaptedModel = Annotated[
+    Path, typer.Option("--output", "-o", help="Folder for the model, its index and its report.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with a killed run.")]
 
 
+@options.command
 def adapt(
     source: Annotated[
         Path, typer.Argument(help="Documents: a folder, a zip archive or a file. See the docs.")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the model, its index and its report.")
-    ],
+    output: AdaptedModel,
     base: Annotated[str, typer.Option(help="Model to begin from.")] = DEFAULT_BASE,
-    update: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead: what an earlier adapt left. SOURCE is new text; little is forgotten."
-        ),
-    ] = None,
     budget: Annotated[str, typer.Option(help="Time to spend, about: 90s, 30m, 2h.")] = "30m",
     queries: Annotated[
         Path | None,
@@ -60,26 +49,20 @@ def adapt(
     require_improvement: Annotated[
         bool, typer.Option("--require-improvement", help="Exit 3 if the base is what is shipped.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a killed run.")] = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    resume: Resume = False,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Make search in your documents better, prove it, and leave what is better, or say no.
 
     No labels are needed: queries are made of the documents. What is tried: words (BM25) beside the
     base's vectors, the base whitened, trained on the documents, and averaged with what was
     trained. The best is shipped only if it beats the base on documents kept sealed until then.
     """
-    quieten(quiet)
-    seconds = parse_budget(budget)
     done = carry_out(
         source,
         output,
-        quiet=quiet,
         base=base,
-        update=update,
-        budget=seconds,
+        budget=options.parse_budget(budget),
         queries=queries,
         collection=collection,
         clicks=clicks,
@@ -89,53 +72,49 @@ def adapt(
         overwrite=overwrite,
     )
     if report is not None:
-        from contrasent.files import atomic_file
+        from contrasent.files import write_text
 
-        with atomic_file(report) as stream:
-            stream.write((done.folder / "report.html").read_text("utf-8"))
-    if as_json:
-        emit({**done.facts, "folder": str(done.folder)})
-    else:
-        show(done)
-    if require_improvement and not done.improved:
-        raise typer.Exit(NOT_IMPROVED)
+        write_text(report, (done.folder / "report.html").read_text("utf-8"))
+    status = 0 if done.improved or not require_improvement else NOT_IMPROVED
+    return options.Output({**done.facts, "folder": str(done.folder)}, summary(done), status=status)
 
 
-def carry_out(
-    source: "Path | Documents", output: Path, *, quiet: bool, **options: Any
-) -> "Adaptation":
-    """Adapt, with a line for each step and its time on standard error."""
+def carry_out(source: "Path | Documents", output: Path, **given: Any) -> "Adaptation":
+    """Adapt, with a line for each step and its time on standard error.
+
+    Args:
+        source: the documents.
+        output: folder of the model.
+        **given: further arguments of :func:`contrasent.adapt.run.adapt`.
+    """
     from contrasent.adapt.run import adapt as run
 
     began = time.monotonic()
 
     def say(line: str) -> None:
-        note_to_stderr(f"[{time.monotonic() - began:4.0f} s] {line}", quiet=quiet)
+        options.note(f"[{time.monotonic() - began:4.0f} s] {line}")
 
-    try:
-        return run(source, output, say=say, **options)
-    except KeyboardInterrupt:
-        note_to_stderr(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
-        raise
+    with options.resumable(f"--resume goes on with {output}"):
+        return run(source, output, say=say, **given)
 
 
-def show(done: "Adaptation") -> None:
-    """Print what came of it: numbers, what to type next, and the verdict in the last line."""
-    verdict = done.verdict
+def summary(done: "Adaptation") -> str:
+    """What came of it: numbers, what to type next, and the verdict in the last line."""
+    verdict, lines = done.verdict, []
     for kind, one in verdict.kinds.items():
         line = f"{kind:32s} {one.before:.3f} -> {one.after:.3f}"
         if (gain := one.difference) is not None:
             line += f"  {gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
-        typer.echo(f"{line}  ({one.queries} queries)")
-    if verdict.general is not None:
-        general = verdict.general
-        typer.echo(f"{general.task:32s} {general.before:.3f} -> {general.after:.3f}")
-    for line in done.facts["advice"]:
-        typer.echo(f"note: {line}")
-    typer.echo(f'search it: contrasent search {done.folder}/index "..."')
-    typer.echo(f"report: {done.folder}/report.html")
-    base = "base" if verdict.old is None else "earlier model"
-    what = (
-        f"{done.shipped.name} is shipped" if done.improved else f"the {base} is shipped, unchanged"
+        lines.append(f"{line}  ({one.queries} queries)")
+    if (general := verdict.general) is not None:
+        lines.append(f"{general.task:32s} {general.before:.3f} -> {general.after:.3f}")
+    what = f"{done.shipped.name} is shipped" if done.improved else "the base is shipped, unchanged"
+    return "\n".join(
+        [
+            *lines,
+            *(f"note: {line}" for line in done.facts["advice"]),
+            f'search it: contrasent search {done.folder}/index "..."',
+            f"report: {done.folder}/report.html",
+            f"{done.folder}: {what}: {verdict.reason}",
+        ]
     )
-    typer.echo(f"{done.folder}: {what}: {verdict.reason}")

@@ -1,38 +1,25 @@
 """The commands, put together."""
 
 import logging
+from importlib import import_module
 
 import typer
 
 from contrasent import __version__, progress
-from contrasent.cli.adapt import adapt
-from contrasent.cli.check_objective import check_objective
-from contrasent.cli.cluster import cluster
-from contrasent.cli.compare import compare
 from contrasent.cli.data import data
-from contrasent.cli.dedupe import dedupe
-from contrasent.cli.demo import demo
-from contrasent.cli.diff import diff
-from contrasent.cli.doctor import doctor
-from contrasent.cli.encode import encode
-from contrasent.cli.evaluate import evaluate
-from contrasent.cli.export import export
-from contrasent.cli.import_ import import_
-from contrasent.cli.index import index
-from contrasent.cli.mine import mine
-from contrasent.cli.postprocess import postprocess
-from contrasent.cli.pull import pull
-from contrasent.cli.push import push
-from contrasent.cli.recipes import recipes
-from contrasent.cli.remove import remove
-from contrasent.cli.reproduce import reproduce
-from contrasent.cli.search import search
-from contrasent.cli.serve import serve
-from contrasent.cli.similarity import similarity
-from contrasent.cli.threshold import threshold
-from contrasent.cli.train import train
 from contrasent.cli.usage import Commands
-from contrasent.cli.watch import watch
+
+PANELS = {
+    "Start": ("adapt", "demo", "doctor"),
+    "Use": ("encode", "similarity", "index", "search", "serve", "export"),
+    "Measure": ("evaluate", "compare", "diff", "watch"),
+    "Train": ("train", "postprocess"),
+    "Collections": ("cluster", "dedupe", "mine", "remove", "threshold"),
+    "Research": ("reproduce", "recipes", "check-objective"),
+    "Models": ("import", "push", "pull"),
+}
+"""The commands as --help shows them: a person's path, from top to bottom; 28 at most. Each is the
+function of a module of its name."""
 
 app = typer.Typer(
     name="contrasent",
@@ -59,19 +46,10 @@ def _every_command(
     logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
 
 
-PANELS = {
-    "Start": (adapt, demo, doctor),
-    "Use": (encode, similarity, index, search, serve, export),
-    "Measure": (evaluate, compare, diff, watch),
-    "Train": (train, postprocess),
-    "Collections": (cluster, dedupe, mine, remove, threshold),
-    "Research": (reproduce, recipes, check_objective),
-    "Models": (import_, push, pull),
-}
-"""The commands as --help shows them, a person's path from top to bottom; 28 at most."""
-
-for panel, commands in PANELS.items():
-    for command in commands:
-        name = command.__name__.rstrip("_").replace("_", "-")
+for panel, names in PANELS.items():
+    for name in names:
+        # A command whose name is a keyword of Python has an underscore behind it in the code.
+        module = "import_" if name == "import" else name.replace("-", "_")
+        command = getattr(import_module(f"contrasent.cli.{module}"), module)
         app.command(name, rich_help_panel=panel)(command)
 app.add_typer(data, rich_help_panel="Research")

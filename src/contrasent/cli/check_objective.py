@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, Quiet, emit, quieten
+from contrasent import progress
+from contrasent.cli.options import Json, Quiet, emit
 
 SIGNS = {True: "ok", False: "FAILED", None: "-"}
 
@@ -29,7 +30,7 @@ def check_objective(
     One step, its randomness, the gradient by differences, cached gradients, a resume, two
     processes, and its combination with SimCSE. Exits with 1 if a check fails.
     """
-    quieten(True)
+    progress.show("silent")
     # Of two processes torch would say that all parameters are used, as they should be.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from contrasent.train.settings import assignments, choose

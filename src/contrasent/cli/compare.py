@@ -6,20 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contrasent.cli import options
 from contrasent.cli.loading import find_model, load_model
-from contrasent.cli.options import (
-    BatchSize,
-    DataFolder,
-    Json,
-    MaxTokens,
-    Pooler,
-    Quiet,
-    StsForm,
-    StsSplit,
-    StsTask,
-    emit,
-    quieten,
-)
 from contrasent.errors import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -27,6 +15,7 @@ if TYPE_CHECKING:
     from contrasent.report import Report
 
 
+@options.command
 def compare(
     before: Annotated[
         str,
@@ -37,14 +26,15 @@ def compare(
         ),
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="What A is compared with, likewise.")],
+    loading: options.Encoding,
     suite: Annotated[
         list[str] | None,
         typer.Option(help="Of models: what to measure, as in evaluate; sts if not given."),
     ] = None,
-    task: StsTask = None,
-    form: StsForm = "senteval",
-    split: StsSplit = "test",
-    data: DataFolder = None,
+    task: options.StsTask = None,
+    form: options.StsForm = "senteval",
+    split: options.StsSplit = "test",
+    data: options.DataFolder = None,
     seed_sd: Annotated[
         float | None,
         typer.Option(
@@ -56,18 +46,12 @@ def compare(
     resamples: Annotated[
         int | None, typer.Option(hidden=True, help="Of no use any more: nothing is drawn.")
     ] = None,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    batch: BatchSize = 64,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> options.Output:
     """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
 
     Items are paired, and both items and seeds count as chance. With one run an arm a spread over
     seeds is assumed, and what holds for these two models alone stands beside.
     """
-    quieten(quiet)
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.evaluate.compare import SEED_SD, compare_reports
     from contrasent.evaluate.suite import Options, check_data, evaluate, suite_names
@@ -75,25 +59,24 @@ def compare(
 
     suites = suite_names(suite or ["sts"])
     tasks = tuple(task) if task else STS_TASKS
-    options = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
+    chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
     def measure(folder: Path) -> "Report":
-        encode = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-        found = evaluate(encode, suites, options)
+        found = evaluate(load_model(folder, loading), suites, chosen)
         return found.select(metric="spearman") if suites == ("sts",) else found
 
-    loaded = _reports(arms, measure, lambda: check_data(suites, options))
+    loaded = _reports(arms, measure, lambda: check_data(suites, chosen))
     names = [name for arm in arms for name in arm]
     found = compare_reports(loaded[0], loaded[1], names=names, seed_sd=seed_sd)
-    if as_json:
-        emit({"a": arms[0], "b": arms[1], "rows": [c.to_json() for c in found]})
-        return
     width = max(len(c.name) for c in found)
-    typer.echo(f"A: {', '.join(arms[0])}\nB: {', '.join(arms[1])}")
-    typer.echo(f"{'':<{width}} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]")
-    for comparison in found:
-        typer.echo(comparison.line(width))
-    typer.echo(_claim(len(arms[0]), len(arms[1]), seed_sd, SEED_SD, found))
+    lines = [
+        f"A: {', '.join(arms[0])}\nB: {', '.join(arms[1])}",
+        f"{'':<{width}} {'A':>7} {'B':>7} {'B - A':>7}  [95 % interval]",
+        *(one.line(width) for one in found),
+        _claim(len(arms[0]), len(arms[1]), seed_sd, SEED_SD, found),
+    ]
+    facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in found]}
+    return options.Output(facts, "\n".join(lines))
 
 
 def _claim(
@@ -107,8 +90,8 @@ def _claim(
     if min(before, after) > 1:
         return f"the methods, with other seeds, {where}{only}"
     if seed_sd == 0:
-        kept = "these two models" if max(before, after) == 1 else "an arm that no seed changes"
-        return f"{kept}, {where}{only}"
+        what = "these two models" if max(before, after) == 1 else "an arm that no seed changes"
+        return f"{what}, {where}{only}"
     if max(before, after) > 1 and seed_sd is None:
         return f"the methods, {where}{only}; one run's spread is taken to be the other arm's"
     return (
@@ -128,13 +111,7 @@ def _names(option: str, value: str) -> list[str]:
 def _reports(
     arms: list[list[str]], measure: Callable[[Path], "Report"], check: Callable[[], None]
 ) -> "list[list[Report]]":
-    """Of each arm's runs: saved ones are read, models are measured, one after another.
-
-    Args:
-        arms: names of the runs, reports (.json) or models.
-        measure: the report of a model's folder.
-        check: refuses missing data; called before the first model is measured.
-    """
+    """Of each arm's runs: saved ones are read, models are measured, one after another."""
     from contrasent.saved_reports import read_reports
 
     saved: dict[str, Report] = {}

@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import (
-    DataFolder,
-    Json,
-    Overwrite,
-    Quiet,
-    check_folder,
-    check_new,
-    emit,
-    note_to_stderr,
-    quieten,
-)
+from contrasent.cli import options
 from contrasent.cli.usage import Commands
 from contrasent.errors import OptionError
 
@@ -31,31 +21,31 @@ SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 
 
 @data.command("list")
-def list_(folder: DataFolder = None, as_json: Json = False) -> None:
+@options.command
+def list_(folder: options.DataFolder = None) -> options.Output:
     """Show every named data set: its rows by split, and where it would be read from."""
     from contrasent.text.catalogue import entries, locate
 
-    check_folder(folder)
+    options.check_folder(folder)
     found = [(entry, locate(entry, folder)) for entry in entries()]
-    if as_json:
-        emit(
-            [
-                {"name": e.name, "kind": e.kind, "rows": e.rows, "hub": e.hub, "places": places}
-                for e, places in found
-            ]
-        )
-        return
+    lines = []
     for entry, places in found:
         rows = ", ".join(f"{split} {count:,}" for split, count in entry.rows.items())
-        typer.echo(f"{entry.name:10}  {entry.kind:10}  {rows}")
+        lines.append(f"{entry.name:10}  {entry.kind:10}  {rows}")
         for form, place in places.items():
             where = place or f"not here; put it at {entry.places[0]} in CONTRASENT_DATA's folder"
             if not place and form == "raw":
                 where = "not here, and no pinned copy on the hub"
-            typer.echo(f"{'':12}{form + ': ' if form else ''}{where}")
+            lines.append(f"{'':12}{form + ': ' if form else ''}{where}")
+    facts = [
+        {"name": e.name, "kind": e.kind, "rows": e.rows, "hub": e.hub, "places": places}
+        for e, places in found
+    ]
+    return options.Output(facts, "\n".join(lines))
 
 
 @data.command("get")
+@options.command
 def get(
     name: Annotated[str, typer.Argument(help="A data set, as `contrasent data list` names it.")],
     output: Annotated[Path, typer.Option("-o", "--output", help=".tsv, .csv, .jsonl or .txt")],
@@ -65,34 +55,27 @@ def get(
     form: Annotated[
         str | None, typer.Option(help="Similarity text: senteval (the default) or raw.")
     ] = None,
-    folder: DataFolder = None,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
+    folder: options.DataFolder = None,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write a named data set to a file, checked against the official counts and scores.
 
     A table keeps all columns under a header; a .txt file holds each distinct sentence once, as
     `train`, `postprocess` and `index` take it.
     """
-    quieten(quiet)
     if output.suffix not in SUFFIXES:
         raise OptionError("-o", str(output), "must end in .tsv, .csv, .jsonl or .txt")
-    check_folder(folder)
-    check_new(output, overwrite)
+    options.check_folder(folder)
+    options.check_new(output, overwrite)
+    from contrasent.files import atomic_file
     from contrasent.text.catalogue import table
 
     columns, rows = table(name, split=split, form=form, folder=folder)
-    written = _write(output, columns, rows)
-    note_to_stderr(f"wrote {output}: {written:,} rows", quiet=quiet)
-
-
-def _write(output: Path, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> int:
-    from contrasent.files import atomic_file
-
     lines = list(_lines(output.suffix, columns, rows))
     with atomic_file(output) as stream:
         stream.writelines(lines)
-    return len(lines) - (output.suffix in (".tsv", ".csv"))
+    written = len(lines) - (output.suffix in (".tsv", ".csv"))
+    options.note(f"wrote {output}: {written:,} rows")
 
 
 def _lines(suffix: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.adapt import DEFAULT_BASE, carry_out, show
-from contrasent.cli.options import Json, Overwrite, Quiet, emit, parse_budget, quieten
+from contrasent.cli import options
+from contrasent.cli.adapt import DEFAULT_BASE, AdaptedModel, Resume, carry_out, summary
 
 if TYPE_CHECKING:
     from contrasent.adapt.shipping import Adaptation
@@ -19,20 +19,17 @@ QUESTIONS = (
 LR = 1e-4
 
 
+@options.command
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the model, its index and its report.")
-    ] = Path("demo-model"),
+    output: AdaptedModel = Path("demo-model"),
     base: Annotated[str, typer.Option(help="Model to begin from.")] = DEFAULT_BASE,
     names: Annotated[int, typer.Option(min=200, help="Documented names to read at most.")] = 2000,
     steps: Annotated[int, typer.Option(min=1, help="Training steps at most.")] = 30,
     budget: Annotated[str, typer.Option(help="Time to spend at most: 90s, 30m, 2h.")] = "15m",
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a killed run.")] = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    resume: Resume = False,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Adapt a model to the documentation of the installed packages; show that it searches better.
 
     The documentation strings of the packages beside this one are read as text (nothing is
@@ -40,15 +37,13 @@ def demo(
     the query should find. What searches best is proven on names that nothing was trained on or
     chosen by, and then answers three questions. See ``contrasent adapt`` for documents of your own.
     """
-    quieten(quiet)
-    seconds = parse_budget(budget)
+    seconds = options.parse_budget(budget)
     from contrasent.adapt.formats.docstrings import InstalledDocumentation
     from contrasent.adapt.training import TrainingPlan
 
     done = carry_out(
         InstalledDocumentation(names),
         output,
-        quiet=quiet,
         base=base,
         budget=seconds,
         plans=(TrainingPlan("docstrings", ("docstring",), LR),),
@@ -58,14 +53,12 @@ def demo(
         overwrite=overwrite,
     )
     answers = _answers(done)
-    if as_json:
-        emit({**done.facts, "folder": str(done.folder), "answers": answers})
-        return
+    lines = []
     for answer in answers:
-        typer.echo(answer["question"])
-        for name, score, text in answer["found"]:
-            typer.echo(f"    {score:.2f}  {name}: {text}")
-    show(done)
+        lines.append(answer["question"])
+        lines += [f"    {score:.2f}  {name}: {text}" for name, score, text in answer["found"]]
+    facts = {**done.facts, "folder": str(done.folder), "answers": answers}
+    return options.Output(facts, "\n".join([*lines, summary(done)]))
 
 
 def _answers(done: "Adaptation") -> list[dict[str, Any]]:
@@ -76,12 +69,14 @@ def _answers(done: "Adaptation") -> list[dict[str, Any]]:
     encoder = Encoder.load(done.folder)
     search = searcher(Index.open(done.folder / "index")).search
     found = search(list(QUESTIONS), encode=encoder.encode, k=3)
-    return [
-        {"question": question, "found": [_found(hit) for hit in hits]}
-        for question, hits in zip(QUESTIONS, found, strict=True)
-    ]
-
-
-def _found(hit: Any) -> tuple[str, float, str]:
-    text = hit.text.removeprefix(hit.metadata["title"]).strip().splitlines()
-    return hit.metadata["document"], hit.score, text[0] if text else ""
+    answers = []
+    for question, hits in zip(QUESTIONS, found, strict=True):
+        lines = [
+            hit.text.removeprefix(hit.metadata["title"]).strip().partition("\n")[0] for hit in hits
+        ]
+        named = [
+            (hit.metadata["document"], hit.score, line)
+            for hit, line in zip(hits, lines, strict=True)
+        ]
+        answers.append({"question": question, "found": named})
+    return answers

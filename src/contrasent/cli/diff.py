@@ -1,20 +1,22 @@
 """``contrasent diff OLD NEW --on INDEX|CORPUS``."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
-from contrasent.cli.options import BatchSize, Column, Json, Quiet, emit, quieten, shortened
-from contrasent.cli.searched import Searched, open_searched
+from contrasent.cli import options
+from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
 from contrasent.errors import InputError, OptionError
-from contrasent.serve.client import RemoteModel, is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
+    from contrasent.cli.searched import Searched
     from contrasent.evaluate.diff import Diff
+    from contrasent.model.prompts import Model
+    from contrasent.serve.client import RemoteModel
 
 CHANGED = 3
 """Exit code of --fail-over, as of --require-improvement."""
@@ -25,6 +27,7 @@ WIDTH = 70
 SHOWN = 3
 
 
+@options.command
 def diff(
     old: Annotated[
         str,
@@ -33,6 +36,7 @@ def diff(
         ),
     ],
     new: Annotated[str, typer.Argument(help="What is to take its place, likewise.")],
+    loading: Annotated[options.Loading, "batch"],
     on: Annotated[str, typer.Option(help="Index folder, or a corpus: a file or folder.")] = "",
     queries: Annotated[
         Path | None,
@@ -52,7 +56,7 @@ def diff(
         Path | None,
         typer.Option(help="Rated pairs (text, text, 0 or 1), to carry it over by precision."),
     ] = None,
-    column: Column = None,
+    column: options.Column = None,
     report: Annotated[
         Path | None, typer.Option(help="Write all of it as a page: FILE.html.")
     ] = None,
@@ -65,24 +69,22 @@ def diff(
             "end of its interval) at most this.",
         ),
     ] = None,
-    batch: BatchSize = 64,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> options.Output:
     """Will a search still find what it found with another model, version or runtime?
 
     Both models rank the same documents for the same queries; nothing has to be known of what is
     right. What changed is shown with 95 % intervals. The stored vectors of an index are used where
     OLD made them. A key for a server is read from CONTRASENT_API_KEY.
     """
-    quieten(quiet)
     if not on:
         raise OptionError("--on", on, "name the index, or the texts, that both models search")
     from contrasent.cli.search import read_queries
+    from contrasent.cli.searched import open_searched
     from contrasent.cli.threshold import read_same_pairs
     from contrasent.evaluate.diff import diff_models
     from contrasent.files import check_writable
+    from contrasent.search.lexical import language_of
 
     if report is not None:
         check_writable(report.absolute().parent)
@@ -92,7 +94,7 @@ def diff(
     rated = None if pairs is None else read_same_pairs(pairs)
     searched = open_searched(on, documents, column, seed)
     models = {
-        side: open_side(name, side, batch, searched)
+        side: _open_side(name, side, loading, searched)
         for side, name in zip(SIDES, (old, new), strict=True)
     }
     known = searched.vectors_by(models["old"])
@@ -111,11 +113,15 @@ def diff(
         metric=searched.metric,
         threshold=threshold,
         pairs=rated,
-        labels={"language": languages(searched.texts if wanted is None else wanted)},
+        labels={
+            "language": [
+                language_of([text]) for text in (searched.texts if wanted is None else wanted)
+            ]
+        },
         seed=seed,
     )
     about = {
-        side: describe(name, models[side]) for side, name in zip(SIDES, (old, new), strict=True)
+        side: _described(name, models[side]) for side, name in zip(SIDES, (old, new), strict=True)
     }
     at_ten = found["overlap@10"]
     change = {"value": 1 - at_ten.value, "low": 1 - at_ten.high, "high": 1 - at_ten.low}
@@ -123,40 +129,32 @@ def diff(
     facts = {**about, "on": on, "stored_vectors": known is not None, **found.to_json()}
     facts |= {"change": change, "fail_over": fail_over, "passed": passed, "seed": seed}
     if report is not None:
-        from contrasent.evaluate.diff_page import write_page
+        from contrasent.evaluate.diff_page import page
+        from contrasent.files import write_text
 
-        write_page(report, found, about, on)
-    if as_json:
-        emit(facts)
-    else:
-        show(found, about, change)
-        if fail_over is not None:
-            typer.echo(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")
-    if not passed:
-        raise typer.Exit(CHANGED)
+        write_text(report, page(found, about, on))
+    lines = list(_lines(found, about, change))
+    if fail_over is not None:
+        lines.append(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")
+    return options.Output(facts, "\n".join(lines), status=0 if passed else CHANGED)
 
 
-def open_side(
-    name: str, side: str, batch: int, searched: Searched
+def _open_side(
+    name: str, side: str, loading: options.Loading, searched: "Searched"
 ) -> "Counting[Model] | RemoteModel":
-    """Open a model, an export or a server; the index's own model as the index was made."""
+    """A model, an export or a server; the index's own model as the index was made."""
+    from contrasent.serve.client import RemoteModel, is_address
+
     if is_address(name):
-        return RemoteModel(name, batch=batch, option=side.upper())
+        return RemoteModel(name, batch=loading.batch, option=side.upper())
     own = searched.settings if searched.source == lasting_name(name) else {}
     pooler, max_tokens = own.get("pooler"), own.get("max_tokens")
-    return open_model(find_model(name), batch=batch, pooler=pooler, max_tokens=max_tokens)
+    return open_model(find_model(name), replace(loading, pooler=pooler, max_tokens=max_tokens))
 
 
-def languages(texts: "Sequence[str]") -> list[str]:
-    """The language of each text that is long enough to tell, else "none"."""
-    from contrasent.search.lexical import language_of
-
-    return [language_of([text]) for text in texts]
-
-
-def describe(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, Any]:
+def _described(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, Any]:
     """Name, runtime and size of a model; None for what a server does not say."""
-    if isinstance(model, RemoteModel):
+    if not isinstance(model, Counting):
         size = {"dimension": model.dimension, "parameters": None, "bytes": None}
         return {"name": name, "runtime": "server", **size}
     folder = find_model(name)
@@ -171,45 +169,45 @@ def describe(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, Any
     }
 
 
-def show(found: "Diff", about: dict[str, Any], change: dict[str, float]) -> None:
-    """Print what changed, for people."""
-    typer.echo("\n".join(f"{side.upper()}: {about[side]['name']}" for side in SIDES))
-    typer.echo(measured_on(found))
-    typer.echo(f"{'':<20} {'value':>7}  [95 % interval]")
+def _lines(found: "Diff", about: dict[str, Any], change: dict[str, float]) -> "Iterator[str]":
+    """What changed, for people."""
+    yield from (f"{side.upper()}: {about[side]['name']}" for side in SIDES)
+    yield _measured_on(found)
+    yield f"{'':<20} {'value':>7}  [95 % interval]"
     for one in found.measures:
-        typer.echo(f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]")
-    typer.echo(f"{'scores':<20} {'5 %':>7} {'median':>7} {'95 %':>7}   {'5 %':>7} median    95 %")
+        yield f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]"
+    yield f"{'scores':<20} {'5 %':>7} {'median':>7} {'95 %':>7}   {'5 %':>7} median    95 %"
     for kind, sides in found.scores.items():
         cells = [[sides[side][at] for at in (0, 2, 4)] for side in SIDES]
         old, new = (" ".join(f"{value:7.3f}" for value in row) for row in cells)
-        typer.echo(f"{kind:<20} {old} ->{new}")
+        yield f"{kind:<20} {old} ->{new}"
     if found.threshold is not None:
-        typer.echo(shift_line(found))
+        yield _shift_line(found)
     for group in found.groups:
         if group.p <= 0.05:
-            typer.echo(
+            yield (
                 f"changed more than others: {group.kind} {group.name} ({group.queries} queries): "
                 f"{group.change:.3f} against {group.others:.3f}, p {group.p:.2g}"
             )
     for side in SIDES:
-        typer.echo(f"{side.upper()}: {size_line(about[side], found.speed[side])}")
+        yield f"{side.upper()}: {_size_line(about[side], found.speed[side])}"
     for one_change in found.changed[:SHOWN]:
-        typer.echo(
-            f"{one_change.overlap:.1f} of ten in common: {shortened(one_change.query, WIDTH)}"
-        )
+        query = options.shortened(one_change.query, WIDTH)
+        yield f"{one_change.overlap:.1f} of ten in common: {query}"
         for side in SIDES:
             first = getattr(one_change, side)[0]
-            typer.echo(f"    {side.upper()} {first.score:.3f} {shortened(first.text, WIDTH)}")
+            text = options.shortened(first.text, WIDTH)
+            yield f"    {side.upper()} {first.score:.3f} {text}"
     for moved in found.moved[:SHOWN]:
-        line = f"lost by {moved.lost}, now found by {moved.gained}: "
-        typer.echo(line + shortened(moved.text, WIDTH))
-    typer.echo(
+        text = options.shortened(moved.text, WIDTH)
+        yield f"lost by {moved.lost}, now found by {moved.gained}: {text}"
+    yield (
         f"{change['value']:.1%} of the ten nearest changed [{change['low']:.1%}, "
         f"{change['high']:.1%}]"
     )
 
 
-def measured_on(found: "Diff") -> str:
+def _measured_on(found: "Diff") -> str:
     """What was searched for, and among what; of a sample, what that means."""
     kind = "documents as queries, each without itself," if found.own else "queries"
     line = f"{found.queries:,} {kind} among {found.documents:,} documents"
@@ -221,7 +219,7 @@ def measured_on(found: "Diff") -> str:
     return line
 
 
-def shift_line(found: "Diff") -> str:
+def _shift_line(found: "Diff") -> str:
     """Where the threshold moves, and what that keeps."""
     one = found.threshold
     assert one is not None
@@ -232,7 +230,7 @@ def shift_line(found: "Diff") -> str:
     return f"threshold {one.old:.4f} -> {one.new:.4f} [{one.low:.4f}, {one.high:.4f}]: {what}"
 
 
-def size_line(about: dict[str, Any], rate: float) -> str:
+def _size_line(about: dict[str, Any], rate: float) -> str:
     """Speed and size of a model, as far as they are known."""
     parts = [f"{rate:,.0f} texts a second", f"{about['dimension']} dimensions"]
     if about["parameters"] is not None:

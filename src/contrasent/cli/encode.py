@@ -3,40 +3,32 @@
 import shutil
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.loading import Counting, Model, find_model, open_model
-from contrasent.cli.options import (
-    BatchInvariant,
-    BatchSize,
-    Column,
-    Invariant,
-    Json,
-    MaxTokens,
-    Overwrite,
-    Pooler,
-    Quiet,
-    Runtime,
-    emit,
-    note_to_stderr,
-    quieten,
-)
+from contrasent.cli import options
+from contrasent.cli.loading import Counting, find_model, open_model
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.files import atomic_file, check_writable
-from contrasent.types import Vectors
 
 if TYPE_CHECKING:
+    from contrasent.model.prompts import Model
     from contrasent.search.shards import Manifest
     from contrasent.text.corpus import Corpus
+    from contrasent.types import Vectors
 
 FORMATS = (".npy", ".parquet")
 SHARD = 16_384
 """Texts a shard: what a kill costs at most, and what memory holds."""
 
 
+Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "max_tokens", "batch"]
+
+
+@options.command
 def encode(
     model: Annotated[str, typer.Argument(help="Model folder or name, or an exported model.")],
     input_: Annotated[
@@ -45,7 +37,8 @@ def encode(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="FILE.npy, FILE.parquet, or a folder of shards.")
     ],
-    column: Column = None,
+    loading: Batched,
+    column: options.Column = None,
     unit: Annotated[bool, typer.Option("--unit", help="Scale vectors to length one.")] = False,
     dimensions: Annotated[
         int | None,
@@ -55,16 +48,9 @@ def encode(
         str | None,
         typer.Option(help="Name of a prompt of the model, such as query. [default: the model's]"),
     ] = None,
-    runtime: Runtime = None,
-    batch_invariant: BatchInvariant = False,
-    invariant: Invariant = False,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    batch: BatchSize = 64,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    invariant: Annotated[bool, typer.Option("--invariant", hidden=True)] = False,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Write the vector of every sentence to a file or a folder.
 
     A .npy file holds float32 rows in the order of the input; a .parquet file also the texts; a
@@ -72,58 +58,44 @@ def encode(
     goes on where it was: shards are kept in the folder, or in .NAME.parts beside the file. Lines
     that repeat are computed once.
     """
-    quieten(quiet)
-    check_output(output, overwrite)
+    _check_output(output, overwrite)
     corpus = open_texts(input_, column)
-    function = open_model(
-        find_model(model),
-        runtime=runtime,
-        batch=batch,
-        pooler=pooler,
-        max_tokens=max_tokens,
-        batch_invariant=batch_invariant or invariant,
-    )
+    if invariant:  # the former name of --batch-invariant
+        loading = replace(loading, batch_invariant=True)
+    function = open_model(find_model(model), loading)
     if prompt is not None:
         function.prompt = function.encoder.prompts.text(prompt)
     size = function.encoder.dimension
     if dimensions is not None and dimensions > size:
         raise OptionError("--dimensions", dimensions, f"the model has {size}")
     began = time.monotonic()
-    manifest = write(
+    manifest = _write(
         output, corpus, function, unit=unit, overwrite=overwrite, dimensions=dimensions
     )
     seconds = time.monotonic() - began
-    if as_json:
-        emit(
-            {
-                "output": str(output),
-                "model": model,
-                "identity": function.encoder.identity,
-                "runtime": function.runtime,
-                "texts": manifest.rows,
-                "computed": function.texts,
-                "dimension": manifest.dimension,
-                "unit": unit,
-                "blank_lines": corpus.skipped,
-                "truncated": function.truncated,
-                "seconds": round(seconds, 3),
-            }
-        )
-    else:
-        typer.echo(
-            f"{output}: {manifest.rows:,} vectors of {manifest.dimension} dimensions, "
-            f"{seconds:.1f} s"
-        )
-    if corpus.skipped:
-        note_to_stderr(f"{corpus.skipped:,} blank lines were passed over", quiet=quiet)
+    notes = [f"{corpus.skipped:,} blank lines were passed over"] if corpus.skipped else []
     nested = getattr(function.encoder, "nested", ())
     if dimensions not in (None, size, *nested):
         known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
-        note_to_stderr(f"--dimensions {dimensions}: the model was trained {known}", quiet=quiet)
-    function.report_cut(quiet=quiet)
+        notes.append(f"--dimensions {dimensions}: the model was trained {known}")
+    facts = {
+        "output": str(output),
+        "model": model,
+        "identity": function.encoder.identity,
+        "runtime": function.runtime,
+        "texts": manifest.rows,
+        "computed": function.texts,
+        "dimension": manifest.dimension,
+        "unit": unit,
+        "blank_lines": corpus.skipped,
+        "truncated": function.truncated,
+        "seconds": round(seconds, 3),
+    }
+    made = f"{manifest.rows:,} vectors of {manifest.dimension} dimensions, {seconds:.1f} s"
+    return options.Output(facts, f"{output}: {made}", [*notes, *function.notes])
 
 
-def check_output(output: Path, overwrite: bool) -> None:
+def _check_output(output: Path, overwrite: bool) -> None:
     """Refuse, before any work, an output that cannot or must not be written."""
     from contrasent.search.shards import read_manifest
 
@@ -152,7 +124,15 @@ def check_output(output: Path, overwrite: bool) -> None:
 
 
 def open_texts(source: str, column: str | None) -> "Corpus":
-    """A corpus of one column."""
+    """Open a corpus of one column.
+
+    Args:
+        source: a file, a folder, or "-" for standard input.
+        column: by name or position; its only one if None.
+
+    Raises:
+        InputError: it has several columns, and none is chosen.
+    """
     from contrasent.search.records import column as position
     from contrasent.text.corpus import open_corpus
 
@@ -166,25 +146,16 @@ def open_texts(source: str, column: str | None) -> "Corpus":
     return corpus
 
 
-def write(
+def _write(
     output: Path,
     corpus: "Corpus",
-    function: Counting[Model],
+    function: "Counting[Model]",
     *,
     unit: bool,
     overwrite: bool,
-    dimensions: int | None = None,
+    dimensions: int | None,
 ) -> "Manifest":
-    """Encode into shards, and put them together if a file is wanted.
-
-    Args:
-        output: file or folder.
-        corpus: of one column.
-        function: the model.
-        unit: scale vectors to length one.
-        overwrite: replace vectors of something else.
-        dimensions: keep the first so many, scaled to length one; all if None.
-    """
+    """Encode into shards, and put them together if a file is wanted."""
     from contrasent.search.exact import unit as scaled
     from contrasent.search.shards import encode_shards, read_manifest, read_shards
 
@@ -193,7 +164,7 @@ def write(
     facts: dict[str, Any] = {
         "model": function.encoder.identity,
         "runtime": function.runtime,
-        "invariant": function.batch_invariant,
+        "invariant": function.loading.batch_invariant,
         "unit": unit,
         **({} if dimensions is None else {"dimensions": dimensions}),
         **({} if function.prompt is None else {"prompt": function.prompt}),
@@ -215,16 +186,17 @@ def write(
         keep_texts=output.suffix == ".parquet",
     )
     if whole:
-        put = write_npy if output.suffix == ".npy" else write_parquet
+        put = _write_npy if output.suffix == ".npy" else _write_parquet
         put(output, read_shards(place, manifest), manifest.dimension)
         shutil.rmtree(place)
     return manifest
 
 
-def write_npy(
-    output: Path, blocks: Iterable[tuple[Vectors, list[str] | None]], dimension: int
-) -> None:
-    """Write vectors to an .npy file, with memory for one block."""
+Blocks = Iterable[tuple["Vectors", list[str] | None]]
+
+
+def _write_npy(output: Path, blocks: Blocks, dimension: int) -> None:
+    """An .npy file, with memory for one block."""
     from contrasent.search.segment_writer import NpyWriter
 
     with atomic_file(output, "wb") as stream:
@@ -234,10 +206,8 @@ def write_npy(
         writer.finish()
 
 
-def write_parquet(
-    output: Path, blocks: Iterable[tuple[Vectors, list[str] | None]], dimension: int
-) -> None:
-    """Write texts and vectors to a parquet file, a row group a block."""
+def _write_parquet(output: Path, blocks: Blocks, dimension: int) -> None:
+    """A parquet file of texts and vectors, a row group a block."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

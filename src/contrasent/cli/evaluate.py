@@ -7,34 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.loading import Counting, Model, find_model, open_model
-from contrasent.cli.options import (
-    BatchSize,
-    DataFolder,
-    MaxTokens,
-    Pooler,
-    Quiet,
-    Runtime,
-    StsForm,
-    StsSplit,
-    StsTask,
-    check_folder,
-    note_to_stderr,
-    quieten,
-)
+from contrasent.cli import options
+from contrasent.cli.loading import Counting, find_model, open_model
 from contrasent.errors import OptionError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.evaluate.suite import Options
+    from contrasent.model.prompts import Model
     from contrasent.report import Report
     from contrasent.types import EncodeFn
 
 
+@options.command
 def evaluate(
     models: Annotated[
         list[str],
         typer.Argument(metavar="MODEL...", help="Model folders or names, or GloVe text files."),
     ],
+    loading: options.Running,
     suite: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,10 +32,10 @@ def evaluate(
             "clustering, few-shot or all; can be repeated."
         ),
     ] = None,
-    data: DataFolder = None,
-    form: StsForm = "senteval",
-    task: StsTask = None,
-    split: StsSplit = "test",
+    data: options.DataFolder = None,
+    form: options.StsForm = "senteval",
+    task: options.StsTask = None,
+    split: options.StsSplit = "test",
     aggregate: Annotated[
         list[str] | None, typer.Option(help="all, mean or wmean; can be repeated.")
     ] = None,
@@ -111,21 +101,15 @@ def evaluate(
         bool,
         typer.Option("--arrows", help="In the page, join models by arrows in the order given."),
     ] = False,
-    runtime: Runtime = None,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    batch: BatchSize = 64,
-    quiet: Quiet = False,
 ) -> None:
     """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals."""
-    quieten(quiet)
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.text.official import STS_TASKS
 
     suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
-    check_folder(data)
-    options = Options(
+    options.check_folder(data)
+    chosen = Options(
         form=form,
         tasks=tuple(task) if task else STS_TASKS,
         aggregate=tuple(aggregate or ["all"]),
@@ -140,16 +124,17 @@ def evaluate(
         folder=data,
     )
     own = _read_own(pairs or [], columns, collection, own_ids)
-    _check_before(models, suites, options, report_file, json_file)
+    _check_before(models, suites, chosen, report_file, json_file)
     found: dict[str, Report] = {}
     for model in models:
-        encode, tokens = _load(model, runtime, pooler, max_tokens, batch, stop_words)
-        found[model] = _measure(encode, suites, replace(options, tokens=tokens), own)
+        encode, tokens = _load(model, loading, stop_words)
+        found[model] = _measure(encode, suites, replace(chosen, tokens=tokens), own)
         typer.echo(f"{model}\n{found[model].table()}\n")
         if isinstance(encode, Counting):
-            encode.report_cut(quiet=quiet)
+            for line in encode.notes:
+                options.note(line)
         if report_file is not None and "retrieval" in suites:
-            _list(found, model, encode, options)
+            _list(found, model, encode, chosen)
         if report_file is not None and "geometry" in suites:
             _follow(found, model)
     if json_file is not None:
@@ -157,16 +142,17 @@ def evaluate(
 
         write_reports(json_file, found)
     if report_file is not None:
-        from contrasent.evaluate.page import write_page
+        from contrasent.evaluate.page import page
+        from contrasent.files import write_text
 
-        write_page(report_file, found, arrows=arrows)
-        note_to_stderr(f"wrote {report_file}", quiet=quiet)
+        write_text(report_file, page(found, arrows=arrows))
+        options.note(f"wrote {report_file}")
 
 
 def _check_before(
     models: list[str],
     suites: tuple[str, ...],
-    options: "Options",
+    chosen: "Options",
     report_file: Path | None,
     json_file: Path | None,
 ) -> None:
@@ -180,45 +166,38 @@ def _check_before(
 
     if len(set(models)) < len(models):
         raise OptionError("MODEL", " ".join(models), "a model is named twice")
-    check_choice("--form", options.form, FORMS)
-    check_choice("--solver", options.solver, SOLVERS)
-    for name in options.aggregate:
+    check_choice("--form", chosen.form, FORMS)
+    check_choice("--solver", chosen.solver, SOLVERS)
+    for name in chosen.aggregate:
         check_choice("--aggregate", name, AGGREGATES)
-    for name in options.protocols:
+    for name in chosen.protocols:
         check_choice("--protocol", name, PROTOCOLS)
     for target in (report_file, json_file):
         if target is not None:
             check_writable(target.parent)
     if report_file is not None:
-        from contrasent.evaluate.page import check_matplotlib
+        from contrasent.evaluate.pictures import check_matplotlib
 
         check_matplotlib()
     for model in models:
         if not Path(model).is_file():
             find_model(model)
-    check_data(suites, options)
+    check_data(suites, chosen)
 
 
 def _load(
-    model: str,
-    runtime: str | None,
-    pooler: str | None,
-    max_tokens: int | None,
-    batch: int,
-    stop_words: bool,
+    model: str, loading: options.Loading, stop_words: bool
 ) -> tuple["EncodeFn", Callable[[str], int] | None]:
     """A model of any kind, and what counts its tokens; None for word vectors."""
     if Path(model).is_file():
         from contrasent.postprocess.glove import Glove
 
         return Glove.load(Path(model), stop_words=stop_words), None
-    counting = open_model(
-        find_model(model), runtime=runtime, batch=batch, pooler=pooler, max_tokens=max_tokens
-    )
+    counting = open_model(find_model(model), loading)
     return counting, _token_count(counting)
 
 
-def _token_count(model: Counting[Model]) -> Callable[[str], int]:
+def _token_count(model: "Counting[Model]") -> Callable[[str], int]:
     """Tokens of a sentence in a model's own vocabulary, the marks at both ends not counted."""
     from functools import cache
 
@@ -245,7 +224,6 @@ def _read_own(
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
     found: list[Own] = []
     if files:
-        from contrasent.cli.options import column_list
         from contrasent.evaluate.pairs import check_pairs, several_pairs
         from contrasent.text.corpus import read_labelled_pairs
 
@@ -254,7 +232,7 @@ def _read_own(
             raise OptionError("--pairs", names, "a file's name without its ending must be distinct")
         labelled = {}
         for path in files:
-            read = read_labelled_pairs(path, columns=column_list(columns))
+            read = read_labelled_pairs(path, columns=options.column_list(columns))
             labelled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
         found.append(lambda encode, number: several_pairs(encode, labelled, resamples=number))
     if collection is not None:
@@ -271,21 +249,21 @@ def _read_own(
 
 
 def _measure(
-    encode: "EncodeFn", suites: tuple[str, ...], options: "Options", own: list[Own]
+    encode: "EncodeFn", suites: tuple[str, ...], chosen: "Options", own: list[Own]
 ) -> "Report":
     from contrasent.evaluate import suite
     from contrasent.report import Report
 
-    reports = [suite.evaluate(encode, suites, options)] if suites else []
-    return Report.join([*reports, *(measure(encode, options.resamples) for measure in own)])
+    reports = [suite.evaluate(encode, suites, chosen)] if suites else []
+    return Report.join([*reports, *(measure(encode, chosen.resamples) for measure in own)])
 
 
-def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", options: "Options") -> None:
+def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", chosen: "Options") -> None:
     """Keep what the model finds for a few captions, for the page's listing."""
     from contrasent.evaluate.collections import side_by_side
     from contrasent.text.captions import flickr30k
 
-    captions = flickr30k(folder=options.folder).last(options.captions).texts
+    captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
     queries = captions[:: max(1, len(captions) // 5)][:5]
     listing = side_by_side({model: encode}, queries, captions, k=3)
     report = found[model]

@@ -6,33 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from contrasent.cli import options
 from contrasent.cli.loading import find_model
-from contrasent.cli.options import (
-    DataFolder,
-    Json,
-    MaxTokens,
-    ModelName,
-    Overwrite,
-    Pooler,
-    Quiet,
-    check_folder,
-    emit,
-    note_to_stderr,
-    quieten,
-)
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import check_writable
 
 if TYPE_CHECKING:
-    from contrasent.model.runtime import Export
+    from contrasent.model.exports import Export
 
 SENTENCES = 500
 """What int8 is calibrated with, at most."""
 
 
+@options.command
 def export(
-    model: ModelName,
+    model: options.ModelName,
     to: Annotated[str, typer.Option("--to", help="Runtime: onnx or openvino.")],
+    loading: options.Reading,
     int8: Annotated[
         bool, typer.Option("--int8", help="Compute matrix products with 8-bit integers.")
     ] = False,
@@ -53,19 +43,14 @@ def export(
             "--measure", help="Also measure STS and speed against torch (needs the STS data)."
         ),
     ] = False,
-    data: DataFolder = None,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    data: options.DataFolder = None,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Write a model as one graph that runs without torch, pooling, head and scaling inside.
 
     The graph's vectors are compared with torch's, and the difference is printed and written into
     the model's card. Use it with --runtime, or by its own folder.
     """
-    quieten(quiet)
     if calibrate is not None and not int8:
         raise OptionError("--calibrate", calibrate, "is for --int8 alone")
     name = f"{to}-int8" if int8 else to
@@ -84,7 +69,7 @@ def export(
     if measure:
         from contrasent.text.datasets import sts_pairs
 
-        check_folder(data)
+        options.check_folder(data)
         sts_pairs("STSB", folder=data)  # refuse missing data before any work
     texts = calibration(calibrate) if int8 else None
     from contrasent.model.export import export as write
@@ -94,25 +79,25 @@ def export(
         target,
         engine=to,
         calibration=texts,
-        pooler=pooler,
-        max_tokens=max_tokens,
+        pooler=loading.pooler,
+        max_tokens=loading.max_tokens,
         overwrite=overwrite,
     )
-    measured = measured_against_torch(folder, target, made, data) if measure else {}
+    measured = _measured_against_torch(folder, target, made, data) if measure else {}
+    notes: list[str] = []
     if made.sources:
-        from contrasent.model.export import add_export
+        from contrasent.model.exports import add_export
 
         if add_export(folder, made, measured):
-            note_to_stderr(f"noted in {folder / 'README.md'}", quiet=quiet)
-    if as_json:
-        emit({"output": str(target), **asdict(made), **measured})
-        return
-    typer.echo(
+            notes.append(f"noted in {folder / 'README.md'}")
+    lines = [
         f"{target}: {made.name}; {made.compared} sentences differ from torch by at most "
-        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}"
+        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}",
+        *(f"{what.replace('_', ' ')}: {value:.2f}" for what, value in measured.items()),
+    ]
+    return options.Output(
+        {"output": str(target), **asdict(made), **measured}, "\n".join(lines), notes
     )
-    for what, value in measured.items():
-        typer.echo(f"{what.replace('_', ' ')}: {value:.2f}")
 
 
 def calibration(source: str | None) -> list[str]:
@@ -131,7 +116,7 @@ def calibration(source: str | None) -> list[str]:
     return found if len(found) <= SENTENCES else found[:: len(found) // SENTENCES][:SENTENCES]
 
 
-def measured_against_torch(
+def _measured_against_torch(
     folder: Path, target: Path, made: "Export", data: Path | None
 ) -> dict[str, float]:
     """STS averages of torch and of the export, and how many times faster the export is."""
@@ -144,7 +129,7 @@ def measured_against_torch(
 
     fixed = made.facts
     models = {
-        "torch": open_model(folder, pooler=fixed.pooling, max_tokens=fixed.max_tokens),
+        "torch": open_model(folder, options.Loading(fixed.pooling, fixed.max_tokens)),
         made.name: open_model(target),
     }
     if models["torch"].encoder.identity != fixed.identity:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contrasent.cli import options
 from contrasent.cli.index_changes import (
+    Mapping,
     change,
     change_model,
     check_change,
@@ -16,19 +18,6 @@ from contrasent.cli.index_changes import (
     count_words,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
-from contrasent.cli.options import (
-    BatchSize,
-    Column,
-    Json,
-    LexicalWeight,
-    MaxTokens,
-    Overwrite,
-    Pooler,
-    Quiet,
-    emit,
-    note_to_stderr,
-    quieten,
-)
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
@@ -37,10 +26,12 @@ if TYPE_CHECKING:
 BACKENDS = ("exact", "binary", "faiss", "milvus")
 
 
+@options.command
 def index(
     model: Annotated[
         str, typer.Argument(help="Model folder or name; with --model the index that changes.")
     ],
+    loading: options.Encoding,
     corpus: Annotated[
         str | None, typer.Argument(help="File, folder, or - for standard input.")
     ] = None,
@@ -69,7 +60,7 @@ def index(
     sample: Annotated[
         int, typer.Option(min=300, help="Of --map: texts to encode, to fit it and measure it.")
     ] = 5000,
-    column: Column = None,
+    column: options.Column = None,
     id_column: Annotated[
         str | None, typer.Option("--id", help="Column with the ids; row numbers if not given.")
     ] = None,
@@ -96,35 +87,18 @@ def index(
     hybrid: Annotated[
         bool, typer.Option("--hybrid", help="To be searched by words (BM25) and vectors together.")
     ] = False,
-    lexical_weight: LexicalWeight = None,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    batch: BatchSize = 64,
+    lexical_weight: options.LexicalWeight = None,
     add: Annotated[bool, typer.Option("--add", help="Add to an index that exists.")] = False,
     update: Annotated[
         bool, typer.Option("--update", help="Replace rows of the same id, add the others.")
     ] = False,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search."""
-    quieten(quiet)
     if new_model is not None or mapped:
         check_model_change(new_model, {"CORPUS": corpus, "-o": output, "--add": add or None})
-        change_model(
-            Path(model),
-            str(new_model),
-            mapped=mapped,
-            map_limit=map_limit,
-            sample=sample,
-            batch=batch,
-            pooler=pooler,
-            max_tokens=max_tokens,
-            as_json=as_json,
-            quiet=quiet,
-        )
-        return
+        mapping = Mapping(map_limit, sample) if mapped else None
+        return change_model(Path(model), str(new_model), loading, mapping)
     if corpus is None or output is None:
         missing = "CORPUS (File, folder, or -)" if corpus is None else "--output/-o (Index folder)"
         raise UserError(f"{missing} is missing; see 'contrasent index --help'")
@@ -136,8 +110,8 @@ def index(
 
     check_metric(metric)
     backend = FORMER_KINDS.get(backend, backend)
-    check_backend(backend, kind)
-    check_hybrid(hybrid, lexical_weight, backend, changing=add or update)
+    _check_backend(backend, kind)
+    _check_hybrid(hybrid, lexical_weight, backend, changing=add or update)
     approximate = {"binary": "binary", "faiss": kind}.get(backend)
     if add or update:
         check_change(
@@ -155,9 +129,8 @@ def index(
         metadata=[position(name.strip()) for name in metadata.split(",")] if metadata else (),
     )
     folder = find_model(model)
-    encode = open_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-    loading: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens}
-    loading |= fusion_setting(hybrid, lexical_weight)
+    encode = open_model(folder, loading)
+    stated = {"pooler": loading.pooler, "max_tokens": loading.max_tokens}
     recall = None
     began = time.monotonic()
     made: AnyIndex
@@ -168,7 +141,7 @@ def index(
             "model": encode.encoder.identity,
             "source": lasting_name(model),
             "metric": metric,
-            "settings": loading,
+            "settings": stated | _fusion_setting(hybrid, lexical_weight),
         }
         if backend == "milvus":
             from contrasent.search.milvus_writer import build_milvus
@@ -177,9 +150,18 @@ def index(
             recall = made.recall
         else:
             made = stored.Index.create(output, encode, rows, overwrite=overwrite, **about)
-    few = ""
+    notes = []
     if approximate is not None:
-        made, recall, few = add_approximate(made, output, approximate, backend)
+        from contrasent.search.approximate import FEWEST, build_approximate
+
+        if len(made) < FEWEST:
+            notes.append(
+                f"fewer than {FEWEST:,} texts are searched faster exactly: no {backend} index"
+            )
+        else:
+            built = build_approximate(output, approximate)
+            made, part = built, built.manifest.backend
+            recall = None if part is None else float(part.facts["recall"])
     if isinstance(made, stored.Index) and made.folder is not None:
         count_words(made)
     seconds = time.monotonic() - began
@@ -190,43 +172,25 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
-        "backend": backend_name(made),
+        "backend": _backend_name(made),
         "hybrid": made.manifest.settings.get("hybrid"),
         "recall@10": recall,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
         "seconds": round(seconds, 3),
     }
-    if as_json:
-        emit(facts)
-    else:
-        typer.echo(
-            f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
-            + (f"recall@10 against exact search {recall:.4f} ({backend})\n" if recall else "")
-            + f'search it: contrasent search {output} "..."'
-        )
-    if few:
-        note_to_stderr(few, quiet=quiet)
     if rows.skipped:
-        note_to_stderr(f"{rows.skipped:,} blank lines were passed over", quiet=quiet)
-    encode.report_cut(quiet=quiet)
+        notes.append(f"{rows.skipped:,} blank lines were passed over")
+    return options.Output(
+        facts,
+        f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
+        + (f"recall@10 against exact search {recall:.4f} ({backend})\n" if recall else "")
+        + f'search it: contrasent search {output} "..."',
+        [*notes, *encode.notes],
+    )
 
 
-def add_approximate(
-    made: "AnyIndex", output: Path, kind: str, backend: str
-) -> "tuple[AnyIndex, float | None, str]":
-    """The index with an approximate one, its recall; or a line that it is too small for one."""
-    from contrasent.search.approximate import FEWEST, build_approximate
-
-    if len(made) < FEWEST:
-        few = f"fewer than {FEWEST:,} texts are searched faster exactly: no {backend} index"
-        return made, None, few
-    built = build_approximate(output, kind)
-    part = built.manifest.backend
-    return built, None if part is None else float(part.facts["recall"]), ""
-
-
-def check_hybrid(
+def _check_hybrid(
     hybrid: bool, lexical_weight: float | None, backend: str, *, changing: bool
 ) -> None:
     """Refuse, before any work, a hybrid index that cannot be made."""
@@ -238,7 +202,7 @@ def check_hybrid(
         raise OptionError("--hybrid", True, "is chosen when an index is built, not when it changes")
 
 
-def fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]:
+def _fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]:
     """What an index's settings say of the fusion that it is searched with."""
     from contrasent.search.hybrid import SETTING, Fusion
 
@@ -246,7 +210,7 @@ def fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]
     return {SETTING: asdict(fusion)} if hybrid else {}
 
 
-def check_backend(backend: str, kind: str) -> None:
+def _check_backend(backend: str, kind: str) -> None:
     """Refuse, before any work, a back end that is unknown, or Milvus that is not installed."""
     from contrasent.search.manifest import FAISS_KINDS
 
@@ -256,7 +220,7 @@ def check_backend(backend: str, kind: str) -> None:
         raise MissingExtraError("pymilvus", "milvus", "--backend milvus")
 
 
-def backend_name(index: "AnyIndex") -> str:
+def _backend_name(index: "AnyIndex") -> str:
     """The back end that holds an index."""
     from contrasent.search.index import Index
 

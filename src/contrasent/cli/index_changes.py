@@ -1,19 +1,17 @@
 """What ``contrasent index`` does to an index that exists: rows come, or another model does."""
 
 import time
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from contrasent import progress
-from contrasent.cli.loading import Counting, Model, find_model, lasting_name, open_model
-from contrasent.cli.options import emit
+from contrasent.cli import options
+from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
 from contrasent.errors import ModelError, OptionError, OutputError
 
 if TYPE_CHECKING:
     from contrasent.evaluate.neighbours import Measure
+    from contrasent.model.prompts import Model
     from contrasent.search.index import Index
     from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
@@ -23,20 +21,32 @@ TESTED = 0.25
 """Share of the sample that shows what a map loses, and that nothing was fitted on."""
 
 
+class Mapping(NamedTuple):
+    """Vectors are mapped instead of encoded.
+
+    Attributes:
+        limit: share of the ten nearest that may be lost.
+        sample: texts to encode, to fit the map and to measure it.
+    """
+
+    limit: float
+    sample: int
+
+
 def change_model(
-    folder: Path,
-    model: str,
-    *,
-    mapped: bool,
-    map_limit: float,
-    sample: int,
-    batch: int,
-    pooler: str | None,
-    max_tokens: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Re-embed an index in place, or map its vectors; print what was done."""
+    folder: Path, model: str, loading: options.Loading, mapping: Mapping | None
+) -> options.Output:
+    """Re-embed an index in place, or map its vectors.
+
+    Args:
+        folder: of the index.
+        model: folder or name of the new model.
+        loading: how it is opened.
+        mapping: how its vectors are mapped; None to encode the texts anew.
+
+    Returns:
+        What was done.
+    """
     from contrasent.search.approximate import FEWEST, build_approximate
     from contrasent.search.index import Index
     from contrasent.search.opening import in_milvus
@@ -45,24 +55,28 @@ def change_model(
     if in_milvus(folder):
         raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
     index = Index.open(folder)
-    encode = open_model(find_model(model), batch=batch, pooler=pooler, max_tokens=max_tokens)
+    encode = open_model(find_model(model), loading)
     began = time.monotonic()
     about: dict[str, Any] = {
         "model": encode.encoder.identity,
         "source": lasting_name(model),
-        "settings": {"pooler": pooler, "max_tokens": max_tokens},
+        "settings": {"pooler": loading.pooler, "max_tokens": loading.max_tokens},
     }
     loss: dict[str, Any] = {}
     backend = index.manifest.backend
-    if mapped:
-        fitted, overlap = fit(index, encode, sample)
+    if mapping is not None:
+        fitted, overlap = _fit(index, encode, mapping.sample)
         loss = {"kind": fitted.kind, "overlap@10": overlap.value}
-        loss |= {"low": overlap.low, "high": overlap.high, "sample": min(sample, len(index))}
-        if 1 - overlap.low > map_limit:
+        loss |= {
+            "low": overlap.low,
+            "high": overlap.high,
+            "sample": min(mapping.sample, len(index)),
+        }
+        if 1 - overlap.low > mapping.limit:
             raise ModelError(
                 f"{folder}: a linear map loses {1 - overlap.value:.1%} of the ten nearest "
                 f"[{1 - overlap.high:.1%}, {1 - overlap.low:.1%}], more than --map-limit "
-                f"{map_limit:g} allows; leave --map out to encode the texts, or raise the limit"
+                f"{mapping.limit:g} allows; leave --map out to encode the texts, or raise the limit"
             )
         made = map_index(folder, fitted.matrix, about=loss, **about)
     else:
@@ -74,20 +88,17 @@ def change_model(
     facts = {"index": str(folder), "texts": len(made), "dimension": made.dimension}
     facts |= {"model": model, "identity": made.model, "former": index.model}
     facts |= {"mapped": loss or None, "truncated": encode.truncated, "seconds": round(seconds, 3)}
-    if as_json:
-        emit(facts)
-        return
-    how = f"mapped ({loss['kind']})" if mapped else "encoded anew"
-    typer.echo(f"{folder}: {len(made):,} texts {how} by {model}, {seconds:.1f} s")
-    if mapped:
-        typer.echo(
+    how = "encoded anew" if mapping is None else f"mapped ({loss['kind']})"
+    lines = [f"{folder}: {len(made):,} texts {how} by {model}, {seconds:.1f} s"]
+    if mapping is not None:
+        lines.append(
             f"overlap@10 with rows that are really encoded {loss['overlap@10']:.3f} "
             f"[{loss['low']:.3f}, {loss['high']:.3f}]"
         )
-    encode.report_cut(quiet=quiet)
+    return options.Output(facts, "\n".join(lines), encode.notes)
 
 
-def fit(index: "Index", encode: Counting[Model], sample: int) -> "tuple[LinearMap, Measure]":
+def _fit(index: "Index", encode: "Counting[Model]", sample: int) -> "tuple[LinearMap, Measure]":
     """A map fitted on a part of a sample of rows, and what it keeps of the ten nearest in the rest.
 
     Queries are the rest's true vectors, as those of a search will be, each without itself.
@@ -116,7 +127,12 @@ def fit(index: "Index", encode: Counting[Model], sample: int) -> "tuple[LinearMa
 
 
 def check_model_change(new_model: str | None, given: dict[str, Any]) -> None:
-    """Refuse what does not go with another model for an index."""
+    """Refuse what does not go with another model for an index.
+
+    Args:
+        new_model: its folder or name, if it was given.
+        given: other options with their values, None where they were not given.
+    """
     if new_model is None:
         raise OptionError("--map", True, "goes with --model NEW")
     for option, value in given.items():
@@ -128,7 +144,16 @@ def check_model_change(new_model: str | None, given: dict[str, Any]) -> None:
 def check_change(
     output: Path, backend: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
 ) -> None:
-    """Refuse, before any work, a change of an index that cannot be made."""
+    """Refuse, before any work, a change of an index that cannot be made.
+
+    Args:
+        output: the index.
+        backend: that was named.
+        add: whether rows come.
+        update: whether rows are replaced.
+        overwrite: whether the index would be replaced.
+        id_column: with the ids, if it was named.
+    """
     from contrasent.search.manifest import read_manifest
     from contrasent.search.opening import in_milvus
 
@@ -147,16 +172,23 @@ def check_change(
     read_manifest(output)
 
 
-def change(output: Path, encode: Counting[Model], rows: "Records", *, update: bool) -> "AnyIndex":
-    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
+def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "AnyIndex":
+    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus.
+
+    Args:
+        output: the index.
+        encode: its model.
+        rows: to add.
+        update: replace those whose ids are there.
+    """
     from contrasent.search.opening import open_writer
     from contrasent.search.segment_writer import ROWS_AT_ONCE
+    from contrasent.types import batched
 
-    stream = iter(rows)
     identity = encode.encoder.identity
     with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
         writer.index.check_model(identity, "the model")
-        while block := list(islice(stream, ROWS_AT_ONCE)):
+        for block in batched(rows, ROWS_AT_ONCE):
             texts = [text for text, _, _ in block]
             given = [name for _, name, _ in block if name is not None]
             metadata = [value for _, _, value in block]

@@ -1,4 +1,4 @@
-"""Writing rows of results to a JSON-lines file, as several commands do."""
+"""Rows of results in a JSON-lines file, as the commands write them that look at a whole index."""
 
 import json
 from collections.abc import Iterable
@@ -11,22 +11,38 @@ from contrasent.cli.options import check_new
 from contrasent.errors import OptionError
 from contrasent.files import atomic_file
 
-Output = Annotated[
+Listing = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write all of it to FILE.jsonl.")
 ]
 
 
-def check_listing(output: Path | None, overwrite: bool) -> None:
-    """Refuse, before any work, a file that cannot or must not be written."""
-    if output is None:
-        return
-    if output.suffix != ".jsonl":
-        raise OptionError("-o", str(output), "must end in .jsonl")
-    check_new(output, overwrite)
+def check_listing(output: Path | None, overwrite: bool, threshold: float | None = None) -> None:
+    """Refuse, before any work, what cannot be.
+
+    Args:
+        output: the file to write, if any.
+        overwrite: whether it may be there.
+        threshold: a cosine.
+
+    Raises:
+        OptionError: no cosine, or another ending than .jsonl.
+        OutputError: a file that cannot or must not be written.
+    """
+    if threshold is not None and not -1 <= threshold <= 1:
+        raise OptionError("--threshold", threshold, "must lie in -1 to 1")
+    if output is not None:
+        if output.suffix != ".jsonl":
+            raise OptionError("-o", str(output), "must end in .jsonl")
+        check_new(output, overwrite)
 
 
-def write_listing(output: Path, rows: Iterable[Any]) -> None:
-    """One JSON value a line, atomically."""
-    with atomic_file(output) as stream:
-        for row in rows:
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+def write_listing(output: Path | None, rows: Iterable[Any]) -> None:
+    """Write one JSON value a line, atomically.
+
+    Args:
+        output: the file; None to write nothing.
+        rows: what to write.
+    """
+    if output is not None:
+        with atomic_file(output) as stream:
+            stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -3,20 +3,20 @@
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from contrasent.cli.options import note_to_stderr
+from contrasent.cli.options import Loading, note
 from contrasent.errors import ModelError, OptionError, check_choice
-from contrasent.model.prompts import Model as Model
-from contrasent.types import Vectors
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
-    from contrasent.types import EncodeFn, Task
+    from contrasent.model.prompts import Model
+    from contrasent.types import EncodeFn, Task, Vectors
 
 
-M_co = TypeVar("M_co", bound=Model, covariant=True)
+M_co = TypeVar("M_co", bound="Model", covariant=True)
 
 
 class Counting(Generic[M_co]):
@@ -24,17 +24,15 @@ class Counting(Generic[M_co]):
 
     Attributes:
         encoder: the model.
+        loading: how it was opened.
         runtime: what computes it, as ``--runtime`` calls it.
         texts: how many were encoded.
         truncated: how many of them were cut at the model's longest input.
         prompt: text put before each; the model's default prompt if None.
     """
 
-    def __init__(
-        self, encoder: M_co, batch: int, *, runtime: str = "torch", batch_invariant: bool = False
-    ) -> None:
-        self.encoder, self.batch = encoder, batch
-        self.runtime, self.batch_invariant = runtime, batch_invariant
+    def __init__(self, encoder: M_co, loading: Loading, runtime: str = "torch") -> None:
+        self.encoder, self.loading, self.runtime = encoder, loading, runtime
         self.texts = self.truncated = 0
         self.prompt: str | None = None
 
@@ -45,12 +43,12 @@ class Counting(Generic[M_co]):
             return self
         return lambda texts: self._encode(texts, text)
 
-    def __call__(self, texts: Sequence[str]) -> Vectors:
+    def __call__(self, texts: Sequence[str]) -> "Vectors":
         """Encode, and count."""
         return self._encode(texts, self.prompt)
 
-    def _encode(self, texts: Sequence[str], prompt: str | None) -> Vectors:
-        if self.batch_invariant:
+    def _encode(self, texts: Sequence[str], prompt: str | None) -> "Vectors":
+        if self.loading.batch_invariant:
             from contrasent.model.calls import encode_batch_invariant
 
             chosen = self.encoder.prompts.text() if prompt is None else prompt
@@ -58,19 +56,18 @@ class Counting(Generic[M_co]):
             self.texts += len(texts)
             self.truncated += int(cut.sum())
             return encode_batch_invariant(self.encoder.embed, tokens, self.encoder.dimension)
-        vectors = self.encoder.encode(texts, batch=self.batch, prompt=prompt)
+        vectors = self.encoder.encode(texts, batch=self.loading.batch, prompt=prompt)
         self.texts += len(texts)
         self.truncated += self.encoder.truncated
         return vectors
 
-    def report_cut(self, *, quiet: bool) -> None:
-        """Print one line about the texts that were cut, if any were."""
-        if self.truncated:
-            note_to_stderr(
-                f"{self.truncated:,} of {self.texts:,} texts were longer than "
-                f"{self.encoder.max_tokens} tokens and were cut there (--max-tokens)",
-                quiet=quiet,
-            )
+    @property
+    def notes(self) -> list[str]:
+        """A line about the texts that were cut, if any were."""
+        if not self.truncated:
+            return []
+        cut = f"{self.truncated:,} of {self.texts:,} texts were longer than "
+        return [f"{cut}{self.encoder.max_tokens} tokens and were cut there (--max-tokens)"]
 
 
 def find_model(name: str) -> Path:
@@ -91,10 +88,12 @@ def find_model(name: str) -> Path:
     return folder
 
 
-def load_model(
-    folder: Path, *, batch: int = 64, pooler: str | None = None, max_tokens: int | None = None
-) -> "Counting[Encoder]":
-    """Load an encoder; the count of cut texts is the caller's to report, in one line.
+def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
+    """Load an encoder.
+
+    Args:
+        folder: of a model.
+        loading: its pooler, length and batch.
 
     Raises:
         ModelError: the folder holds an exported model, which torch does not run.
@@ -103,52 +102,47 @@ def load_model(
         raise ModelError(f"{folder}: is an exported model; this command needs the model itself")
     from contrasent.model.encoder import Encoder
 
+    # The count of cut texts is the command's to report, in one line.
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
-    return Counting(Encoder.load(folder, pooler=pooler, max_tokens=max_tokens), batch)
+    encoder = Encoder.load(folder, pooler=loading.pooler, max_tokens=loading.max_tokens)
+    return Counting(encoder, loading)
 
 
-def open_model(
-    folder: Path,
-    *,
-    runtime: str | None = None,
-    batch: int = 64,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    batch_invariant: bool = False,
-) -> Counting[Model]:
+def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]":
     """Open a model to encode with, by torch or an exported graph; the latter without torch.
 
     Args:
         folder: of a model, or of an export.
-        runtime: one of :data:`contrasent.model.runtime.RUNTIMES`; if None, torch for a model and
-            its own for an export.
-        batch: sentences a forward pass.
-        pooler: for a bare encoder, which does not say how to pool.
-        max_tokens: where texts are cut; the model's own length if None.
-        batch_invariant: the same bits whatever else is encoded, and in whichever order.
+        loading: how; the defaults if None.
 
     Raises:
         OptionError: an unknown runtime, or settings that an export does not have.
         ModelError: the model has not been exported to that runtime.
     """
-    from contrasent.model.runtime import RUNTIMES, Exported, read_export
-    from contrasent.postprocess.folder import is_flow
+    from contrasent.model.exports import read_export
+    from contrasent.model.runtime import RUNTIMES, Exported
+    from contrasent.postprocess.folder import Flowed, is_flow, read_flow
 
+    loading = loading or Loading()
+    runtime = loading.runtime
     if runtime is not None:
         check_choice("--runtime", runtime, RUNTIMES)
     logging.getLogger("contrasent.model.runtime").setLevel(logging.ERROR)
     if is_flow(folder):
-        return _with_flow(folder, runtime, batch, pooler, max_tokens)
+        if runtime not in (None, "torch", "auto"):
+            problem = f"{folder} holds a flow, which torch alone computes"
+            raise OptionError("--runtime", runtime, problem)
+        below, flow = read_flow(folder)
+        return Counting(Flowed(load_model(below, loading).encoder, flow), loading)
     if (folder / "export.json").is_file():
         own = read_export(folder).name
         if runtime not in (None, "auto", own):
             raise OptionError("--runtime", runtime, f"{folder} is exported to {own}")
         exported = Exported.load(folder)
     elif runtime == "auto":
-        return _fastest(folder, batch, pooler, max_tokens, batch_invariant)
+        return _fastest(folder, loading)
     elif runtime in (None, "torch"):
-        loaded = load_model(folder, batch=batch, pooler=pooler, max_tokens=max_tokens)
-        return Counting(loaded.encoder, batch, batch_invariant=batch_invariant)
+        return Counting(load_model(folder, loading).encoder, loading)
     else:
         if not (folder / runtime / "export.json").is_file():
             to, _, int8 = runtime.partition("-")
@@ -156,28 +150,11 @@ def open_model(
             raise ModelError(f"{folder}: is not exported to {runtime}; do that with '{how}'")
         own = runtime
         exported = Exported.load(folder / runtime, model=folder)
-    exported.check(pooler=pooler, max_tokens=max_tokens)
-    return Counting(exported, batch, runtime=own, batch_invariant=batch_invariant)
+    exported.check(pooler=loading.pooler, max_tokens=loading.max_tokens)
+    return Counting(exported, loading, own)
 
 
-def _with_flow(
-    folder: Path, runtime: str | None, batch: int, pooler: str | None, max_tokens: int | None
-) -> Counting[Model]:
-    """The model of a flow folder, the flow on top of it; torch computes both."""
-    from contrasent.postprocess.folder import Flowed, read_flow
-
-    if runtime not in (None, "torch", "auto"):
-        raise OptionError(
-            "--runtime", runtime, f"{folder} holds a flow, which torch alone computes"
-        )
-    below, flow = read_flow(folder)
-    loaded = load_model(below, batch=batch, pooler=pooler, max_tokens=max_tokens)
-    return Counting(Flowed(loaded.encoder, flow), batch)
-
-
-def _fastest(
-    folder: Path, batch: int, pooler: str | None, max_tokens: int | None, batch_invariant: bool
-) -> Counting[Model]:
+def _fastest(folder: Path, loading: Loading) -> "Counting[Model]":
     """Measure torch and the exports that give the same vectors; the fastest, reported on stderr."""
     from contrasent.model.golden import PROBES
 
@@ -186,22 +163,15 @@ def _fastest(
     taken: dict[str, float] = {}
     opened: dict[str, Counting[Model]] = {}
     for name in names:
-        opened[name] = open_model(
-            folder,
-            runtime=name,
-            batch=batch,
-            pooler=pooler,
-            max_tokens=max_tokens,
-            batch_invariant=batch_invariant,
-        )
+        opened[name] = open_model(folder, replace(loading, runtime=name))
         model = opened[name].encoder
-        model.encode(texts, batch=batch)  # the first time, kernels are made for each shape
+        model.encode(texts, batch=loading.batch)  # the first time, kernels are made for each shape
         began = time.perf_counter()
-        model.encode(texts, batch=batch)
+        model.encode(texts, batch=loading.batch)
         taken[name] = time.perf_counter() - began
     best = min(taken, key=lambda name: taken[name])
     rates = ", ".join(f"{name} {len(texts) / seconds:.0f}" for name, seconds in taken.items())
-    note_to_stderr(f"sentences a second: {rates}; using {best}", quiet=False)
+    note(f"sentences a second: {rates}; using {best}")
     return opened[best]
 
 

@@ -4,34 +4,29 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.listing import Output, check_listing, write_listing
-from contrasent.cli.options import IndexFolder, Json, Overwrite, Quiet, emit, quieten, shortened
-from contrasent.errors import OptionError
+from contrasent.cli import options
+from contrasent.cli.listing import Listing, check_listing, write_listing
 
 SHOWN = 10
 
 
+@options.command
 def mine(
-    index: IndexFolder,
+    index: options.IndexFolder,
     limit: Annotated[int, typer.Option(min=1, help="Pairs to find.")] = 1000,
     threshold: Annotated[float, typer.Option(help="Leave out pairs that score less.")] = 0.5,
     identical: Annotated[
         bool, typer.Option("--identical", help="Count pairs of the very same text too.")
     ] = False,
-    output: Output = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    output: Listing = None,
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Mine paraphrases: the pairs of texts of an index that are nearest to each other.
 
     The file of -o has a pair a line, best first; 'contrasent train' reads it as pairs with
     --columns first,second.
     """
-    quieten(quiet)
-    if not -1 <= threshold <= 1:
-        raise OptionError("--threshold", threshold, "must lie in -1 to 1")
-    check_listing(output, overwrite)
+    check_listing(output, overwrite, threshold)
     from contrasent.search.opening import local_index
     from contrasent.search.pairs import paraphrases
 
@@ -49,14 +44,13 @@ def mine(
             for first, second in [(opened.named(pair.first), opened.named(pair.second))]
         ]
         total = len(opened)
-    if output is not None:
-        write_listing(output, rows)
-    if as_json:
-        emit({"index": str(index), "texts": total, "pairs": rows})
-        return
-    for row in rows[:SHOWN]:
-        typer.echo(f"{row['score']:.4f}  {shortened(row['first'])}")
-        typer.echo(f"        {shortened(row['second'])}")
+    write_listing(output, rows)
+    lines = [
+        f"{row['score']:.4f}  {options.shortened(row['first'])}\n"
+        f"        {options.shortened(row['second'])}"
+        for row in rows[:SHOWN]
+    ]
     if len(rows) > SHOWN and output is None:
-        typer.echo(f"... and {len(rows) - SHOWN:,} more: -o FILE.jsonl writes all")
-    typer.echo(f"{len(rows):,} pairs among {total:,} texts")
+        lines.append(f"... and {len(rows) - SHOWN:,} more: -o FILE.jsonl writes all")
+    lines.append(f"{len(rows):,} pairs among {total:,} texts")
+    return options.Output({"index": str(index), "texts": total, "pairs": rows}, "\n".join(lines))

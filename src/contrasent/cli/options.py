@@ -1,9 +1,14 @@
-"""Options that several commands share, with one name and one help text each."""
+"""What all commands have in common: shared options, how they run, and how they print."""
 
+import inspect
 import json
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 import typer
 
@@ -19,30 +24,6 @@ Column = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
-BatchSize = Annotated[int, typer.Option("--batch", min=1, help="Sentences a forward pass.")]
-Pooler = Annotated[
-    str | None,
-    typer.Option(help="How a bare encoder, which does not say, pools: cls, mean, max, ..."),
-]
-MaxTokens = Annotated[
-    int | None, typer.Option(help="Cut texts at this many tokens; the model's own if not given.")
-]
-Runtime = Annotated[
-    str | None,
-    typer.Option(
-        help="What computes: torch, onnx, onnx-int8, openvino, openvino-int8 (see 'contrasent "
-        "export'), or auto: the fastest, by a short measurement, of those with torch's vectors."
-    ),
-]
-BatchInvariant = Annotated[
-    bool,
-    typer.Option(
-        "--batch-invariant",
-        help="The same bits whatever the batch and the order; slower, see docs.",
-    ),
-]
-Invariant = Annotated[bool, typer.Option("--invariant", hidden=True)]
-"""The former name of --batch-invariant."""
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Data folder, instead of CONTRASENT_DATA's.")
 ]
@@ -68,9 +49,111 @@ LexicalWeight = Annotated[
 ]
 
 
-def quieten(quiet: bool) -> None:
-    """Choose progress for the process."""
-    progress.show("silent" if quiet else "auto")
+class Output(NamedTuple):
+    """What a command gives to be printed.
+
+    Attributes:
+        data: for programs (``--json``).
+        text: for people.
+        notes: lines for standard error, after all else.
+        status: exit code.
+    """
+
+    data: Any
+    text: str = ""
+    notes: Sequence[str] = ()
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How a model is opened; a command shows those fields as options that its annotation names.
+
+    Attributes:
+        pooler: for a bare encoder, which does not say how to pool.
+        max_tokens: where texts are cut; the model's own length if None.
+        batch: sentences a forward pass.
+        runtime: one of :data:`contrasent.model.runtime.RUNTIMES`; if None, torch for a model and
+            its own for an export.
+        batch_invariant: the same bits whatever else is encoded, and in whichever order.
+    """
+
+    pooler: Annotated[
+        str | None,
+        typer.Option(help="How a bare encoder, which does not say, pools: cls, mean, max, ..."),
+    ] = None
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(help="Cut texts at this many tokens; the model's own if not given."),
+    ] = None
+    batch: Annotated[int, typer.Option(min=1, help="Sentences a forward pass.")] = 64
+    runtime: Annotated[
+        str | None,
+        typer.Option(
+            help="What computes: torch, onnx, onnx-int8, openvino, openvino-int8 (see 'contrasent "
+            "export'), or auto: the fastest, by a short measurement, of those with torch's vectors."
+        ),
+    ] = None
+    batch_invariant: Annotated[
+        bool,
+        typer.Option(
+            "--batch-invariant",
+            help="The same bits whatever the batch and the order; slower, see docs.",
+        ),
+    ] = False
+
+
+Reading = Annotated[Loading, "pooler", "max_tokens"]
+Encoding = Annotated[Loading, "pooler", "max_tokens", "batch"]
+Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
+
+
+def command(function: Callable[..., Output | None]) -> Callable[..., None]:
+    """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`.
+
+    A parameter of type :class:`Loading` becomes the options that its annotation names.
+    """
+    own = inspect.signature(function)
+    flat: list[inspect.Parameter] = []
+    bundles: dict[str, tuple[str, ...]] = {}
+    known = {field.name: field for field in fields(Loading)}
+    for name, given in own.parameters.items():
+        if get_origin(given.annotation) is Annotated and given.annotation.__origin__ is Loading:
+            bundles[name] = given.annotation.__metadata__
+            flat += [_option(one, known[one].type, known[one].default) for one in bundles[name]]
+        elif name != "as_json":
+            flat.append(given.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+    if Output in (own.return_annotation, *get_args(own.return_annotation)):
+        flat.append(_option("as_json", Json, False))
+    flat.append(_option("quiet", Quiet, False))
+
+    own_json = "as_json" in own.parameters
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        progress.show("silent" if given.pop("quiet") else "auto")
+        as_json = given.get("as_json", False) if own_json else given.pop("as_json", False)
+        for name, parts in bundles.items():
+            given[name] = Loading(**{part: given.pop(part) for part in parts})
+        output = function(**given)
+        if output is None:
+            return
+        if as_json:
+            emit(output.data)
+        elif output.text:
+            typer.echo(output.text)
+        for line in output.notes:
+            note(line)
+        if output.status:
+            raise typer.Exit(output.status)
+
+    vars(run)["__signature__"] = own.replace(parameters=flat, return_annotation=None)
+    return run
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
 def emit(data: Any) -> None:
@@ -78,10 +161,20 @@ def emit(data: Any) -> None:
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False))
 
 
-def note_to_stderr(text: str, *, quiet: bool) -> None:
-    """A line for people, on standard error."""
-    if not quiet:
+def note(text: str) -> None:
+    """A line for people on standard error, unless the command is to be quiet."""
+    if not progress.silent():
         typer.echo(text, err=True)
+
+
+@contextmanager
+def resumable(how: str) -> Iterator[None]:
+    """Say, where Ctrl-C ends the work, how it goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"contrasent: stopped; {how}")
+        raise
 
 
 def parse_budget(text: str) -> float:
@@ -105,13 +198,24 @@ def check_folder(folder: Path | None) -> None:
 
 
 def shortened(text: str, width: int = 90) -> str:
-    """A text on one line."""
+    """A text on one line.
+
+    Args:
+        text: of any length.
+        width: characters at most.
+    """
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
-    """Refuse, before any work, a target that is not to be replaced or cannot be written."""
+    """Refuse, before any work, a target that is not to be replaced or cannot be written.
+
+    Args:
+        output: the target.
+        replace: whether it may be there.
+        what: it is, for the message.
+    """
     if output.exists() and not replace:
         raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
     check_writable(output.absolute().parent)

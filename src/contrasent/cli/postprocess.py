@@ -6,16 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.options import (
-    BatchSize,
-    MaxTokens,
-    ModelName,
-    Overwrite,
-    Pooler,
-    Quiet,
-    note_to_stderr,
-    quieten,
-)
+from contrasent.cli import options
+from contrasent.cli.loading import find_model
 from contrasent.errors import OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -32,11 +24,13 @@ FEWEST = {"whiten": 2, "flow": 64, "dimension-wise": 512}
 """Sentences that each needs: more than one, or one batch."""
 
 
+@options.command
 def postprocess(
     method: Annotated[str, typer.Argument(help="whiten, flow or dimension-wise.")],
-    model: ModelName,
+    model: options.ModelName,
     corpus: Annotated[Path, typer.Argument(help="Text to fit on: a file or folder.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new model.")],
+    loading: options.Encoding,
     dimensions: Annotated[
         int | None,
         typer.Option(min=1, help="whiten: keep so many dimensions; all by default."),
@@ -62,11 +56,7 @@ def postprocess(
     sentences: Annotated[
         int, typer.Option(min=2, help="Fit on at most so many distinct sentences.")
     ] = 100_000,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    batch: BatchSize = 64,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Fit a layer on a fixed model's vectors of your text; save both as a new model.
 
@@ -75,7 +65,6 @@ def postprocess(
     its own, which `contrasent evaluate` reads: the model in encoder/, the flow beside it.
     To train the encoder itself: `contrasent train --objective dimension_wise`.
     """
-    quieten(quiet)
     chosen = _settings(
         method,
         sentences,
@@ -89,12 +78,12 @@ def postprocess(
     )
     texts = _distinct_sentences(corpus, sentences)
     _check_target(output, overwrite)
-    from contrasent.cli.loading import find_model
-
-    folder = find_model(model)
+    folder, batch = find_model(model), loading.batch
     from contrasent.model.encoder import Encoder
 
-    encoder = Encoder.load(folder, pooler=pooler, max_tokens=max_tokens, normalise=False)
+    encoder = Encoder.load(
+        folder, pooler=loading.pooler, max_tokens=loading.max_tokens, normalise=False
+    )
     fitted = f"{len(texts):,} sentences"
     if method == "flow":
         summary = f"{_flow(encoder, texts, output, batch, chosen)} on {fitted}"
@@ -105,7 +94,7 @@ def postprocess(
             output, card=f"# {output.name}\n\n{model}, {layer} {fitted} of {corpus.name}.\n"
         )
         summary = f"{summary}, fitted on {fitted}"
-    note_to_stderr(f"wrote {output}: {summary}", quiet=quiet)
+    options.note(f"wrote {output}: {summary}")
 
 
 def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:

@@ -5,11 +5,13 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from contrasent.cli.options import Json, NewModel, Overwrite, Quiet, check_new, emit, quieten
+from contrasent import progress
+from contrasent.cli import options
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 
@@ -23,24 +25,18 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
+@options.command
 def pull(
     name: Annotated[str, typer.Argument(metavar="NAME@COMMIT", help="Model on the hub, pinned.")],
-    output: NewModel,
+    output: options.NewModel,
     endpoint: Endpoint = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    overwrite: options.Overwrite = False,
+) -> options.Output:
     """Fetch a model from the hub at one commit: weights as safetensors and settings, no code."""
-    quieten(quiet)
     repository, _, commit = name.partition("@")
     check_name(repository)
-    check_new(output, overwrite and (output / "config.json").is_file(), "target")
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # before it is imported
-    if quiet:
-        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-    import huggingface_hub as hub
-
+    options.check_new(output, overwrite and (output / "config.json").is_file(), "target")
+    hub = hub_client()
     if not _COMMIT.fullmatch(commit):
         with translate_hub_errors(repository):
             newest = hub.HfApi(endpoint=endpoint).model_info(repository).sha
@@ -48,9 +44,8 @@ def pull(
             "NAME@COMMIT", name, f"must name a commit; the newest is {repository}@{newest}"
         )
     with atomic_folder(output) as target:
-        with translate_hub_errors(
-            repository
-        ):  # inside: the hub's errors are an operating system's as well
+        # Inside: the hub's errors are an operating system's as well.
+        with translate_hub_errors(repository):
             hub.snapshot_download(
                 repository,
                 revision=commit,
@@ -59,19 +54,41 @@ def pull(
                 endpoint=endpoint,
             )
         shutil.rmtree(target / ".cache", ignore_errors=True)
-        if not (target / "config.json").is_file() and not (target / "modules.json").is_file():
-            raise ModelError(f"{name}: is no model (no config.json and no modules.json)")
-        if not list(target.rglob("*.safetensors")):
-            raise ModelError(
-                f"{name}: has no weights as safetensors, and pickled ones are never read; the "
-                "hub's converter may offer them as a pull request on the model's page: pull that "
-                "commit"
-            )
+        check_model(
+            target,
+            name,
+            "pickled ones are never read; the hub's converter may offer them as a pull request on "
+            "the model's page: pull that commit",
+        )
     size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-    if as_json:
-        emit({"name": repository, "commit": commit, "output": str(output), "bytes": size})
-    else:
-        typer.echo(f"{output}: {name}, {size / 1e6:.1f} MB")
+    return options.Output(
+        {"name": repository, "commit": commit, "output": str(output), "bytes": size},
+        f"{output}: {name}, {size / 1e6:.1f} MB",
+    )
+
+
+def hub_client() -> Any:
+    """The hub's package, which reads its settings when it is imported."""
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    if progress.silent():
+        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    import huggingface_hub
+
+    return huggingface_hub
+
+
+def check_model(folder: Path, name: str, remedy: str) -> None:
+    """Refuse a folder that is no model, or has no safe weights.
+
+    Args:
+        folder: its files.
+        name: for messages.
+        remedy: what to do about weights that are not safetensors.
+    """
+    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+        raise ModelError(f"{name}: is no model folder (no config.json and no modules.json)")
+    if not list(folder.rglob("*.safetensors")):
+        raise ModelError(f"{name}: has no weights as safetensors; {remedy}")
 
 
 def check_name(repository: str) -> None:

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import Json, emit
+from contrasent.cli import options
+from contrasent.errors import OptionError
 
 
+@options.command
 def recipes(
     folder: Annotated[
         Path | None,
@@ -17,32 +19,23 @@ def recipes(
         bool, typer.Option("--check", help="Read and check every item, and say how many.")
     ] = False,
     old_folder: Annotated[Path | None, typer.Option("--folder", hidden=True)] = None,
-    as_json: Json = False,
-) -> None:
+) -> options.Output:
     """List the files of tables and figures that reproduce makes; --check reads all of them."""
-    from contrasent.errors import OptionError
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.toml import HERE
 
     home = folder or old_folder or HERE
     if not home.is_dir():
         raise OptionError("FOLDER", str(home), "no such folder")
-    own = ItemFolder(home)
     if not check:
-        files = own.files()
-        if as_json:
-            emit({name: str(path) for name, path in files.items()})
-        else:
-            typer.echo("\n".join(f"{name}  {path}" for name, path in files.items()))
-        return
-    found = own.all()
+        files = {name: str(path) for name, path in ItemFolder(home).files().items()}
+        return options.Output(files, "\n".join(f"{name}  {path}" for name, path in files.items()))
+    found = ItemFolder(home).all()
     counts = {
         "items": len(found),
         "rows": sum(len(item.rows) for item in found),
         "published values": sum(len(row.expected) for item in found for row in item.rows),
         "claims": sum(len(item.claims) for item in found),
     }
-    if as_json:
-        emit(counts)
-    else:
-        typer.echo("checked " + ", ".join(f"{count:,} {name}" for name, count in counts.items()))
+    listed = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    return options.Output(counts, f"checked {listed}")

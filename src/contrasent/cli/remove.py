@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from contrasent.cli.options import IndexFolder, Json, Quiet, emit, quieten
+from contrasent.cli import options
 from contrasent.errors import OptionError
 
 
+@options.command
 def remove(
-    index: IndexFolder,
+    index: options.IndexFolder,
     ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a row to remove.")] = None,
     where: Annotated[
         list[str] | None,
@@ -18,11 +19,8 @@ def remove(
     compact: Annotated[
         bool, typer.Option("--compact", help="Give the room of removed rows back now.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> options.Output:
     """Remove rows from an index, by id or by metadata."""
-    quieten(quiet)
     from contrasent.search.filters import parse_where
     from contrasent.search.opening import open_writer
 
@@ -35,7 +33,8 @@ def remove(
             count += writer.delete_where(condition)
         if compact:
             writer.compact()
-    if as_json:
-        emit({"index": str(index), "removed": count, "texts": len(writer.index)})
-    else:
-        typer.echo(f"{index}: {count:,} rows removed, {len(writer.index):,} left")
+    left = len(writer.index)
+    return options.Output(
+        {"index": str(index), "removed": count, "texts": left},
+        f"{index}: {count:,} rows removed, {left:,} left",
+    )

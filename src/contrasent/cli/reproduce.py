@@ -1,13 +1,12 @@
 """``contrasent reproduce ITEM...``."""
 
 import logging
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.options import Quiet, note_to_stderr, parse_budget, quieten
+from contrasent.cli import options
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
 RESULTS = Path("reproduction")
 
 
+@options.command
 def reproduce(
     items: Annotated[
         list[str] | None,
@@ -73,14 +73,12 @@ def reproduce(
         typer.Option("--recipes", help="Folder of items, instead of the package's own."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the trained models.")] = False,
-    quiet: Quiet = False,
 ) -> None:
     """Run tables and figures of the papers, and say what agrees with them.
 
     May be stopped at any time; the same command goes on. At scale lab only directions and orders
-    are judged, not values.
+    are compared, not values.
     """
-    quieten(quiet)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.toml import HERE
@@ -100,7 +98,7 @@ def reproduce(
 
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
-    most = parse_budget(budget) if budget is not None else None
+    most = options.parse_budget(budget) if budget is not None else None
     for target in (report, json_file):
         if target is not None:
             check_writable(target.parent)
@@ -119,8 +117,8 @@ def reproduce(
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
-        _compute(wanted, folder, where, size, seeds, jobs, most, keep, quiet)
-    _report(wanted, place, chosen, (report, figures, json_file), quiet)
+        _compute(wanted, folder, where, size, seeds, jobs, most, keep)
+    _report(wanted, place, chosen, (report, figures, json_file))
 
 
 def _listed(folder: "ItemFolder") -> str:
@@ -167,7 +165,6 @@ def _compute(
     jobs: int,
     budget: float | None,
     keep: bool,
-    quiet: bool,
 ) -> None:
     from contrasent.files import check_writable
     from contrasent.reproduce.plan import Planner
@@ -178,8 +175,8 @@ def _compute(
     store = Store(place.results)
     plan = Planner(place, scale, folder.corpora).plan(items, seeds)
     todo = missing(plan.jobs, store)
-    note_to_stderr(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}", quiet=quiet)
-    try:
+    options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}")
+    with options.resumable("the same command goes on"):
         outcome = run(
             plan,
             store,
@@ -187,14 +184,10 @@ def _compute(
             jobs=jobs,
             budget=budget,
             keep=keep,
-            say=partial(note_to_stderr, quiet=quiet),
+            say=options.note,
         )
-    except KeyboardInterrupt:
-        note_to_stderr("contrasent: stopped; the same command goes on", quiet=quiet)
-        raise
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
-    made = f"{outcome.made} measurements in {duration(outcome.seconds)}{left}"
-    note_to_stderr(made, quiet=quiet)
+    options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
 
 
 def _report(
@@ -202,7 +195,6 @@ def _report(
     home: Path,
     scale: "ScaleName | None",
     targets: tuple[Path | None, Path | None, Path | None],
-    quiet: bool,
 ) -> None:
     report, figures, json_file = targets
     from contrasent.reproduce.book import book
@@ -214,14 +206,15 @@ def _report(
         from contrasent.files import write_json
 
         write_json(json_file, found)
-        note_to_stderr(f"wrote {json_file}", quiet=quiet)
+        options.note(f"wrote {json_file}")
     if report is not None:
-        from contrasent.reproduce.page import write_page
+        from contrasent.files import write_text
+        from contrasent.reproduce.page import page
 
-        write_page(report, found)
-        note_to_stderr(f"wrote {report}", quiet=quiet)
+        write_text(report, page(found))
+        options.note(f"wrote {report}")
     if figures is not None:
         from contrasent.reproduce.figures import write_figures
 
         for path in write_figures(figures, found):
-            note_to_stderr(f"wrote {path}", quiet=quiet)
+            options.note(f"wrote {path}")

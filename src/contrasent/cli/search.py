@@ -1,34 +1,27 @@
 """``contrasent search INDEX "query"``."""
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.loading import Counting, Model, find_model, open_model
-from contrasent.cli.options import (
-    Hybrid,
-    Json,
-    LexicalWeight,
-    Quiet,
-    Runtime,
-    emit,
-    quieten,
-    shortened,
-)
+from contrasent.cli import options
+from contrasent.cli.loading import Counting, find_model, open_model
 from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
+    from contrasent.model.prompts import Model
     from contrasent.search.opening import AnyIndex
-    from contrasent.search.query import Hit
 
 WIDTH = 100
 
 
+@options.command
 def search(
     index: Annotated[Path, typer.Argument(help="Index folder, made by 'contrasent index'.")],
+    loading: Annotated[options.Loading, "runtime"],
     query: Annotated[
         list[str] | None, typer.Argument(metavar='"QUERY"...', help="What to find.")
     ] = None,
@@ -44,24 +37,20 @@ def search(
     exact: Annotated[
         bool, typer.Option("--exact", help="Look at every row, even of an approximate index.")
     ] = False,
-    hybrid: Hybrid = None,
-    lexical_weight: LexicalWeight = None,
+    hybrid: options.Hybrid = None,
+    lexical_weight: options.LexicalWeight = None,
     queries: Annotated[
         Path | None, typer.Option(help="File with one query a line, besides those named.")
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Where the index's model is now, if it has moved.")
     ] = None,
-    runtime: Runtime = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> options.Output:
     """Find the texts of an index that are nearest to a query, best first."""
-    quieten(quiet)
-    from contrasent.search.checks import check_k
     from contrasent.search.filters import parse_where
     from contrasent.search.hybrid import searcher
     from contrasent.search.opening import open_index
+    from contrasent.search.query import check_k
 
     check_k(k)
     condition = parse_where(where or [])
@@ -72,46 +61,44 @@ def search(
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
     opened = open_index(index)
     searched = searcher(opened, hybrid=hybrid, lexical_weight=lexical_weight)
-    least = parse_threshold(threshold, opened, dense=searched is opened)
-    encode = model_of(opened, model, runtime=runtime)
+    least = _threshold(threshold, opened, dense=searched is opened)
+    encode = model_of(opened, model, loading)
     began = time.monotonic()
     found = searched.search(
         wanted, encode=encode, k=k, threshold=least, where=condition, exact=exact
     )
     seconds = time.monotonic() - began
-    if as_json:
-        results = [
+    facts = {
+        "index": str(index),
+        "model": opened.model,
+        "k": k,
+        "hybrid": searched is not opened,
+        "threshold": least,
+        "where": condition,
+        "seconds": round(seconds, 4),
+        "truncated": encode.truncated,
+        "results": [
             {"query": text, "hits": [asdict(hit) for hit in hits]}
             for text, hits in zip(wanted, found, strict=True)
-        ]
-        emit(
-            {
-                "index": str(index),
-                "model": opened.model,
-                "k": k,
-                "hybrid": searched is not opened,
-                "threshold": least,
-                "where": condition,
-                "seconds": round(seconds, 4),
-                "truncated": encode.truncated,
-                "results": results,
-            }
-        )
-    else:
-        show(wanted, found)
-    encode.report_cut(quiet=quiet)
+        ],
+    }
+    lines = []
+    for text, hits in zip(wanted, found, strict=True):
+        lines += [text] if len(wanted) > 1 else []
+        lines += [
+            f"{rank:>3}  {hit.score:.4f}  {hit.id}  {options.shortened(hit.text, WIDTH)}"
+            for rank, hit in enumerate(hits, 1)
+        ] or ["nothing found"]
+    return options.Output(facts, "\n".join(lines), encode.notes)
 
 
-def model_of(
-    index: "AnyIndex", model: str | None, batch: int = 64, *, runtime: str | None = None
-) -> Counting[Model]:
+def model_of(index: "AnyIndex", model: str | None, loading: options.Loading) -> "Counting[Model]":
     """Load the model that an index was built with.
 
     Args:
         index: an open index.
         model: where the model is now, or None for where the index remembers it.
-        batch: sentences a forward pass.
-        runtime: what computes it, see :func:`contrasent.cli.loading.open_model`.
+        loading: what computes it.
 
     Raises:
         ModelError: it is not there, or is another model.
@@ -125,24 +112,16 @@ def model_of(
         if model is not None:
             raise
         raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
-    settings = index.manifest.settings
-    encode = open_model(
-        folder,
-        runtime=runtime,
-        batch=batch,
-        pooler=settings.get("pooler"),
-        max_tokens=settings.get("max_tokens"),
-    )
+    stored: dict[str, Any] = {
+        key: index.manifest.settings.get(key) for key in ("pooler", "max_tokens")
+    }
+    encode = open_model(folder, replace(loading, **stored))
     index.check_model(encode.encoder.identity, f"the model {name}")
     return encode
 
 
-def parse_threshold(text: str | None, index: "AnyIndex", *, dense: bool) -> float | None:
-    """A threshold from the command line; "auto" is the index's own.
-
-    Raises:
-        OptionError: it is no number, or the index has none that applies.
-    """
+def _threshold(text: str | None, index: "AnyIndex", *, dense: bool) -> float | None:
+    """A threshold from the command line; "auto" is the index's own."""
     if text is None:
         return None
     if text != "auto":
@@ -167,14 +146,3 @@ def read_queries(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise InputError(path, f"is not UTF-8 at byte {error.start}") from error
     return [line.strip() for line in lines if line.strip()]
-
-
-def show(queries: list[str], found: "list[list[Hit]]") -> None:
-    """Print hits for people, one line each."""
-    for query, hits in zip(queries, found, strict=True):
-        if len(queries) > 1:
-            typer.echo(f"{query}")
-        if not hits:
-            typer.echo("nothing found")
-        for rank, hit in enumerate(hits, 1):
-            typer.echo(f"{rank:>3}  {hit.score:.4f}  {hit.id}  {shortened(hit.text, WIDTH)}")

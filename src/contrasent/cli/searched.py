@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contrasent.cli.loading import Counting, Model
+from contrasent.cli.loading import Counting
 from contrasent.errors import OptionError
-from contrasent.serve.client import RemoteModel
 
 if TYPE_CHECKING:
+    from contrasent.model.prompts import Model
+    from contrasent.serve.client import RemoteModel
     from contrasent.types import Vectors
 
 
@@ -27,7 +28,7 @@ class Searched:
 
     def vectors_by(self, model: "Counting[Model] | RemoteModel") -> "Vectors | None":
         """The stored vectors, if this model made them; a quantised copy has its own."""
-        if isinstance(model, RemoteModel):
+        if not isinstance(model, Counting):
             made = model.identity == self.model != ""
         else:
             exact = ("int8" in model.runtime) == ("int8" in _runtime_of(self.source))
@@ -36,7 +37,14 @@ class Searched:
 
 
 def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched:
-    """Read the documents of an index or a corpus, at most so many of them, drawn at random."""
+    """Read the documents of an index or a corpus.
+
+    Args:
+        on: the index or the corpus.
+        most: documents at most, drawn at random.
+        column: of a corpus, with the text.
+        seed: of the draw.
+    """
     import numpy as np
 
     from contrasent.search.manifest import MILVUS, NAME
@@ -82,6 +90,6 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
 
 def _runtime_of(source: str) -> str:
     """What computed the vectors of an index, by the model that it names."""
-    from contrasent.model.runtime import NAME, read_export
+    from contrasent.model.exports import NAME, read_export
 
     return read_export(Path(source)).name if (Path(source) / NAME).is_file() else "torch"

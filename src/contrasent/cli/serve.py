@@ -5,41 +5,43 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
-from contrasent.cli.loading import Model, find_model, open_model
-from contrasent.cli.options import (
-    Hybrid,
-    LexicalWeight,
-    MaxTokens,
-    ModelName,
-    Pooler,
-    Quiet,
-    quieten,
-)
+from contrasent import progress
+from contrasent.cli import options
+from contrasent.cli.loading import find_model, open_model
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
-from contrasent.serve.client import KEY
-from contrasent.types import Tokens
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from contrasent.model.prompts import Model
     from contrasent.serve.settings import Served
+    from contrasent.types import Tokens
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-NEEDED = {"fastapi": "fastapi", "uvicorn": "uvicorn", "orjson": "orjson"}
+NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
 
 
+@options.command
 def serve(
-    model: ModelName,
+    model: options.ModelName,
+    loading: options.Reading,
     index: Annotated[
         Path | None, typer.Option(help="Index folder, made by the same model, for /search.")
     ] = None,
-    hybrid: Hybrid = None,
-    lexical_weight: LexicalWeight = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(help="Another index of the same texts: the page shows both results."),
+    ] = None,
+    hybrid: options.Hybrid = None,
+    lexical_weight: options.LexicalWeight = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
     name: Annotated[
@@ -48,7 +50,9 @@ def serve(
     ] = None,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(help=f"File with the key that clients must send; else ${KEY}, else none."),
+        typer.Option(
+            help="File with the key that clients must send; else $CONTRASENT_API_KEY, else none."
+        ),
     ] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(help="Host name that clients may use, besides loopback.")
@@ -64,16 +68,14 @@ def serve(
     max_inputs: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = 2048,
     max_body: Annotated[int, typer.Option(min=1024, help="Bytes in one request.")] = 8 * 2**20,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request.")] = 60.0,
-    pooler: Pooler = None,
-    max_tokens: MaxTokens = None,
-    quiet: Quiet = False,
 ) -> None:
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
     Listens on this machine only unless --host says otherwise. Ctrl-C finishes what was accepted.
     """
-    quieten(quiet)
-    need_server()
+    for package in NEEDED:
+        if find_spec(package.replace("-", "_")) is None:
+            raise MissingExtraError(package, "serve", "contrasent serve")
     from contrasent.serve.settings import Settings
 
     settings = Settings(
@@ -83,24 +85,31 @@ def serve(
         max_inputs=max_inputs,
         max_body=max_body,
         timeout=timeout,
-        api_key=read_key(api_key_file),
-        hosts=allowed_hosts(host, allow_host or []),
+        api_key=_read_key(api_key_file),
+        hosts=_allowed_hosts(host, allow_host or []),
     )
     folder = find_model(model)
     from contrasent.search.opening import open_index
 
     library = None if index is None else open_index(index)
+    if library is None and compare is not None:
+        raise OptionError("--compare", str(compare), "goes with --index INDEX")
+    beside = None if compare is None else open_index(compare)
     if library is None and (hybrid or lexical_weight is not None):
         raise OptionError("--hybrid", True, "goes with --index INDEX")
-    listener = listen(host, port)
+    listener = _listen(host, port)
     stored = {} if library is None else library.manifest.settings
     encode = open_model(
         folder,
-        pooler=pooler or stored.get("pooler"),
-        max_tokens=max_tokens or stored.get("max_tokens"),
+        replace(
+            loading,
+            pooler=loading.pooler or stored.get("pooler"),
+            max_tokens=loading.max_tokens or stored.get("max_tokens"),
+        ),
     )
     import uvicorn
 
+    from contrasent.cli.search import model_of
     from contrasent.memory import release_freed_memory
     from contrasent.serve.app import create_app
 
@@ -110,28 +119,28 @@ def serve(
     app = create_app(
         served(encode.encoder, shown),
         index=library,
+        compare=beside,
+        open_model=lambda of: model_of(of, None, options.Loading()),
         settings=settings,
         hybrid=hybrid,
         lexical_weight=lexical_weight,
     )
     address = f"http://{host}:{listener.getsockname()[1]}"
     typer.echo(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")
-    log_lines(quiet)
+    # One JSON object a line on standard error.
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger = logging.getLogger("contrasent.serve")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.WARNING if progress.silent() else logging.INFO)
     config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def need_server() -> None:
-    """Refuse to go on without the extra."""
-    from importlib.util import find_spec
-
-    for module, package in {**NEEDED, "prometheus_client": "prometheus-client"}.items():
-        if find_spec(module) is None:
-            raise MissingExtraError(package, "serve", "contrasent serve")
-
-
-def read_key(path: Path | None) -> str:
+def _read_key(path: Path | None) -> str:
     """The key: of a file, else of the environment, else none."""
+    from contrasent.serve.client import KEY
+
     if path is None:
         return os.environ.get(KEY, "").strip()
     try:
@@ -143,19 +152,15 @@ def read_key(path: Path | None) -> str:
     return key
 
 
-def allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
+def _allowed_hosts(host: str, more: Sequence[str]) -> tuple[str, ...]:
     """Names the Host header may have: a page of a stranger's cannot reach a loopback server."""
     if host in ("127.0.0.1", "localhost", "::1"):
         return (*LOOPBACK, *(name.lower() for name in more))
     return (*LOOPBACK, host.lower(), *(name.lower() for name in more)) if more else ()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Take the port before the model is loaded.
-
-    Raises:
-        OutputError: it is taken, or the address is not of this machine.
-    """
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the port before the model is loaded."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -172,23 +177,22 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def log_lines(quiet: bool) -> None:
-    """One JSON object a line on standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger = logging.getLogger("contrasent.serve")
-    logger.handlers, logger.propagate = [handler], False
-    logger.setLevel(logging.WARNING if quiet else logging.INFO)
+def served(encoder: "Model", name: str) -> "Served":
+    """An encoder as the server sees it.
 
+    Args:
+        encoder: the model.
+        name: what clients call it.
+    """
+    import numpy as np
 
-def served(encoder: Model, name: str) -> "Served":
-    """An encoder as the server sees it."""
     from contrasent.serve.settings import Served
+    from contrasent.types import Tokens
 
     before, after = (ids.tolist() for ids in encoder.tokenizer.frame)
     room = encoder.max_tokens - len(before) - len(after)
 
-    def wrap(rows: Sequence[Sequence[int]]) -> tuple[Tokens, NDArray[np.bool_]]:
+    def wrap(rows: Sequence[Sequence[int]]) -> "tuple[Tokens, NDArray[np.bool_]]":
         framed = Tokens.from_rows([[*before, *row[:room], *after] for row in rows])
         return framed, np.array([len(row) > room for row in rows], dtype=bool)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from contrasent.cli.options import IndexFolder, Json, Quiet, emit, quieten
+from contrasent.cli import options
 from contrasent.errors import InputError, OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from contrasent.search.index import Index
 
 
+@options.command
 def threshold(
-    index: IndexFolder,
+    index: options.IndexFolder,
     pairs: Annotated[
         Path | None,
         typer.Option(help="Rated pairs: two texts and 1 (the same) or 0 in each row of a table."),
@@ -36,16 +37,13 @@ def threshold(
         str | None, typer.Option(help="Where the index's model is now, if it has moved.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> options.Output:
     """Find what score means "the same" in an index, with its interval, and keep it there.
 
     'search --threshold auto' and the server's page use it; 'dedupe' does if it is of --pairs. With
     pairs the precision is guaranteed with 95 % confidence where they are enough, for pairs like
     these. Without, the score is that which unrelated texts hardly ever reach.
     """
-    quieten(quiet)
     if (pairs is None) == (not unlabelled):
         raise OptionError("--pairs", str(pairs or ""), "choose --pairs FILE or --unlabelled")
     from contrasent.search.index import Index
@@ -58,22 +56,20 @@ def threshold(
     opened = Index.open(index)
     facts: dict[str, Any] = {}
     if rated is None:
-        found, facts = of_rows(opened, alpha, seed)
+        found, facts = _of_rows(opened, alpha, seed)
     else:
-        found = of_pairs(opened, rated, precision, model, seed)
+        found = _of_pairs(opened, rated, precision, model, seed)
     with Writer(index) as writer:
         writer.keep_setting("threshold", asdict(found))
-    if as_json:
-        emit({"index": str(index), **asdict(found), **facts})
-        return
-    typer.echo(line(found))
+    lines = [_line(found)]
     for what, share in facts.items():
         words = what.replace("_", " ")
-        typer.echo(f"{words}: median {share['median']:.4f}, {share['reach']:.1%} reach it")
-    typer.echo(f'use it: contrasent search {index} "..." --threshold auto')
+        lines.append(f"{words}: median {share['median']:.4f}, {share['reach']:.1%} reach it")
+    lines.append(f'use it: contrasent search {index} "..." --threshold auto')
+    return options.Output({"index": str(index), **asdict(found), **facts}, "\n".join(lines))
 
 
-def of_rows(index: "Index", alpha: float, seed: int) -> "tuple[Threshold, dict[str, Any]]":
+def _of_rows(index: "Index", alpha: float, seed: int) -> "tuple[Threshold, dict[str, Any]]":
     """A threshold from random pairs of rows, and what rows that belong together score."""
     import numpy as np
 
@@ -91,7 +87,7 @@ def of_rows(index: "Index", alpha: float, seed: int) -> "tuple[Threshold, dict[s
     return found, {"nearest_other_row": facts(near), "rows_in_sequence": facts(following)}
 
 
-def of_pairs(
+def _of_pairs(
     index: "Index",
     rated: "tuple[list[str], list[str], NDArray[Any]]",
     precision: float,
@@ -106,7 +102,7 @@ def of_pairs(
     from contrasent.search.checks import check_vectors
     from contrasent.types import for_task
 
-    encode = for_task(model_of(index, model), "document")
+    encode = for_task(model_of(index, model, options.Loading()), "document")
     first, second = (
         check_vectors(encode(texts), len(texts), index.dimension, index.metric)
         for texts in rated[:2]
@@ -115,7 +111,7 @@ def of_pairs(
     return from_pairs(scores, rated[2], precision=precision, seed=seed)
 
 
-def line(found: "Threshold") -> str:
+def _line(found: "Threshold") -> str:
     """The threshold, its interval and what it promises, in one line."""
     shown = f"threshold {found.value:.4f} [{found.low:.4f}, {found.high:.4f}]"
     if found.basis == "random":

@@ -1,5 +1,6 @@
 """``contrasent train CORPUS -o MODEL``."""
 
+import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -7,15 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from contrasent.cli.options import (
-    Json,
-    Overwrite,
-    Quiet,
-    column_list,
-    emit,
-    note_to_stderr,
-    quieten,
-)
+from contrasent import progress
+from contrasent.cli import options
+from contrasent.cli.adapt import DEFAULT_BASE, Resume
 from contrasent.cli.validating import BETTER, BLIND, evaluation, outcome
 from contrasent.errors import InputError, OptionError
 
@@ -23,7 +18,7 @@ if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
     from contrasent.train.clock import Clock
     from contrasent.train.defaults import Defaults
-    from contrasent.train.run import Run
+    from contrasent.train.outcome import Run
     from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
 
@@ -45,9 +40,9 @@ TOML = {
     bool: "true or false",
     dict: "a table",
 }
-DEFAULT_BASE = "all-MiniLM-L6-v2"
 
 
+@options.command
 def train(
     corpus: Annotated[str, typer.Argument(help="txt, csv, tsv, jsonl, parquet, a folder, or -.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
@@ -105,21 +100,21 @@ def train(
         list[str] | None, typer.Option("--set", help="A setting, key=value; may be repeated.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run.")] = False,
-    overwrite: Overwrite = False,
+    resume: Resume = False,
+    overwrite: options.Overwrite = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Tell where the time went; kept in run/profile.json.")
+        bool, typer.Option("--profile", help="Show where the time went; kept in run/profile.json.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+    as_json: options.Json = False,
+) -> options.Output | None:
     """Train a model on text of your own.
 
     Without labels a corpus is one column of sentences; with labels, pairs that belong together
     (two columns), pairs and hard negatives (three and more), or pairs with a score each.
     """
-    quiet = quiet or os.environ.get("RANK", "0") != "0"  # of several processes one speaks
-    quieten(quiet)
+    leads = os.environ.get("RANK", "0") == "0"
+    if not leads:  # of several processes one speaks
+        progress.show("silent")
     from contrasent.train.clock import Clock
 
     clock = Clock()
@@ -127,7 +122,8 @@ def train(
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
     from contrasent.train.defaults import resolve_settings
-    from contrasent.train.run import Keep, RunFolder
+    from contrasent.train.outcome import Keep
+    from contrasent.train.run import RunFolder
     from contrasent.train.settings import assignments, choose
 
     keep, evaluate = keep or stated.get("keep"), evaluate or stated.get("evaluate")
@@ -136,11 +132,12 @@ def train(
     require_improvement = require_improvement or bool(stated.get("require_improvement", False))
     _check_visible(require_improvement, evaluate)
     ordered = documents or bool(stated.get("documents", False))
-    wanted = column_list(columns or stated.get("columns"))
+    wanted = options.column_list(columns or stated.get("columns"))
     name = objective or stated.get("objective")
     rated = _score_column(score if score is not None else stated.get("score"), name)
     source = open_corpus(corpus, columns=wanted, score=rated, documents=ordered)
-    name = name or ("cosent" if source.scored else _default_objective(source.width))
+    plain = "simcse" if source.width == 1 else "simcse_supervised"
+    name = name or ("cosent" if source.scored else plain)
     choose(stated.get("settings", {}), name, option=f"{recipe}:")
     given: dict[str, Any] = {**stated.get("settings", {}), **assignments(assign or [])}
     if seed is not None:
@@ -152,11 +149,11 @@ def train(
     if stored == {}:  # begun by an older version: the defaults of its time
         keep = keep or "trained"
         evaluate = evaluate or ("heldout" if source.width > 1 else "none")
-    judge, scoring, rows, note = evaluation(evaluate, source, settings)
-    _check_visible(require_improvement, judge)
+    evaluator, scoring, rows, note = evaluation(evaluate, source, settings)
+    _check_visible(require_improvement, evaluator)
     line = defaults.line(name) if defaults is not None and not as_json else ""
     notes = "\n".join(filter(None, (note, line)))
-    try:
+    with options.resumable(f"--resume goes on with {output}"):
         run = _run(
             source,
             output,
@@ -173,19 +170,13 @@ def train(
                 "overwrite": overwrite,
                 "clock": clock if profile else None,
                 "defaults": defaults,
-                "on_start": lambda: note_to_stderr(notes, quiet=quiet or not notes),
+                "on_start": lambda: options.note(notes) if notes else None,
             },
             clock,
         )
-    except KeyboardInterrupt:
-        note_to_stderr(f"contrasent: stopped; --resume goes on with {output}", quiet=quiet)
-        raise
-    if os.environ.get("RANK", "0") == "0":
-        _tell(run, as_json=as_json, quiet=quiet, judge=judge, defaults=defaults)
-        if profile and not as_json:
-            _tell_profile(run)
-        if require_improvement and not run.improved:
-            raise typer.Exit(3)
+    status = 3 if leads and require_improvement and not run.improved else 0
+    output_ = _summary(run, evaluator, defaults, profile=profile)
+    return output_._replace(status=status) if leads else None
 
 
 def _run(
@@ -195,7 +186,7 @@ def _run(
     objective: str,
     parameters: dict[str, Any],
     settings: "Settings",
-    options: dict[str, Any],
+    choices: dict[str, Any],
     clock: "Clock",
 ) -> "Run":
     from contrasent.engine.registry import described
@@ -204,18 +195,18 @@ def _run(
     from contrasent.train.run import RunFolder, run_config
 
     folder = resolve(base)
-    done = RunFolder(output).finished() if options["resume"] else None
+    done = RunFolder(output).finished() if choices["resume"] else None
     if done is not None and "WORLD_SIZE" not in os.environ:  # said before the model is loaded
         config = run_config(
             settings,
             described(objective, parameters),
             source,
-            options["rows"],
+            choices["rows"],
             base=_public(base),
-            evaluated=options["evaluate"] is not None,
+            evaluated=choices["evaluate"] is not None,
             processes=1,
-            defaults=options["defaults"],
-            keep=options["keep"],
+            defaults=choices["defaults"],
+            keep=choices["keep"],
         )
         RunFolder(output).check_same(config)
         return done
@@ -228,19 +219,19 @@ def _run(
         from contrasent.train.prepare import prepare
 
         learner = prepare(folder, objective, parameters, settings)
-    scoring = options["evaluate"]
+    scoring = choices["evaluate"]
     if isinstance(scoring, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
         # No sentence encoder: training is to move its neighbourhoods, not to leave them.
-        options["evaluate"] = replace(scoring, floor=0.0)
+        choices["evaluate"] = replace(scoring, floor=0.0)
     return fit(
-        learner, source, settings, folder=output, facts=CardMetadata(base=_public(base)), **options
+        learner, source, settings, folder=output, facts=CardMetadata(base=_public(base)), **choices
     )
 
 
-def _check_visible(required: bool, judge: str | None) -> None:
-    if required and judge in ("none", "neighbours"):
+def _check_visible(required: bool, evaluator: str | None) -> None:
+    if required and evaluator in ("none", "neighbours"):
         raise OptionError(
-            "--require-improvement", judge, f"an improvement cannot be seen; {BETTER}"
+            "--require-improvement", evaluator, f"an improvement cannot be seen; {BETTER}"
         )
 
 
@@ -259,12 +250,8 @@ def _score_column(stated: str | int | None, objective: str | None) -> str | int 
     if objective is not None and not needed:
         problem = f"{objective} does not learn from scores; cosent, angle and cosine_regression do"
         raise OptionError("--score", stated, problem)
-    found = column_list(str(stated))
+    found = options.column_list(str(stated))
     return found[0] if found else None
-
-
-def _default_objective(width: int) -> str:
-    return "simcse" if width == 1 else "simcse_supervised"
 
 
 def _recipe(path: Path) -> dict[str, Any]:
@@ -303,33 +290,34 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
     return lambda encode: geometry(encode, split="dev", sample=DURING_TRAINING, resamples=0)
 
 
-def _tell(
-    run: "Run", *, as_json: bool, quiet: bool, judge: str, defaults: "Defaults | None"
-) -> None:
-    if as_json:
-        more = {"defaults": asdict(defaults)} if defaults is not None else {}
-        unseen = {"cannot_see": BLIND[judge], "better_evidence": BETTER} if judge in BLIND else {}
-        emit({**asdict(run), "folder": str(run.folder), "evaluate": judge, **unseen, **more})
-        return
-    typer.echo(
+def _summary(
+    run: "Run", evaluator: str, defaults: "Defaults | None", *, profile: bool
+) -> options.Output:
+    """What came of a run, for programs and for people."""
+    facts = {**asdict(run), "folder": str(run.folder), "evaluate": evaluator}
+    if evaluator in BLIND:
+        facts |= {"cannot_see": BLIND[evaluator], "better_evidence": BETTER}
+    if defaults is not None:
+        facts["defaults"] = asdict(defaults)
+    lines = [
         f"{run.folder}: {run.steps} steps, {run.sentences_per_second:,.0f} sentences/s, "
         f"{run.seconds:,.0f} s in all"
-    )
+    ]
+    notes = []
     if run.score is None:
-        note_to_stderr("nothing was evaluated, so the last model is kept (--evaluate)", quiet=quiet)
+        notes.append("nothing was evaluated, so the last model is kept (--evaluate)")
     else:
-        typer.echo(outcome(run, judge))
+        lines.append(outcome(run, evaluator))
+    if profile:
+        from contrasent.train.run import RunFolder
 
-
-def _tell_profile(run: "Run") -> None:
-    import json
-
-    from contrasent.train.run import RunFolder
-
-    path = RunFolder(run.folder).profile
-    if not path.is_file():
-        note_to_stderr("--profile: the run was complete before, and was not profiled", quiet=False)
-        return
-    table = json.loads(path.read_text("utf-8"))
-    for name, seconds in table.items():
-        typer.echo(f"{name:>10}  {seconds:10.2f} s  {100 * seconds / table['wall']:5.1f} %")
+        path = RunFolder(run.folder).profile
+        if path.is_file():
+            table = json.loads(path.read_text("utf-8"))
+            lines += [
+                f"{name:>10}  {seconds:10.2f} s  {100 * seconds / table['wall']:5.1f} %"
+                for name, seconds in table.items()
+            ]
+        else:
+            notes.append("--profile: the run was complete before, and was not profiled")
+    return options.Output(facts, "\n".join(lines), notes)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contrasent.text.corpus import Corpus
-    from contrasent.train.run import Run
+    from contrasent.train.outcome import Run
     from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
 
@@ -27,7 +27,16 @@ BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 def evaluation(
     wanted: str | None, source: "Corpus", settings: "Settings"
 ) -> "tuple[str, Evaluate | None, NDArray[np.int64] | None, str]":
-    """The name of what decides, the evaluation, the rows that it leaves to train on, and a note."""
+    """Choose what decides which model is kept.
+
+    Args:
+        wanted: the name that was given, or None for the default of the corpus.
+        source: the corpus.
+        settings: of the training.
+
+    Returns:
+        The name of what decides, the evaluation, the rows that it leaves to train on, and a note.
+    """
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
         return name, *_named(name, source, settings), _blind(name)
@@ -47,11 +56,11 @@ def _blind(name: str) -> str:
 
 
 def _named(
-    judge: str, source: "Corpus", settings: "Settings"
+    evaluator: str, source: "Corpus", settings: "Settings"
 ) -> "tuple[Evaluate | None, NDArray[np.int64] | None]":
-    if judge == "none":
+    if evaluator == "none":
         return None, None
-    if judge == "stsb":
+    if evaluator == "stsb":
         from contrasent.evaluate.sts import sts
         from contrasent.text.datasets import sts_pairs
 
@@ -65,48 +74,53 @@ def _named(
         "documents": (source.width == 1 and source.documents, "sentences, and --documents"),
         "neighbours": (source.width == 1, "a corpus of sentences; this one has pairs"),
     }
-    if judge in needs:
-        fits, what = needs[judge]
+    if evaluator in needs:
+        fits, what = needs[evaluator]
         if not fits:
-            raise OptionError("--evaluate", judge, f"needs {what}")
+            raise OptionError("--evaluate", evaluator, f"needs {what}")
         count, seed = settings.heldout, settings.seed
-        if judge == "heldout":
+        if evaluator == "heldout":
             split = heldout.hold_out(source, count, seed=seed)
             if source.scored:
                 sides = split.queries, split.documents
                 return validation.LabelledValidation(*sides, split.scores), split.train
             pools = {"pairs": (split.queries, split.documents)}
-            return validation.RetrievalValidation(judge, pools), split.train
-        if judge == "documents":
+            return validation.RetrievalValidation(evaluator, pools), split.train
+        if evaluator == "documents":
             rows, documents = heldout.hold_out_documents(source, count, seed=seed)
-            return validation.RetrievalValidation(judge, heldout.passages(documents)), rows
+            return validation.RetrievalValidation(evaluator, heldout.passages(documents)), rows
         rows, texts = heldout.hold_out_sentences(source, count, seed=seed)
         return validation.NeighbourValidation(texts), rows
-    if not Path(judge).is_file():
+    if not Path(evaluator).is_file():
         raise OptionError(
             "--evaluate",
-            judge,
+            evaluator,
             "neither a file of labelled pairs nor one of the names",
             choices=(*needs, "none", "stsb"),
         )
     from contrasent.text.corpus import read_labelled_pairs
 
-    labels = read_labelled_pairs(judge)
+    labels = read_labelled_pairs(evaluator)
     return validation.LabelledValidation(labels.first, labels.second, labels.scores), None
 
 
-def outcome(run: "Run", judge: str) -> str:
-    """The last line of a run that was evaluated: whether it improved, and which model is there."""
+def outcome(run: "Run", evaluator: str) -> str:
+    """The last line of a run that was evaluated: whether it improved, and which model is there.
+
+    Args:
+        run: with a score.
+        evaluator: the name of what decided.
+    """
     score = f"{run.score:.4f}"
     # Results of an older version say neither.
     kept = run.best_step if run.kept is None else run.kept
     base = dict(run.history).get(0) if run.base_score is None else run.base_score
     model = {0: "the base", run.steps: "the last step"}.get(kept or 0, f"step {kept}")
-    if judge == "neighbours":
+    if evaluator == "neighbours":
         less = "" if run.improved is None else ", too little"
         found = f"improvement not visible: {score} of the base's neighbours are left{less}"
         return f"{found}; the model is {model}"
-    found = f"step {run.best_step}, {judge} {score}"
+    found = f"step {run.best_step}, {evaluator} {score}"
     if base is not None:
         found += f", before training {base:.4f}"
     if run.gain is not None and run.gain.low is not None:

@@ -4,53 +4,43 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from contrasent.cli.options import (
-    Column,
-    IndexFolder,
-    Json,
-    Quiet,
-    emit,
-    note_to_stderr,
-    quieten,
-    shortened,
-)
+from contrasent.cli import options
 
 if TYPE_CHECKING:
-    from contrasent.adapt.served import Served
+    from collections.abc import Iterator
+
     from contrasent.adapt.watch import Watch
 
 DRIFTED = 3
 SHOWN = 4
 
 
+@options.command
 def watch(
-    index: IndexFolder,
+    index: options.IndexFolder,
     new_text: Annotated[
         str, typer.Argument(help="File or folder: documents, or rows as the index was made of.")
     ],
     model: Annotated[
         str | None, typer.Option(help="Where the index's model is now, if it has moved.")
     ] = None,
-    column: Column = None,
+    column: options.Column = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
     fail_on_drift: Annotated[
         bool, typer.Option("--fail-on-drift", help="Exit 3 if the text has drifted.")
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+) -> options.Output:
     """Has the text drifted from what an index is made of, and does its model still serve it?
 
     Compares vectors, words, lengths, new groups of texts, and how well queries made of old and of
     new text find what they should; says whether to index the new text or to adapt once more.
     """
-    quieten(quiet)
     from contrasent.adapt.watch import watch as look
     from contrasent.cli.search import model_of
     from contrasent.search.opening import local_index
 
     with local_index(index) as opened:
-        encoder = model_of(opened, model).encoder
+        encoder = model_of(opened, model, options.Loading()).encoder
         found = look(
             opened,
             new_text,
@@ -58,49 +48,40 @@ def watch(
             model=model or "",
             text_column=column,
             seed=seed,
-            say=lambda line: note_to_stderr(line, quiet=quiet),
+            say=options.note,
         )
-    if as_json:
-        emit({"index": str(index), "new_text": new_text, **found.as_dict()})
-    else:
-        show(found)
-    if fail_on_drift and found.drifted:
-        raise typer.Exit(DRIFTED)
+    facts = {"index": str(index), "new_text": new_text, **found.as_dict()}
+    status = DRIFTED if fail_on_drift and found.drifted else 0
+    return options.Output(facts, "\n".join(_lines(found)), status=status)
 
 
-def show(found: "Watch") -> None:
-    """Print all of it, the conclusion and what to type in the last lines."""
+def _lines(found: "Watch") -> "Iterator[str]":
+    """All of it, the conclusion and what to type in the last lines."""
     both, old, new = found.samples, found.old_tokens, found.new_tokens
-    typer.echo(
+    yield (
         f"{'told apart':16s} {both.accuracy:.3f} [{both.low:.3f}, {both.high:.3f}] of the texts "
         f"(0.5: not at all), p = {both.p:.3g}, {both.old:,} old and {both.new:,} new documents"
     )
     unknown = (
         "" if new.unknown is None else f"unknown {old.unknown or 0:.2%} -> {new.unknown:.2%}, "
     )
-    typer.echo(f"{'words':16s} {unknown}pieces a word {old.pieces:.2f} -> {new.pieces:.2f}")
-    typer.echo(f"{'cut':16s} {old.cut:.1%} -> {new.cut:.1%} of the texts")
-    typer.echo(f"{'far from all':16s} {found.far:.1%} of the new texts (1 % by chance)")
+    yield f"{'words':16s} {unknown}pieces a word {old.pieces:.2f} -> {new.pieces:.2f}"
+    yield f"{'cut':16s} {old.cut:.1%} -> {new.cut:.1%} of the texts"
+    yield f"{'far from all':16s} {found.far:.1%} of the new texts (1 % by chance)"
     for group in found.groups[:SHOWN]:
-        typer.echo(f"  {group.texts:>5,} texts  {', '.join(group.terms)}")
-        for text in group.examples:
-            typer.echo(f"               {shortened(text)}")
+        yield f"  {group.texts:>5,} texts  {', '.join(group.terms)}"
+        yield from (f"               {options.shortened(text)}" for text in group.examples)
     if more := found.groups[SHOWN:]:
-        typer.echo(f"  ... and {len(more)} smaller groups: --json shows all")
+        yield f"  ... and {len(more)} smaller groups: --json shows all"
     if found.served is None:
-        typer.echo(f"{'search':16s} too few queries can be made of one of the sides")
-    else:
-        for name, one in found.served.items():
-            typer.echo(_line(f"nDCG@10, {name}", one))
+        yield f"{'search':16s} too few queries can be made of one of the sides"
+    for name, one in (found.served or {}).items():
+        yield (
+            f"nDCG@10, {name:7s} {one.old:.3f} -> {one.new:.3f}  {one.new - one.old:+.3f} "
+            f"[{one.low:+.3f}, {one.high:+.3f}]"
+        )
     if found.known:
-        typer.echo(f"note: {found.known:,} of the new texts are in the index already")
+        yield f"note: {found.known:,} of the new texts are in the index already"
     if found.command:
-        typer.echo(f"type: {found.command}")
-    typer.echo(f"{found.conclusion}: {found.reason}")
-
-
-def _line(name: str, one: "Served") -> str:
-    return (
-        f"{name:16s} {one.old:.3f} -> {one.new:.3f}  {one.new - one.old:+.3f} "
-        f"[{one.low:+.3f}, {one.high:+.3f}]"
-    )
+        yield f"type: {found.command}"
+    yield f"{found.conclusion}: {found.reason}"

@@ -177,12 +177,12 @@ class DifferencePrediction(Term):
         else:
             seen = positions if self._padded else len(edit.tokens.ids)
             count = _everywhere(torch.tensor(seen, device=condition.device))
-        hit, replaced, kept, originals = tally
+        hit, replaced, unchanged, originals = tally
         return {
             "difference": total / count,
             "changed_share": replaced / (replaced + originals).clamp_min(1),
             "changed_found": hit / replaced.clamp_min(1),
-            "kept_found": kept / originals.clamp_min(1),
+            "kept_found": unchanged / originals.clamp_min(1),
         }
 
     @property
@@ -250,5 +250,5 @@ def _tally(guess: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """How many changed tokens were found, were there; how many original ones likewise."""
     changed, original = labels & mask, ~labels & mask
     found = (guess == 1) & changed
-    kept = (guess == 0) & original
-    return torch.stack([x.sum().float() for x in (found, changed, kept, original)])
+    unchanged = (guess == 0) & original
+    return torch.stack([x.sum().float() for x in (found, changed, unchanged, original)])

@@ -1,17 +1,12 @@
 """Terms between the dimensions of anchors and positives."""
 
+from typing import Any
+
 import torch
 
 from contrasent import parallel
 from contrasent.engine.encodings import BatchEncodings, Term, Terms
-from contrasent.losses import (
-    BarlowNorm,
-    Norm,
-    Reduction,
-    Variance,
-    barlow_twins,
-    dimension_wise_contrast,
-)
+from contrasent.losses import BarlowNorm, barlow_twins, dimension_wise_contrast
 from contrasent.text.batches import random_for
 
 ARTIFICIAL = 200
@@ -25,33 +20,15 @@ class DimensionWise(Term):
 
     vectors_only = True
 
-    def __init__(
-        self,
-        *,
-        temperature: float,
-        norm: Norm,
-        variance: Variance,
-        reduction: Reduction,
-        divide_by_rows: bool,
-        epsilon: float,
-    ) -> None:
+    def __init__(self, **settings: Any) -> None:
+        """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
         super().__init__()
-        self.temperature, self.norm, self.variance = temperature, norm, variance
-        self.reduction, self.divide_by_rows = reduction, divide_by_rows
-        self.epsilon = epsilon
+        self.settings = settings
 
     def forward(self, encodings: BatchEncodings) -> Terms:
         """The term of a batch."""
-        loss = dimension_wise_contrast(
-            parallel.gather(encodings.noisy[0]),
-            parallel.gather(encodings.noisy[1]),
-            temperature=self.temperature,
-            norm=self.norm,
-            variance=self.variance,
-            reduction=self.reduction,
-            divide_by_rows=self.divide_by_rows,
-            epsilon=self.epsilon,
-        )
+        views = (parallel.gather(view) for view in encodings.noisy[:2])
+        loss = dimension_wise_contrast(*views, **self.settings)
         return {"dimensions": loss}
 
 
@@ -75,11 +52,5 @@ class Barlow(Term):
         )
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(self.artificial, first.shape[1], generator=generator)
-        loss = barlow_twins(
-            first,
-            second,
-            off_diagonal=self.off_diagonal,
-            artificial=noise.to(first),
-            norm=self.norm,
-        )
-        return {"barlow": loss}
+        options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
+        return {"barlow": barlow_twins(first, second, artificial=noise.to(first), **options)}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.engine.parameters import check_masked_model
+from contrasent.engine.named_models import check_masked_model
 from contrasent.errors import ModelError, OptionError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from contrasent.engine.parameters import check_guide
+from contrasent.engine.named_models import check_guide
 from contrasent.model.encoder import Encoder
 from contrasent.types import Tokens
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.engine import edits
 from contrasent.engine.encodings import BatchEncodings, Term, Terms
-from contrasent.engine.parameters import check_masked_model, check_vocabularies
+from contrasent.engine.named_models import check_masked_model, check_vocabularies
 from contrasent.errors import ModelError, OptionError
 from contrasent.losses import masked_lm
 from contrasent.model.encoder import Encoder

@@ -13,11 +13,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import OptionError
 
 Mark = TypeVar("Mark")
 
@@ -86,8 +85,14 @@ Size = Annotated[int, Range(least=0)]
 MaskedModelFolder = Annotated[str | None, MaskedModelName()]
 GuideFolder = Annotated[str | None, GuideName()]
 Projector = Literal["none", "tanh", "batchnorm"]
-Fresh = Literal["epoch", "static"]
+ResampleViews = Literal["epoch", "static"]
 """Whether views are drawn anew in every epoch, or once for the whole run."""
+
+Fresh = ResampleViews
+"""Its former name; deprecated."""
+
+RENAMED = {"chunk": "grad_cache_rows", "fresh": "resample_views"}
+"""Former names of settings and parameters, which ``--set``, recipes and stored runs may have."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,20 @@ def check_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> 
             parameter.check(values[parameter.name])
 
 
+def renamed(values: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:
+    """Values under today's names of their settings.
+
+    Args:
+        values: by name.
+        known: names that are left alone, such as those of a method that has a parameter so named.
+
+    Returns:
+        The same values.
+    """
+    own = set(known)
+    return {k if k in own else RENAMED.get(k, k): v for k, v in values.items()}
+
+
 def parameters_of(kind: type) -> dict[str, Parameter]:
     """The keyword-only parameters of a class that is there, and of its base where it passes them.
 
@@ -222,85 +241,3 @@ def _marks(hint: Any) -> Iterator[Any]:
     if get_origin(hint) in (Annotated, Union, UnionType):
         for part in get_args(hint):
             yield from _marks(part)
-
-
-def check_masked_model(option: str, name: str | None, base: Path | None) -> Path:
-    """Refuse a masked language model that is missing or reads other ids than the encoder.
-
-    Args:
-        option: the parameter that names it.
-        name: a folder or a name on the hub.
-        base: folder of the encoder, to compare vocabularies with; None not to.
-
-    Returns:
-        The model's folder.
-
-    Raises:
-        OptionError: none is named.
-        ModelError: it cannot be found, or its vocabulary is not the encoder's.
-    """
-    from contrasent.model.pretrained import resolve
-    from contrasent.text.tokens import Tokenizer
-
-    if not name:
-        raise OptionError(
-            option,
-            "",
-            "needs a masked language model with the encoder's vocabulary, by folder or name@commit "
-            "(the paper takes distilbert-base-uncased for bert-base-uncased)",
-        )
-    folder = resolve(name)
-    if base is not None:
-        from contrasent.model.folder import describe
-
-        own = Tokenizer.load(describe(base).transformer, max_tokens=16)
-        check_vocabularies(Tokenizer.load(folder, max_tokens=16), own, name)
-    return folder
-
-
-def check_guide(option: str, name: str | None) -> Path:
-    """Refuse a guide that is missing, or does not say how it pools.
-
-    Args:
-        option: the parameter that names it.
-        name: a folder or a name on the hub.
-
-    Returns:
-        The model's folder.
-
-    Raises:
-        OptionError: none is named.
-        ModelError: it cannot be found, or is no sentence encoder.
-    """
-    from contrasent.model.folder import describe
-    from contrasent.model.pretrained import resolve
-
-    if not name:
-        raise OptionError(
-            option, "", "needs a sentence encoder to learn from, by folder or name@commit"
-        )
-    folder = resolve(name)
-    if describe(folder).pooler is None:
-        raise ModelError(f"{name}: a bare encoder, which does not say how it pools, is no guide")
-    return folder
-
-
-def check_vocabularies(generator: Any, encoder: Any, name: str) -> None:
-    """Refuse two tokenizers that give different ids to the same text.
-
-    Args:
-        generator: tokenizer of the masked language model.
-        encoder: tokenizer of the encoder.
-        name: of the masked language model, for the message.
-
-    Raises:
-        ModelError: their vocabularies differ.
-    """
-    mine, own = (t.backend.get_vocab(with_added_tokens=True) for t in (generator, encoder))
-    if mine != own:
-        differing = next(t for t in sorted(own.keys() | mine.keys()) if own.get(t) != mine.get(t))
-        raise ModelError(
-            f"{name}: its vocabulary ({len(mine)} entries) is not the encoder's ({len(own)}; they "
-            f"differ in {differing!r}), so its predictions would be other words; choose a masked "
-            "language model of the encoder's family"
-        )

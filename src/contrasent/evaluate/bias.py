@@ -15,9 +15,10 @@ import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import RESAMPLES, mean_interval
+from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Report
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
@@ -71,22 +72,21 @@ def length_bias(
     data = {task: sts_pairs(task, form=form, folder=folder) for task in tasks}
     texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
-    rows: list[Row] = []
+    sheet = Sheet()
     for task, parts in data.items():
         first = [s for p in parts for s in p.first]
         second = [s for p in parts for s in p.second]
         gold = np.concatenate([p.scores for p in parts]) / 5
         error = 100 * (metrics.cosine(encoded(first), encoded(second)) - gold)
         gap = np.array([abs(length(a) - length(b)) for a, b in zip(first, second, strict=True)])
-        rows += _errors(task, unit, error, gap <= NEAR, resamples, seed)
+        _add_errors(sheet, task, unit, error, gap <= NEAR, resamples, seed)
     if set(STS_TASKS) <= set(data):
-        report = Report(tuple(rows))
-        for name in dict.fromkeys(row.metric for row in rows):
-            value = report.average(STS_TASKS, metric=name)
-            count = sum(report.one(task=t, metric=name).count for t in STS_TASKS)
-            rows.append(Row("STS7", "test", name, unit, value, count))
+        for name in dict.fromkeys(row.metric for row in sheet.rows):
+            own = [r for r in sheet.rows if r.metric == name and r.task in STS_TASKS]
+            value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
+            sheet.add("STS7", "test", name, value, count, aggregate=unit)
     notes = {"length": f"difference up to {NEAR} {unit} or above", "bias_form": form}
-    return Report(tuple(rows), {**notes, **encoded.notes})
+    return sheet.report({**notes, **encoded.notes})
 
 
 def repetition_bias(
@@ -122,17 +122,26 @@ def repetition_bias(
     before = 100 * metrics.cosine(encoded(query), encoded(once))
     after = 100 * metrics.cosine(encoded(query), encoded(twice))
     values = {"once": before, "twice": after, "repetition_gain": after - before}
-    rows = [
-        Row(task, "test", name, "", float(v.mean()), len(v), *mean_interval(v, resamples, seed))
-        for name, v in values.items()
-    ]
-    return Report(tuple(rows), {"overlap": f"{overlap[0]:.0%} to {overlap[1]:.0%} of the words"})
+    sheet = Sheet()
+    for name, v in values.items():
+        sheet.mean(task, "test", name, v, resamples=resamples, seed=seed)
+    return sheet.report({"overlap": f"{overlap[0]:.0%} to {overlap[1]:.0%} of the words"})
 
 
 def repeated_overlaps(
     sentences: Sequence[str], *, queries: int, overlap: tuple[float, float], seed: int
 ) -> list[tuple[str, str, str]]:
-    """(query, candidate, candidate with the shared words doubled), drawn with the seed."""
+    """(query, candidate, candidate with the shared words doubled), drawn with the seed.
+
+    Args:
+        sentences: to draw from.
+        queries: how many.
+        overlap: bounds of the share of a candidate's words that the query has.
+        seed: of the draw.
+
+    Raises:
+        DataError: too few sentences have such a candidate.
+    """
     random = np.random.default_rng(seed)
     split = [s.split() for s in sentences]
     order = random.permutation(len(sentences))
@@ -158,18 +167,23 @@ def repeated_overlaps(
     )
 
 
-def _errors(
-    task: str, unit: str, error: np.ndarray, near: np.ndarray, resamples: int, seed: int
-) -> list[Row]:
-    rows = []
+def _add_errors(
+    sheet: Sheet,
+    task: str,
+    unit: str,
+    error: np.ndarray,
+    near: np.ndarray,
+    resamples: int,
+    seed: int,
+) -> None:
     for name, values in (("error", error), ("absolute", np.abs(error))):
         groups = {"near": values[near], "far": values[~near]}
         for group, members in groups.items():
             if not len(members):
                 raise DataError(f"{task}: no pairs of {group} lengths")
-            bounds = mean_interval(members, resamples, seed)
-            value = float(members.mean())
-            rows.append(Row(task, "test", f"{name}_{group}", unit, value, len(members), *bounds))
+            metric = f"{name}_{group}"
+            sheet.mean(
+                task, "test", metric, members, resamples=resamples, seed=seed, aggregate=unit
+            )
         gap = float(groups["near"].mean() - groups["far"].mean())
-        rows.append(Row(task, "test", f"{name}_gap", unit, gap, len(values)))
-    return rows
+        sheet.add(task, "test", f"{name}_gap", gap, len(values), aggregate=unit)

@@ -174,7 +174,13 @@ class RankedPairs:
 
 
 def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.float64]:
-    """(b,) Pearson correlation of each resample; NaN where a column is constant in it."""
+    """(b,) Pearson correlation of each resample; NaN where a column is constant in it.
+
+    Args:
+        x: (n,) numbers.
+        y: (n,) numbers.
+        counts: (b, n) how often each item counts.
+    """
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     # Standardised first, so that the differences of moments keep their digits in float32.
@@ -214,7 +220,14 @@ def mean_draws(
     seed: int | Sequence[int] = 0,
     keys: Keys | None = None,
 ) -> NDArray[np.float64]:
-    """(number,) the mean over items in each resample of them; of equal ``keys`` together."""
+    """(number,) the mean over items in each resample of them; of equal ``keys`` together.
+
+    Args:
+        values: (n,) of the items.
+        number: resamples.
+        seed: of the resamples.
+        keys: (n,) of the items, or None; see :func:`draw_counts`.
+    """
     v = np.asarray(values, dtype=np.float64)
     return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
 

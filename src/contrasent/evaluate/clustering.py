@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
-from contrasent.evaluate.bootstrap import RESAMPLES, bounds, item_keys, resampled
+from contrasent.evaluate.bootstrap import RESAMPLES, item_keys, resampled
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Items, Report
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn, Vectors
 
@@ -54,8 +55,7 @@ def clustering(
     """
     data = clustering_sets(folder) if sets is None else sets
     encoded = encode_distinct(encode, [found.first for found in data.values()])
-    rows = []
-    items: ItemsByRow = {}
+    sheet = Sheet()
     for task, found in data.items():
         n, labels, own = len(found), found.labels, item_keys(found.first)
         vectors, classes = encoded(found.first), len(np.unique(labels))
@@ -67,13 +67,11 @@ def clustering(
 
         value = float(np.mean([v_measure(labels, g) for g in groups]))
         drawn = resampled({"": mean_v}, [n], resamples, seed, own)[""]
-        rows.append(Row(task, "test", "v_measure", "", value, n, *bounds(drawn)))
         # Each start is a subset that holds all items: their mean, in which a text counts once.
         columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
-        keys = np.tile(own, starts)
-        items[rows[-1].key] = Items("v_measure", keys, columns, (n,) * starts, "mean")
-    notes = {"k-means starts": starts, "seed": seed, "resamples": resamples}
-    return Report(tuple(rows), notes, items)
+        items = Items("v_measure", np.tile(own, starts), columns, (n,) * starts, "mean")
+        sheet.add(task, "test", "v_measure", value, n, draws=drawn, items=items)
+    return sheet.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
 
 
 def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
@@ -112,7 +110,12 @@ def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integer
 
 
 def v_measure(labels: ArrayLike, groups: ArrayLike) -> float:
-    """Harmonic mean of homogeneity and completeness, in [0, 1] (Rosenberg and Hirschberg, 2007)."""
+    """Harmonic mean of homogeneity and completeness, in [0, 1] (Rosenberg and Hirschberg, 2007).
+
+    Args:
+        labels: (n,) classes from 0.
+        groups: (n,) groups from 0.
+    """
     return float(v_measures(labels, groups, np.ones((1, len(np.asarray(labels)))))[0])
 
 

@@ -197,10 +197,10 @@ def side_by_side(
     texts = list(dict.fromkeys(documents))
     listing: Listing = {query: {} for query in queries}
     for name, encode in models.items():
-        asked, read = encode_search(encode, [queries], [texts])
+        queried, read = encode_search(encode, [queries], [texts])
         right = metrics.unit(read(texts)).astype(np.float32)
         for query in queries:
-            own = metrics.unit(asked([query])).astype(np.float32)
+            own = metrics.unit(queried([query])).astype(np.float32)
             scores = (right @ own[0]).astype(np.float64)
             scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
             best = np.argsort(-scores, kind="stable")[:k]

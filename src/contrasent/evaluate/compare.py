@@ -2,7 +2,7 @@
 
 Two sources of chance are kept apart and added up. Test items vary: both arms are measured on the
 same ones, so an item's influence on the difference is known, and items that several sets share
-count once (:mod:`contrasent.evaluate.common_items`). Runs with other seeds vary: their standard
+count once (:mod:`contrasent.evaluate.influence`). Runs with other seeds vary: their standard
 error has Student's distribution with as few degrees of freedom as there are runs. Everything is
 exact arithmetic: swapping A and B mirrors the interval to the bit.
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import power
-from contrasent.evaluate.common_items import item_error, item_moves
+from contrasent.evaluate.influence import item_error, item_moves
 from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
 from contrasent.report import HUNDREDTHS, Report, Row, shown
 

@@ -69,12 +69,22 @@ class Logistic:
         return np.concatenate(parts)
 
     def predict(self, weights: Matrix, features: NDArray[np.floating]) -> NDArray[np.int64]:
-        """(n,) classes of (n, d) features under one fit's weights (d + 1, c)."""
+        """(n,) classes of (n, d) features under one fit's weights (d + 1, c).
+
+        Args:
+            weights: (d + 1, c) of one fit.
+            features: (n, d), any.
+        """
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         return _decide(_with_ones(x @ self.axes) @ weights)
 
     def predict_rows(self, weights: Matrix, rows: Rows) -> NDArray[np.int64]:
-        """(m,) classes of rows of the feature matrix under one fit's weights."""
+        """(m,) classes of rows of the feature matrix under one fit's weights.
+
+        Args:
+            weights: (d + 1, c) of one fit.
+            rows: (m,) of the feature matrix.
+        """
         return _decide(self.rows[rows] @ weights)
 
     def _fit(self, subsets: Sequence[Rows], penalties: NDArray[np.float64]) -> Matrix:

@@ -12,18 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import (
-    FEWEST,
-    RESAMPLES,
-    bounds,
-    digest,
-    item_keys,
-    mean_interval,
-    resampled,
-)
+from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, digest, item_keys, resampled
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Items, Report
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
@@ -105,8 +98,7 @@ def pair_classification(
     data = paraphrase_sets(folder) if sets is None else sets
     sides = {task: (found.first, found.second or ()) for task, found in data.items()}
     encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
-    rows, thresholds = [], {}
-    items: ItemsByRow = {}
+    sheet, thresholds = Sheet(), {}
     for task, (first, second) in sides.items():
         labels = data[task].labels
         n, keys = len(labels), item_keys(first, second)
@@ -119,11 +111,10 @@ def pair_classification(
         draws = resampled(measures, [n], resamples if n >= FEWEST else 0, seed, keys)
         for name, measure in measures.items():
             value = float(measure(np.ones((1, n)))[0])
-            rows.append(Row(task, "test", name, "", value, n, *bounds(draws[name])))
-            items[rows[-1].key] = Items(name, keys, np.stack([cosines, labels]))
+            items = Items(name, keys, np.stack([cosines, labels]))
+            sheet.add(task, "test", name, value, n, draws=draws[name], items=items)
         thresholds[task] = round(curve.best_threshold(), 4)
-    notes = {"threshold of the best F1": thresholds, "resamples": resamples}
-    return Report(tuple(rows), notes, items)
+    return sheet.report({"threshold of the best F1": thresholds, "resamples": resamples})
 
 
 def paraphrase_sets(folder: Path | None = None) -> dict[str, Labelled]:
@@ -162,9 +153,16 @@ def triplet_accuracy(
     encoded = encode_distinct(encode, columns)
     premise, entailed, contradicted = (encoded(column) for column in columns)
     right = (cosine(premise, entailed) > cosine(premise, contradicted)).astype(np.float64)
-    keys = item_keys(found.premises)
-    limits = mean_interval(right, resamples, seed, keys)
-    row = Row("NLI", "test", "accuracy_triplet", "", float(right.mean()), len(found), *limits)
-    notes = {"triples": found.source, "premises": len(set(found.premises)), "resamples": resamples}
-    items = Items("mean", keys, right[None], context=digest(found.entailed))
-    return Report((row,), notes, {row.key: items})
+    sheet = Sheet()
+    sheet.mean(
+        "NLI",
+        "test",
+        "accuracy_triplet",
+        right,
+        resamples=resamples,
+        seed=seed,
+        keys=item_keys(found.premises),
+        context=digest(found.entailed),
+    )
+    premises = len(set(found.premises))
+    return sheet.report({"triples": found.source, "premises": premises, "resamples": resamples})

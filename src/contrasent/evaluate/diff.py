@@ -264,7 +264,12 @@ def _shift(
 
 
 def texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> dict[str, float]:
-    """How many texts each model encodes a second: the median of three rounds, taken in turn."""
+    """How many texts each model encodes a second: the median of three rounds, taken in turn.
+
+    Args:
+        encoders: by name.
+        texts: that each encodes.
+    """
     taken: dict[str, list[float]] = {name: [] for name in encoders}
     for encode in encoders.values():
         encode(texts[:8])  # the first call makes kernels and connections
@@ -278,6 +283,11 @@ def texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> 
 
 def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
     """(n, d) checked vectors of texts, with progress.
+
+    Args:
+        encode: the model.
+        texts: n of them.
+        task: what they are in a search.
 
     Raises:
         DataError: the model's vectors are not finite, or do not fit.

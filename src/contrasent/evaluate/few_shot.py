@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, bounds, draw_counts, item_keys
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, item_keys
 from contrasent.evaluate.convex import Logistic
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Items, Report
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
@@ -60,26 +61,17 @@ def few_shot(
             finite.
     """
     data = few_shot_sets(folder) if sets is None else sets
-    rows: list[Row] = []
-    items: ItemsByRow = {}
-    values: dict[int, list[float]] = {k: [] for k in shots}
-    drawn: dict[int, list[Floats]] = {k: [] for k in shots}
-    total = 0
+    sheet = Sheet()
     for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
-        total += len(keys)
         for k, right in guessed.items():
-            values[k].append(float(right.mean()))
-            drawn[k].append(_resampled(right, keys, resamples, seed))
-            rows.append(_row(task, k, values[k][-1], len(keys), drawn[k][-1]))
-            items[rows[-1].key] = Items("mean", keys, right.mean(axis=0)[None])
-    if len(data) > 1:
+            items = Items("mean", keys, right.mean(axis=0)[None])
+            drawn = _resampled(right, keys, resamples, seed)
+            accuracy = float(right.mean())
+            sheet.add(task, "test", f"accuracy@{k}", accuracy, len(keys), draws=drawn, items=items)
+    for k in shots if len(data) > 1 else ():
         name = AVERAGE if tuple(data) == TASKS else "mean"
-        for k in shots:
-            mean = np.mean(drawn[k], axis=0)
-            rows.append(_row(name, k, float(np.mean(values[k])), total, mean))
-            items[rows[-1].key] = tuple((task, "test", f"accuracy@{k}", "") for task in data)
-    notes = {"few-shot draws": draws, "seed": seed, "resamples": resamples}
-    return Report(tuple(rows), notes, items)
+        sheet.average(name, tuple(data), "test", f"accuracy@{k}", "", "")
+    return sheet.report({"few-shot draws": draws, "seed": seed, "resamples": resamples})
 
 
 def few_shot_sets(folder: Path | None = None) -> dict[str, dict[str, Labelled]]:
@@ -94,9 +86,16 @@ def guess_items(
     draws: int,
     seed: int,
 ) -> dict[str, tuple[Keys, dict[int, Floats]]]:
-    """Which test items are right after each draw; see :func:`few_shot` for the arguments.
+    """Which test items are right after each draw.
 
     Only the examples that are drawn are encoded, not whole training sets.
+
+    Args:
+        encode: see :func:`few_shot`, as the four others.
+        sets: by name and split.
+        shots: examples a class.
+        draws: of examples.
+        seed: of the draws.
 
     Returns:
         Of each set the keys (n,) of its test sentences, and for each number of examples a class
@@ -166,7 +165,3 @@ def _resampled(right: Floats, keys: Keys, resamples: int, seed: int) -> Floats:
         share = random.multinomial(draws, np.full(draws, 1 / draws), size=len(counts)) / draws
         blocks.append((by_draw * share).sum(axis=1))
     return np.concatenate(blocks) if blocks else np.empty(0)
-
-
-def _row(task: str, k: int, value: float, count: int, drawn: Floats) -> Row:
-    return Row(task, "test", f"accuracy@{k}", "", value, count, *bounds(drawn))

@@ -45,6 +45,11 @@ def linear_start(inputs: int, outputs: int, seed: int) -> NDArray[np.float32]:
     PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
     float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
 
+    Args:
+        inputs: of the layer.
+        outputs: of the layer.
+        seed: as of torch.
+
     Returns:
         (inputs + 1, outputs): the weights, and the bias in the last row.
     """

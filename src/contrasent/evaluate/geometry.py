@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, check_choice
-from contrasent.evaluate.bootstrap import RESAMPLES, mean_interval
+from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report, Row
 from contrasent.text.datasets import ScoredPairs, sts_pairs
@@ -110,11 +111,9 @@ def geometry_of_pairs(
     if not positives.any():
         raise DataError(f"{pairs.name}: no pair has a score above {positive:g}; nothing to align")
     gaps = metrics.norms(metrics.unit(first[positives]) - metrics.unit(second[positives])) ** 2
-    bounds = mean_interval(gaps, resamples, seed)
-    rows = [
-        Row(pairs.name, split, "alignment", "", float(gaps.mean()), len(gaps), *bounds),
-        *geometry_of(space, task=pairs.name, split=split),
-    ]
+    sheet = Sheet()
+    sheet.mean(pairs.name, split, "alignment", gaps, resamples=resamples, seed=seed)
+    rows = (*sheet.rows, *geometry_of(space, task=pairs.name, split=split))
     notes: dict[str, Any] = {
         "positives": f"score above {positive:g}",
         "duplicates": "counted" if duplicates else "left out",
@@ -123,11 +122,16 @@ def geometry_of_pairs(
         "cosine_by_rating": cosine_by_rating(metrics.cosine(first, second), pairs.scores),
         **encoded.notes,
     }
-    return Report(tuple(rows), notes)
+    return Report(rows, notes)
 
 
 def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Row]:
     """Numbers about a cloud of vectors alone.
+
+    Args:
+        vectors: (n, d).
+        task: of the rows.
+        split: of the rows.
 
     Returns:
         Rows "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh, 2019),
@@ -163,6 +167,10 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
     """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1).
 
     A rating on a border belongs to the upper bin, 5 to the last.
+
+    Args:
+        similarity: (n,) cosines.
+        scores: (n,) ratings.
     """
     bins = np.minimum(np.floor(scores).astype(int), RATINGS - 1)
     edges = np.linspace(-1, 1, BINS + 1)

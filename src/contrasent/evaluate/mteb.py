@@ -60,6 +60,10 @@ class MtebModel:
         mteb says of a search's texts whether they are queries or documents, for which the model may
         have prompts of its own (:func:`contrasent.types.for_task`); mteb's own are not used.
 
+        Args:
+            inputs: batches, each with "text".
+            prompt_type: "query", "document", mteb's own type of these, or None.
+
         Raises:
             DataError: a batch holds no text, or vectors that are not finite.
         """
@@ -73,12 +77,22 @@ class MtebModel:
         return check_vectors(encode(texts), texts)
 
     def similarity(self, first: ArrayLike, second: ArrayLike) -> Vectors:
-        """(n, m) cosine of each row of one with each row of the other."""
+        """(n, m) cosine of each row of one with each row of the other.
+
+        Args:
+            first: (n, d).
+            second: (m, d).
+        """
         product: Vectors = (metrics.unit(first) @ metrics.unit(second).T).astype(np.float32)
         return product
 
     def similarity_pairwise(self, first: ArrayLike, second: ArrayLike) -> Vectors:
-        """(n,) cosine of paired rows."""
+        """(n,) cosine of paired rows.
+
+        Args:
+            first: (n, d).
+            second: (n, d).
+        """
         return metrics.cosine(first, second).astype(np.float32)
 
     @property

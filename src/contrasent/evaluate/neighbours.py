@@ -85,7 +85,12 @@ class Measure:
 
 
 def spare(depth: int, sampled: bool) -> int:
-    """Ranks beyond ``depth`` that leaving out a group of documents may need."""
+    """Ranks beyond ``depth`` that leaving out a group of documents may need.
+
+    Args:
+        depth: ranks that are compared.
+        sampled: whether the documents are a sample.
+    """
     return depth // (PARTS - 1) + 20 if sampled else 0
 
 
@@ -130,7 +135,15 @@ def measured(
 def document_error(
     old: Ranked, new: Ranked, depth: int, documents: int, random: np.random.Generator
 ) -> Floats:
-    """Standard error of each mean over samples of documents: a delete-a-group jackknife."""
+    """Standard error of each mean over samples of documents: a delete-a-group jackknife.
+
+    Args:
+        old: ranks by one model.
+        new: ranks by the other.
+        depth: ranks that are compared.
+        documents: how many there are.
+        random: draws the groups.
+    """
     variances = []
     for _ in range(PARTINGS):
         part, means = random.integers(0, PARTS, documents), []
@@ -153,7 +166,15 @@ def score_quantiles(
     own: NDArray[np.int64] | None,
     random: np.random.Generator,
 ) -> dict[str, dict[str, list[float]]]:
-    """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random."""
+    """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random.
+
+    Args:
+        ranked: by model.
+        queries: (q, d) vectors by model.
+        documents: (n, d) vectors by model.
+        own: (q,) each query's own document, or None.
+        random: draws the pairs.
+    """
     count, total = len(queries["old"]), len(documents["old"])
     left = np.tile(np.arange(count), 10)
     right = random.integers(0, total, len(left))

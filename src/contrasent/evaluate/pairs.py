@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, bounds
-from contrasent.evaluate.sts import METRICS, ScoredTask
+from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES
+from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.sts import METRICS, add_correlations
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.metrics import cosine
-from contrasent.report import Report, Row
+from contrasent.report import Report
 from contrasent.text.datasets import ScoredPairs
 from contrasent.types import EncodeFn
 
@@ -78,35 +78,29 @@ def several_pairs(
     Raises:
         DataError: vectors that are not finite, or cosines that are all equal.
     """
-    encoded = encode_distinct(
-        encode, [side for p in files.values() for side in (p.first, p.second)]
-    )
-    tasks = []
+    sides = [side for p in files.values() for side in (p.first, p.second)]
+    encoded, sheet = encode_distinct(encode, sides), Sheet()
     for task, found in files.items():
-        similarity = cosine(encoded(found.first), encoded(found.second))
-        number = resamples if len(found) >= FEWEST else 0
-        tasks.append(ScoredTask(task, split, [found], [similarity], number, seed))
-    rows = [row for scored in tasks for row in scored.rows(("",))]
-    items = {key: own for scored in tasks for key, own in scored.items(("",)).items()}
-    if len(tasks) > 1:
-        count = sum(len(found) for found in files.values())
-        whole = all(len(found) >= FEWEST for found in files.values()) and resamples
-        for m in METRICS:
-            value = float(np.mean([scored.value(m, "") for scored in tasks]))
-            drawn = np.mean([t.draw(m, "") for t in tasks], axis=0) if whole else np.empty(0)
-            rows.append(Row(AVERAGE, split, m, "mean", value, count, *bounds(drawn)))
-            items[rows[-1].key] = tuple((task, split, m, "") for task in files)
+        add_correlations(sheet, task, split, [found], encoded, resamples=resamples, seed=seed)
+    for metric in METRICS if len(files) > 1 else ():
+        sheet.average(AVERAGE, tuple(files), split, metric, "", "mean")
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
     few = [f"{len(found)} pairs" for found in files.values() if len(found) < FEWEST]
     if few:
         notes["interval"] = f"none: {', '.join(few)} are too few, {FEWEST} are needed"
-    return Report(tuple(rows), notes, items)
+    return sheet.report(notes)
 
 
 def check_pairs(
     first: Sequence[str], second: Sequence[str], scores: ArrayLike, task: str
 ) -> ScoredPairs:
     """Labelled pairs that can be measured.
+
+    Args:
+        first: n sentences.
+        second: n sentences.
+        scores: (n,) labels.
+        task: their name.
 
     Raises:
         DataError: lengths that differ, fewer than 3 pairs, or labels that are not finite numbers or

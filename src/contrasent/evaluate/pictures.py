@@ -152,7 +152,14 @@ def densities(reports: Reports) -> str | None:
 def scores(
     reports: Reports, tasks: Sequence[str], wanted: Mapping[str, str], title: str
 ) -> str | None:
-    """Values of several tasks with their 95 % intervals, a mark a model, as SVG."""
+    """Values of several tasks with their 95 % intervals, a mark a model, as SVG.
+
+    Args:
+        reports: by model.
+        tasks: to show.
+        wanted: other fields of the rows.
+        title: of the picture.
+    """
     rows = {n: r.select(**dict(wanted)) for n, r in reports.items()}
     known = [t for t in tasks if any(r.select(task=t).rows for r in rows.values())]
     if not known:
@@ -196,7 +203,13 @@ def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
 
 @contextmanager
 def canvas(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Figure, Any]]":
-    """A figure of the page's width, inches high, and its panels, in the style of all pictures."""
+    """A figure of the page's width, inches high, and its panels, in the style of all pictures.
+
+    Args:
+        height: in inches.
+        rows: of panels.
+        columns: of panels.
+    """
     check_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -216,7 +229,12 @@ def canvas(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Fi
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:
-    """A legend below a figure."""
+    """A legend below a figure.
+
+    Args:
+        figure: that gets it.
+        axes: whose lines it names.
+    """
     handles, labels = axes.get_legend_handles_labels()
     columns = 2 if len(labels) > 1 else 1
     figure.legend(
@@ -230,7 +248,12 @@ def add_legend(figure: "Figure", axes: "Axes") -> None:
 
 
 def as_svg(figure: "Figure", salt: str) -> str:
-    """A figure as SVG that takes the page's text colour; the salt is the picture's own name."""
+    """A figure as SVG that takes the page's text colour; the salt is the picture's own name.
+
+    Args:
+        figure: the picture.
+        salt: its own name.
+    """
     import matplotlib as mpl
 
     stream = io.StringIO()

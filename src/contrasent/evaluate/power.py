@@ -1,7 +1,7 @@
 """Seeds: is a gain more than their noise, how small a gain could be seen, how many are needed?
 
 Two arms of independently seeded runs are compared by Student's t test with Welch's correction
-(1947), the wider of both where arms are unequal, and by a permutation test; all ask about the
+(1947), the wider of both where arms are unequal, and by a permutation test; all are about the
 method, not about one pair of models. Power is that of the test which ``compare`` makes: its t has
 a noncentral distribution whose critical value depends on the variances that are found, so the
 distribution is integrated over them (a plain noncentral t, as for Student's test, would promise 80
@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 from contrasent.errors import DataError
 from contrasent.evaluate.significance import Seeds, TwoWay, arm_scores, spread_error
 
-ALPHA = 0.05
 POWER = 0.8
 EXACT = 20_000
-"""Regroupings up to which all of them are tried."""
+"""Regroupings up to which all of them are tried; of more, so many random ones:"""
+TRIES = 10_000
 
 MOST_SEEDS = 100_000
 NODES, FEW, MANY = 12, 5, 30
@@ -31,19 +31,15 @@ Floats = NDArray[np.float64]
 Runs = int | tuple[int, int]
 
 
-def permutation_p(
-    before: ArrayLike, after: ArrayLike, *, tries: int = 10_000, seed: int = 0
-) -> float:
+def permutation_p(before: ArrayLike, after: ArrayLike) -> float:
     """Two-sided p of the difference of two arms' means under random reassignment of runs to arms.
 
-    All regroupings are tried where there are few; else ``tries`` random ones, with one added to
-    both counts. Three runs against three cannot go below 0.1, four against four below 0.03.
+    All regroupings are tried where there are few; else random ones, with one added to both
+    counts. Three runs against three cannot go below 0.1, four against four below 0.03.
 
     Args:
         before: (n,) scores of one arm's runs.
         after: (m,) scores of the other's.
-        tries: random regroupings.
-        seed: of the random ones.
     """
     a, b = arm_scores(before), arm_scores(after)
     values = np.concatenate([a, b])
@@ -57,28 +53,24 @@ def permutation_p(
     if math.comb(len(values), len(b)) <= EXACT:
         groups = list(itertools.combinations(range(len(values)), len(b)))
         return sum(extreme(np.array(g)) for g in groups) / len(groups)
-    random = np.random.default_rng(seed)
-    hits = sum(extreme(random.permutation(len(values))[: len(b)]) for _ in range(tries))
-    return (hits + 1) / (tries + 1)
+    random = np.random.default_rng(0)
+    hits = sum(extreme(random.permutation(len(values))[: len(b)]) for _ in range(TRIES))
+    return (hits + 1) / (TRIES + 1)
 
 
 def minimum_detectable_effect(
     deviation: float,
     seeds: Runs,
     *,
-    alpha: float = ALPHA,
-    wanted: float = POWER,
     items: float = 0.0,
     shared: float = 0.0,
     freedom: float = math.inf,
 ) -> float:
-    """The smallest true difference that so many seeds an arm find with the wanted power.
+    """The smallest true difference that so many seeds an arm find four times in five.
 
     Args:
         deviation: standard deviation over seeds.
         seeds: runs an arm, or (runs of A, runs of B).
-        alpha: accepted rate of false findings.
-        wanted: the power.
         items: see :func:`power_curve`.
         shared: see :func:`power_curve`.
         freedom: see :func:`power_curve`.
@@ -93,30 +85,26 @@ def minimum_detectable_effect(
     scale = math.hypot(deviation, items)
     if not scale:
         return 0.0
-    chance = power_curve(deviation, seeds, alpha=alpha, items=items, shared=shared, freedom=freedom)
+    chance = power_curve(deviation, seeds, items=items, shared=shared, freedom=freedom)
     high = scale
-    while chance(high) < wanted:
+    while chance(high) < POWER:
         high *= 2
-    return float(brentq(lambda e: chance(e) - wanted, 1e-9 * scale, high, rtol=1e-6))
+    return float(brentq(lambda e: chance(e) - POWER, 1e-9 * scale, high, rtol=1e-6))
 
 
 def seeds_needed(
     effect: float,
     deviation: float,
     *,
-    alpha: float = ALPHA,
-    wanted: float = POWER,
     items: float = 0.0,
     shared: float = 0.0,
     freedom: float = math.inf,
 ) -> int:
-    """Runs an arm that find a true difference with the wanted power, at least 2.
+    """Runs an arm that find a true difference four times in five, at least 2.
 
     Args:
         effect: the true difference.
         deviation: standard deviation over seeds.
-        alpha: accepted rate of false findings.
-        wanted: the power.
         items: standard error over items of methods with endless runs: more runs leave it.
         shared: see :func:`power_curve`; more runs lessen this part.
         freedom: see :func:`power_curve`.
@@ -129,8 +117,8 @@ def seeds_needed(
 
     def enough(n: int) -> bool:
         error = math.hypot(items, shared * math.sqrt(2 / n))
-        chance = power_curve(deviation, n, alpha=alpha, items=error, shared=shared, freedom=freedom)
-        return chance(effect) >= wanted
+        chance = power_curve(deviation, n, items=error, shared=shared, freedom=freedom)
+        return chance(effect) >= POWER
 
     if not effect or not enough(MOST_SEEDS):
         raise DataError(f"an effect of {effect:g} with a spread of {deviation:g} cannot be found")
@@ -153,8 +141,13 @@ def plan(
 ) -> tuple[float | None, int | None]:
     """The detectable effect and the runs that are needed; None where a spread is half assumed.
 
-    Of a difference that was seen, with standard error ``items`` over items; ``both`` is the part of
-    its square that more runs lessen, ``shared`` what other items would change in each arm's runs.
+    Args:
+        difference: that was seen.
+        arms: what is known of each arm's spread.
+        deviation: over seeds, pooled; None if it is assumed.
+        items: standard error of the difference over items.
+        both: the part of its square that more runs lessen.
+        shared: what other items would change in each arm's runs.
     """
     freedom = sum(arm.df for arm in arms)
     if deviation is None:
@@ -177,7 +170,12 @@ def plan(
 
 
 def pooled_deviation(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Standard deviation over seeds, pooled over both arms; None without two runs in an arm."""
+    """Standard deviation over seeds, pooled over both arms; None without two runs in an arm.
+
+    Args:
+        before: scores of one arm's runs.
+        after: scores of the other's.
+    """
     arms = [Seeds.of(arm_scores(scores)) for scores in (before, after)]
     freedom = sum(arm.df for arm in arms)
     return math.sqrt(sum(a.variance * a.df for a in arms) / freedom) if freedom else None
@@ -191,7 +189,6 @@ def power_curve(
     deviation: float,
     seeds: Runs,
     *,
-    alpha: float = ALPHA,
     items: float = 0.0,
     shared: float = 0.0,
     freedom: float = math.inf,
@@ -206,7 +203,6 @@ def power_curve(
         deviation: standard deviation of scores over seeds, the same in both arms.
         seeds: runs an arm, or (runs of A, runs of B). With one run in both the deviation is taken
             for known; with one run in one arm it is estimated from the other.
-        alpha: accepted rate of false findings.
         items: standard error of the difference that is due to test items.
         shared: the part of ``deviation`` that other items would change, and that is in ``items``
             as well.
@@ -231,9 +227,9 @@ def power_curve(
         shape = (1, -1, 1) if axis else (1, 1, -1)
         arms.append(Seeds(truths * ratio.reshape(shape), n, n - 1))
         weights = weights * own.reshape(shape)
-    error, df = spread_error(arms[0], arms[1], 1 - alpha)
+    error, df = spread_error(arms[0], arms[1])
     both = 0.0 if max(runs) == 1 else np.minimum(shared**2, truths) * scale
-    edges = TwoWay(items, math.inf, error, df, np.sqrt(both)).half_width(1 - alpha)
+    edges = TwoWay(items, math.inf, error, df, np.sqrt(both)).half_width()
     true = np.sqrt(items**2 + truths * scale - both)
 
     def chance(effect: float) -> float:

@@ -84,19 +84,19 @@ class Solver(Protocol):
     def __call__(
         self, problem: Problem, seed: int, advance: Advance, *, device: str | None = None
     ) -> Outcome:
-        """Choose, fit and predict; ``advance`` is called with the number of fits done.
+        """Choose, fit and predict.
 
-        ``device`` is a device of torch to train on, or None for numpy.
+        Args:
+            problem: features and classes.
+            seed: of folds, first weights and batches.
+            advance: called with the number of fits done.
+            device: of torch to train on; None for numpy.
         """
         ...
 
 
-def fast(problem: Problem, seed: int, advance: Advance, *, device: str | None = None) -> Outcome:
-    """Convex logistic regression, its L2 weight by cross-validation; the seed draws the folds.
-
-    Raises:
-        OptionError: a device is named; this solver is quick without one.
-    """
+def _fast(problem: Problem, seed: int, advance: Advance, *, device: str | None = None) -> Outcome:
+    """Convex logistic regression, its L2 weight by cross-validation; the seed draws the folds."""
     if device is not None:
         raise OptionError("device", device, "the solver 'fast' computes with numpy alone")
     model = Logistic(
@@ -129,14 +129,14 @@ def fast(problem: Problem, seed: int, advance: Advance, *, device: str | None = 
     return Outcome(dev, tuple(test for _, test in outer), guesses)
 
 
-def senteval(
+def _published(
     problem: Problem, seed: int, advance: Advance, *, device: str | None = None
 ) -> Outcome:
     """SentEval's procedure with the settings of published test scores."""
     return _senteval(problem, seed, advance, FULL, device)
 
 
-def senteval_prototype(
+def _prototype(
     problem: Problem, seed: int, advance: Advance, *, device: str | None = None
 ) -> Outcome:
     """SentEval's procedure with the quick settings that SimCSE's code uses during training."""
@@ -144,14 +144,19 @@ def senteval_prototype(
 
 
 SOLVERS: dict[str, Solver] = {
-    "fast": fast,
-    "senteval": senteval,
-    "senteval_prototype": senteval_prototype,
+    "fast": _fast,
+    "senteval": _published,
+    "senteval_prototype": _prototype,
 }
 
 
 def fits(problem: Problem, solver: str) -> int:
-    """How many fits (splits, for SentEval's) a solver makes on a problem, for progress."""
+    """How many fits (splits, for SentEval's) a solver makes on a problem, for progress.
+
+    Args:
+        problem: features and classes.
+        solver: a key of ``SOLVERS``.
+    """
     if solver == "fast":
         if problem.dev:
             return len(GRID)

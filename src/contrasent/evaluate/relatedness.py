@@ -18,18 +18,13 @@ from numpy.typing import NDArray
 
 from contrasent import metrics, progress
 from contrasent.errors import OptionError
-from contrasent.evaluate.bootstrap import (
-    RESAMPLES,
-    RankedPairs,
-    bounds,
-    item_keys,
-    resampled,
-    weighted_pearson,
-)
+from contrasent.evaluate.bootstrap import RESAMPLES, item_keys
 from contrasent.evaluate.folds import linear_start
 from contrasent.evaluate.senteval import with_bias
+from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.sts import correlations
 from contrasent.evaluate.vectors import Encoded, encode_distinct
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Items, Report
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn
 
@@ -80,21 +75,30 @@ def relatedness(
     }
     texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
-    rows: list[Row] = []
-    items: ItemsByRow = {}
+    sheet = Sheet()
     for task, parts in data.items():
         features = {s: _pair_features(p, encoded) for s, p in parts.items()}
         gold = {s: p.scores for s, p in parts.items()}
         best, weights = fit(features, gold, seed=seed)
+        truth, count, aggregate = gold["test"], len(gold["test"]), "regressor"
         guess = _expected(features["test"], weights)
-        rows.append(Row(task, "dev", "pearson", "regressor", best, len(gold["dev"])))
-        rows += _measured(task, guess, gold["test"], resamples, seed)
-        keys = item_keys(parts["test"].first, parts["test"].second)
-        columns = np.stack([guess, gold["test"]])
-        for row in rows[-2:]:
-            items[row.key] = Items(row.metric, keys, columns)
+        sheet.add(task, "dev", "pearson", best, len(gold["dev"]), aggregate=aggregate)
+        columns, keys = [(guess, truth)], item_keys(parts["test"].first, parts["test"].second)
+        values, draws = correlations(columns, [slice(None)], [count], None, resamples, seed)
+        for m in ("pearson", "spearman"):
+            items = Items(m, keys, np.stack(columns[0]))
+            sheet.add(
+                task,
+                "test",
+                m,
+                values[m][0],
+                count,
+                aggregate=aggregate,
+                draws=draws[m][:, 0],
+                items=items,
+            )
     notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
-    return Report(tuple(rows), {**notes, **encoded.notes}, items)
+    return sheet.report({**notes, **encoded.notes})
 
 
 def in_order(pairs: ScoredPairs) -> ScoredPairs:
@@ -136,6 +140,11 @@ def _expected(features: Matrix, weights: Matrix) -> Floats:
 
 def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> tuple[float, Matrix]:
     """Train on "train", choose on "dev".
+
+    Args:
+        features: of each split (n, 2 d + 1), the last column 1.
+        gold: of each split (n,) scores.
+        seed: of first weights and batches.
 
     Returns:
         The best Pearson correlation on "dev", and the weights that had it.
@@ -185,17 +194,3 @@ def _softmax(logits: Matrix) -> Matrix:
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     share: Matrix = powers / powers.sum(axis=1, keepdims=True)
     return share
-
-
-def _measured(task: str, guess: Floats, gold: Floats, resamples: int, seed: int) -> list[Row]:
-    ranked = RankedPairs(guess, gold)
-    statistics = {
-        "pearson": lambda counts: weighted_pearson(guess, gold, counts),
-        "spearman": ranked.spearman,
-    }
-    draws = resampled(statistics, [len(gold)], resamples, seed)
-    values = {"pearson": metrics.pearson(guess, gold), "spearman": metrics.spearman(guess, gold)}
-    return [
-        Row(task, "test", name, "regressor", value, len(gold), *bounds(draws[name]))
-        for name, value in values.items()
-    ]

@@ -8,15 +8,17 @@ less relevant stands first.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, digest, item_keys, mean_interval
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, digest, item_keys
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_search
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Report
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]
@@ -123,10 +125,18 @@ def rank_documents(
     *,
     exclude: Sequence[int] | None = None,
 ) -> Ranking:
-    """The ranks of each query's relevant documents; see :func:`retrieval` for the arguments."""
+    """The ranks of each query's relevant documents.
+
+    Args:
+        encode: see :func:`retrieval`, as the four others.
+        queries: q texts.
+        documents: n texts.
+        relevant: of each query.
+        exclude: of each query, or None.
+    """
     judged = check_relevant(relevant, len(queries), len(documents))
-    asked, read = encode_search(encode, [queries], [documents])
-    return rank_vectors(asked(queries), read(documents), judged, exclude=exclude)
+    queried, read = encode_search(encode, [queries], [documents])
+    return rank_vectors(queried(queries), read(documents), judged, exclude=exclude)
 
 
 def rank_vectors(
@@ -194,22 +204,22 @@ def ranking_report(
     values = {f"mrr@{last}": ranking.reciprocal(last)}
     values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
     values[f"ndcg@{last}"] = ranking.ndcg(last)
-    rows = [
-        Row(task, split, m, "", float(v.mean()), len(v), *mean_interval(v, resamples, seed))
-        for m, v in values.items()
-    ]
-    items: ItemsByRow = {}
-    if keys is not None:
-        for row, v in zip(rows, values.values(), strict=True):
-            items[row.key] = Items("mean", keys, np.asarray(v)[None], context=context)
-    notes = {"documents": ranking.documents, "ties": "against the model"}
-    return Report(tuple(rows), notes, items)
+    sheet = Sheet()
+    options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": False}
+    for m, v in values.items():
+        sheet.mean(task, split, m, v, keys=keys, context=context, **options)
+    return sheet.report({"documents": ranking.documents, "ties": "against the model"})
 
 
 def check_relevant(
     relevant: Sequence[Relevant], queries: int, documents: int
 ) -> list[dict[int, float]]:
     """Relevant documents as {position: gain} for each query.
+
+    Args:
+        relevant: as :func:`retrieval` takes them.
+        queries: how many there are.
+        documents: how many there are.
 
     Raises:
         DataError: lengths that differ, a query without relevant documents, or a position or gain

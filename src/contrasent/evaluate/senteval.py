@@ -12,13 +12,19 @@ stopping on the held-out accuracy every few epochs with a counter that is never 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.evaluate.folds import Rows, linear_start
-from contrasent.evaluate.senteval_state import FULL, Matrix, NumpyState, Procedure, State
+from contrasent.evaluate.senteval_state import (
+    FULL,
+    Matrix,
+    NumpyState,
+    Procedure,
+    State,
+    TorchState,
+)
 
 SIDE_BY_SIDE = 10
 """Folds trained together: their batches fit the processor's cache."""
@@ -91,15 +97,11 @@ def fit_splits(
     width = len(splits[0].penalties)
     results: list[Fitted | None] = [None] * len(splits)
 
-    def state() -> State[Any]:
-        if device is None:
-            return NumpyState(features, labels, start, width, procedure)
-        from contrasent.evaluate.senteval_torch import TorchState
-
-        return TorchState(features, labels, start, width, procedure, device)
+    given = (features, labels, start, width, procedure)
 
     def work(numbers: range) -> None:
-        pool = _Pool(state(), labels, procedure)
+        state = NumpyState(*given) if device is None else TorchState(device, *given)
+        pool = _Pool(state, labels, procedure)
         waiting = list(numbers)[::-1]
         together = SIDE_BY_SIDE if device is None else len(splits)
         while waiting or pool.fits:
@@ -118,7 +120,12 @@ def fit_splits(
 
 
 def predict(features: Matrix, weights: Matrix) -> NDArray[np.int64]:
-    """(n,) classes of rows with a bias column under weights (d + 1, c)."""
+    """(n,) classes of rows with a bias column under weights (d + 1, c).
+
+    Args:
+        features: (n, d + 1), the last column 1.
+        weights: (d + 1, c).
+    """
     classes: NDArray[np.int64] = np.argmax(features @ weights, axis=1)
     return classes
 
@@ -149,7 +156,7 @@ class _Fit:
 class _Pool:
     """Folds in training."""
 
-    def __init__(self, state: State[Any], labels: NDArray[np.int64], procedure: Procedure) -> None:
+    def __init__(self, state: State, labels: NDArray[np.int64], procedure: Procedure) -> None:
         self.state, self.labels, self.procedure = state, labels, procedure
         self.fits: list[tuple[int, _Fit]] = []
 

@@ -1,16 +1,17 @@
-"""Is the difference over seeds real? Student's t, from two arms of scores or a known error.
-
-Over items: :mod:`contrasent.evaluate.paired`.
-"""
+"""Is a difference real? Over seeds by Student's t, over items by a paired bootstrap."""
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError
+from contrasent.evaluate.bootstrap import FEWEST, RankedPairs, draw_counts, interval
+from contrasent.metrics import spearman
 
+RESAMPLES = 10_000
 SMALLEST = math.log(1e-15)
 """Of the p values of intervals; its logarithm."""
 
@@ -55,7 +56,12 @@ def t_difference(difference: float, error: float, df: float, level: float = 0.95
 
 
 def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
-    """The points of Student's t below which shares of it lie; normal where df is infinite."""
+    """The points of Student's t below which shares of it lie.
+
+    Args:
+        share: any shape.
+        df: degrees of freedom of the same shape; where infinite, of the normal distribution.
+    """
     from scipy.special import ndtri, stdtrit
 
     below, freedom = np.asarray(share, dtype=np.float64), np.asarray(df, dtype=np.float64)
@@ -64,7 +70,12 @@ def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
 
 
 def t_share(point: ArrayLike, df: ArrayLike) -> Floats:
-    """The shares of Student's t below points: the inverse of :func:`t_quantile`."""
+    """The shares of Student's t below points: the inverse of :func:`t_quantile`.
+
+    Args:
+        point: any shape.
+        df: degrees of freedom of the same shape.
+    """
     from scipy.special import ndtr, stdtr
 
     at, freedom = np.asarray(point, dtype=np.float64), np.asarray(df, dtype=np.float64)
@@ -97,7 +108,12 @@ def spread_error(before: Seeds, after: Seeds, level: float = 0.95) -> tuple[Floa
     """Standard error over seeds of the difference of two arms' means, and its degrees of freedom.
 
     Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
-    interval at ``level``.
+    interval.
+
+    Args:
+        before: one arm.
+        after: the other.
+        level: confidence level of the interval.
     """
     found = [_welch(before, after)] if before.df and after.df else []
     # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
@@ -195,3 +211,76 @@ class TwoWay(NamedTuple):
         if beyond(SMALLEST) <= 0:
             return math.exp(SMALLEST)
         return math.exp(brentq(beyond, SMALLEST, -1e-12, xtol=1e-6))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A paired difference, after minus before.
+
+    Attributes:
+        value: the difference.
+        low: lower end of its 95 % bootstrap interval.
+        high: upper end of it.
+        p: two-sided p value of "there is no difference".
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def paired_spearman_difference(
+    before: ArrayLike,
+    after: ArrayLike,
+    gold: ArrayLike,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Difference:
+    """Difference of two Spearman correlations with the same gold scores.
+
+    Both systems are measured on the same resamples of pairs. The p value is twice the share of
+    resamples on the other side of zero (one added to both counts), so it agrees with the interval.
+
+    Args:
+        before: (n,) similarities given by one system.
+        after: (n,) similarities given by the other to the same pairs.
+        gold: (n,) gold scores of the pairs.
+        resamples: bootstrap resamples.
+        seed: of the bootstrap.
+
+    Raises:
+        DataError: lengths that differ, fewer than 20 pairs, values that are not finite, or a
+            constant column.
+    """
+    a, b = _paired(before, after)
+    a, g = _paired(a, gold)
+    first, second = RankedPairs(a, g), RankedPairs(b, g)
+    drawn = np.concatenate(
+        [second.spearman(c) - first.spearman(c) for c in draw_counts([len(g)], resamples, seed)]
+    )
+    value = spearman(b, g) - spearman(a, g)
+    if np.isnan(value):
+        raise DataError("a column is constant; its correlation with anything is undefined")
+    low, high = interval(drawn)
+    return Difference(value, low, high, bootstrap_p(drawn))
+
+
+def bootstrap_p(draws: ArrayLike) -> float:
+    """Two-sided p value of a difference of zero, from bootstrap draws of the difference."""
+    d = np.asarray(draws)
+    d = d[np.isfinite(d)]
+    other = min(np.count_nonzero(d <= 0), np.count_nonzero(d >= 0))
+    return min(1.0, 2 * (other + 1) / (len(d) + 1))
+
+
+def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.shape != b.shape or a.ndim != 1:
+        raise DataError(f"paired values of shapes {a.shape} and {b.shape}; both must be (n,)")
+    if len(a) < FEWEST:
+        raise DataError(f"{len(a)} items are too few for an interval; {FEWEST} are needed")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise DataError("the paired values hold NaN or infinite numbers")
+    return a, b

@@ -9,6 +9,7 @@ and by their number of pairs (SentEval prints these two).
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +19,22 @@ from contrasent.evaluate.bootstrap import (
     FEWEST,
     RESAMPLES,
     Counts,
+    Keys,
     RankedPairs,
-    bounds,
     item_keys,
     resampled,
     weighted_pearson,
 )
-from contrasent.evaluate.vectors import check_spread, encode_distinct
+from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.vectors import Encoded, check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Items, Report
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
 AGGREGATES = ("all", "mean", "wmean")
-METRICS = ("spearman", "pearson")
+METRICS = {"spearman": spearman, "pearson": pearson}
 AVERAGE = "STS7"
 
 Floats = NDArray[np.float64]
@@ -85,175 +87,122 @@ def sts(
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
     parts = [part for found in data.values() for part in found]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
-    rows: list[Row] = []
-    draws: dict[tuple[str, str, str], Floats] = {}
-    items: ItemsByRow = {}
+    sheet = Sheet()
     for task, found in data.items():
-        similarities = [cosine(encoded(part.first), encoded(part.second)) for part in found]
-        scored = ScoredTask(task, split, found, similarities, resamples, seed)
-        rows += scored.rows(wanted, subsets)
-        draws |= {(task, m, a): scored.draw(m, a) for m in METRICS for a in wanted}
-        items |= scored.items(wanted, subsets)
+        add_correlations(
+            sheet, task, split, found, encoded, wanted, subsets, resamples=resamples, seed=seed
+        )
     if set(STS_TASKS) <= set(data):
-        rows += _averages(rows, draws, wanted, split)
         for m, a in itertools.product(METRICS, wanted):
-            items[AVERAGE, split, m, a] = tuple((task, split, m, a) for task in STS_TASKS)
-    notes = {
-        "form": form,
-        "protocol": "cosine, no regressor, bootstrap over distinct pairs within subsets",
-        "resamples": resamples,
-        "seed": seed,
-        **encoded.notes,
-    }
-    return Report(tuple(rows), notes, items)
+            sheet.average(AVERAGE, STS_TASKS, split, m, a, a)
+    return sheet.report(
+        {
+            "form": form,
+            "protocol": "cosine, no regressor, bootstrap over distinct pairs within subsets",
+            "resamples": resamples,
+            "seed": seed,
+            **encoded.notes,
+        }
+    )
 
 
-class ScoredTask:
-    """One task's cosines and gold scores, and its statistics over the pairs and over resamples.
+def add_correlations(
+    sheet: Sheet,
+    task: str,
+    split: str,
+    parts: Sequence[ScoredPairs],
+    encoded: Encoded,
+    aggregates: Sequence[str] = ("",),
+    subsets: bool = False,
+    *,
+    resamples: int,
+    seed: int,
+) -> None:
+    """Add both correlations of cosine and gold score of a task, and of its subsets if wanted.
 
     Args:
-        task: name of the task.
-        split: name of the split.
-        parts: its subsets.
-        similarities: (n,) cosines of each subset's pairs.
-        number: bootstrap resamples; 0 for none.
+        sheet: gets the rows.
+        task: its name.
+        split: of the rows.
+        parts: the task's subsets, inside which pairs are resampled.
+        encoded: their sentences.
+        aggregates: of subsets; "" is "all" without a name.
+        subsets: also a row for each.
+        resamples: bootstrap resamples; 0 for none.
         seed: of the bootstrap.
 
-    Attributes:
-        joined: (n,) cosines of all subsets' pairs.
-        gold: (n,) gold scores.
-        keys: (n,) of the pairs, see :func:`contrasent.evaluate.bootstrap.item_keys`.
-        sizes: of the subsets, in which pairs are resampled.
+    Raises:
+        DataError: cosines that are all equal.
     """
-
-    def __init__(
-        self,
-        task: str,
-        split: str,
-        parts: Sequence[ScoredPairs],
-        similarities: Sequence[Floats],
-        number: int,
-        seed: int,
-    ) -> None:
-        self.task, self.split, self.parts = task, split, parts
-        self.similarities = similarities
-        self.sizes = [len(part) for part in parts]
-        self.joined = np.concatenate(similarities)
-        self.gold = np.concatenate([part.scores for part in parts])
-        self.keys = np.concatenate([item_keys(part.first, part.second) for part in parts])
-        check_spread(self.joined, task)
-        self.values, self.part_values = self._measure()
-        self.draws, self.part_draws = self._resample(number, seed)
-
-    def _measure(self) -> tuple[dict[str, float], dict[str, Floats]]:
-        measures = {"spearman": spearman, "pearson": pearson}
-        whole = {m: f(self.joined, self.gold) for m, f in measures.items()}
-        if len(self.parts) == 1:
-            return whole, {m: np.array([v]) for m, v in whole.items()}
-        pairs = list(zip(self.similarities, self.parts, strict=True))
-        return whole, {m: np.array([f(s, p.scores) for s, p in pairs]) for m, f in measures.items()}
-
-    def _resample(self, number: int, seed: int) -> tuple[dict[str, Floats], dict[str, Floats]]:
-        """Statistics over resamples: (r,) for the whole, (r, parts) for the parts."""
-        columns = [(self.joined, self.gold)]
-        ends = np.cumsum(self.sizes)
-        spans = [slice(None), *(slice(e - n, e) for e, n in zip(ends, self.sizes, strict=True))]
-        if len(self.parts) > 1:
-            columns += [(s, p.scores) for s, p in zip(self.similarities, self.parts, strict=True)]
-        ranked = [RankedPairs(*pair) for pair in columns]
-
-        def spearman_of(counts: Counts) -> Floats:
-            found = [r.spearman(counts[:, s]) for r, s in zip(ranked, spans, strict=False)]
-            return np.stack(found, axis=1)
-
-        def pearson_of(counts: Counts) -> Floats:
-            found = [
-                weighted_pearson(*pair, counts[:, s])
-                for pair, s in zip(columns, spans, strict=False)
-            ]
-            return np.stack(found, axis=1)
-
-        statistics = {"spearman": spearman_of, "pearson": pearson_of}
-        draws = resampled(statistics, self.sizes, number, seed, self.keys)
-        draws = {m: drawn.reshape(len(drawn), len(columns)) for m, drawn in draws.items()}
-        whole = {m: drawn[:, 0] for m, drawn in draws.items()}
-        return whole, {m: d[:, 1:] if len(columns) > 1 else d for m, d in draws.items()}
-
-    def value(self, metric: str, aggregate: str) -> float:
-        """A correlation of the task."""
-        if aggregate in ("all", ""):
-            return self.values[metric]
-        weights = self.sizes if aggregate == "wmean" else None
-        return float(np.average(self.part_values[metric], weights=weights))
-
-    def draw(self, metric: str, aggregate: str) -> Floats:
-        """(r,) the same of each resample."""
-        if aggregate in ("all", "") or not len(self.draws[metric]):
-            return self.draws[metric]
-        weights = self.sizes if aggregate == "wmean" else None
-        drawn: Floats = np.average(self.part_draws[metric], axis=1, weights=weights)
-        return drawn
-
-    def rows(self, aggregates: Sequence[str], subsets: bool = False) -> list[Row]:
-        """Rows of the task and, if wanted, of its subsets; aggregate "" is "all" without a name."""
-        found = [
-            self._row(self.task, m, a, self.value(m, a), len(self.joined), self.draw(m, a))
-            for m in METRICS
-            for a in aggregates
-        ]
-        if subsets and len(self.parts) > 1:
-            found += [
-                self._row(
-                    f"{self.task}/{part.name}",
-                    m,
-                    "",
-                    float(self.part_values[m][i]),
-                    len(part),
-                    self.part_draws[m][:, i],
-                )
-                for i, part in enumerate(self.parts)
-                for m in METRICS
-            ]
-        return found
-
-    def items(self, aggregates: Sequence[str], subsets: bool = False) -> ItemsByRow:
-        """The pairs behind each of :meth:`rows`."""
-        columns, sizes = np.stack([self.joined, self.gold]), tuple(self.sizes)
-        found: ItemsByRow = {
-            (self.task, self.split, m, a): Items(m, self.keys, columns, sizes, a or "all")
-            for m in METRICS
-            for a in aggregates
-        }
-        if subsets and len(sizes) > 1:
-            ends = np.cumsum(sizes)
-            for part, left, right in zip(self.parts, ends - sizes, ends, strict=True):
-                keys, own = self.keys[left:right], columns[:, left:right]
-                for m in METRICS:
-                    name = f"{self.task}/{part.name}"
-                    found[name, self.split, m, ""] = Items(m, keys, own)
-        return found
-
-    def _row(
-        self, task: str, metric: str, aggregate: str, value: float, count: int, draws: Floats
-    ) -> Row:
-        if np.isnan(value):
-            raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")
-        limits = bounds(draws) if count >= FEWEST else (None, None)
-        return Row(task, self.split, metric, aggregate, value, count, *limits)
+    sizes = [len(part) for part in parts]
+    cosines = np.concatenate([cosine(encoded(p.first), encoded(p.second)) for p in parts])
+    gold = np.concatenate([part.scores for part in parts])
+    keys = np.concatenate([item_keys(part.first, part.second) for part in parts])
+    check_spread(cosines, task)
+    ends = np.cumsum(sizes)
+    # The whole, and each of several subsets.
+    spans = [slice(None), *(slice(e - n, e) for e, n in zip(ends, sizes, strict=True))]
+    spans = spans if len(parts) > 1 else spans[:1]
+    columns = [(cosines[span], gold[span]) for span in spans]
+    number = resamples if len(gold) >= FEWEST else 0
+    values, draws = correlations(columns, spans, sizes, keys, number, seed)
+    for m, a in itertools.product(METRICS, aggregates):
+        value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
+        _refuse_undefined(task, m, value)
+        items = Items(m, keys, np.stack(columns[0]), tuple(sizes), a or "all")
+        sheet.add(task, split, m, value, len(gold), aggregate=a, draws=drawn, items=items)
+    for i, part in enumerate(parts if subsets and len(parts) > 1 else (), start=1):
+        for m in METRICS:
+            name = f"{task}/{part.name}"
+            _refuse_undefined(name, m, values[m][i])
+            items = Items(m, keys[spans[i]], np.stack(columns[i]))
+            sheet.add(name, split, m, values[m][i], len(part), draws=draws[m][:, i], items=items)
 
 
-def _averages(
-    rows: Sequence[Row],
-    draws: dict[tuple[str, str, str], Floats],
-    aggregates: Sequence[str],
-    split: str,
-) -> list[Row]:
-    report = Report(tuple(rows))
-    found = []
-    for metric in METRICS:
-        for name in aggregates:
-            value = report.average(STS_TASKS, metric=metric, aggregate=name)
-            mean = np.mean([draws[task, metric, name] for task in STS_TASKS], axis=0)
-            count = sum(report.one(task=t, metric=metric, aggregate=name).count for t in STS_TASKS)
-            found.append(Row(AVERAGE, split, metric, name, value, count, *bounds(mean)))
-    return found
+def correlations(
+    columns: Sequence[tuple[Floats, Floats]],
+    spans: Sequence[slice],
+    sizes: Sequence[int],
+    keys: Keys | None,
+    resamples: int,
+    seed: int,
+) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    """Spearman's and Pearson's correlations of pairs of columns, and over resamples of the items.
+
+    Args:
+        columns: k pairs of columns.
+        spans: the items that each is about.
+        sizes: see :func:`contrasent.evaluate.bootstrap.draw_counts`.
+        keys: (n,) of the items, or None.
+        resamples: how many.
+        seed: of the bootstrap.
+
+    Returns:
+        By metric, the values (k,) and those of the resamples (r, k).
+    """
+    ranked = [RankedPairs(*pair) for pair in columns]
+
+    def spearman_of(counts: Counts) -> Floats:
+        return np.stack([r.spearman(counts[:, s]) for r, s in zip(ranked, spans, strict=True)], 1)
+
+    def pearson_of(counts: Counts) -> Floats:
+        pairs = zip(columns, spans, strict=True)
+        return np.stack([weighted_pearson(*pair, counts[:, s]) for pair, s in pairs], 1)
+
+    values = {m: np.array([f(*pair) for pair in columns]) for m, f in METRICS.items()}
+    statistics = {"spearman": spearman_of, "pearson": pearson_of}
+    draws = resampled(statistics, sizes, resamples, seed, keys)
+    return values, {m: d.reshape(len(d), len(columns)) for m, d in draws.items()}
+
+
+def _aggregated(found: Floats, aggregate: str, sizes: Sequence[int]) -> Any:
+    """Of the whole's number and its subsets', (..., 1 + subsets), the one of an aggregate."""
+    if aggregate in ("all", "") or found.shape[-1] == 1 or not found.size:
+        return found[..., 0]
+    weights = sizes if aggregate == "wmean" else None
+    return np.average(found[..., 1:], axis=-1, weights=weights)
+
+
+def _refuse_undefined(task: str, metric: str, value: float) -> None:
+    if np.isnan(value):
+        raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")

@@ -88,6 +88,10 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
 def check_data(suites: Sequence[str], options: Options) -> None:
     """Read and discard all data that the suites need, so that missing files are found first.
 
+    Args:
+        suites: their names.
+        options: of the suites.
+
     Raises:
         OptionError: an unknown task, split or form.
         DataError: data that are missing or not official.

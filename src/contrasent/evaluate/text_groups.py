@@ -56,7 +56,13 @@ def script(text: str) -> str:
 def compare_groups(
     change: Floats, labels: Mapping[str, Sequence[str]], random: np.random.Generator
 ) -> tuple[Group, ...]:
-    """Groups of enough queries, tested against all others by one set of permutations."""
+    """Groups of enough queries, tested against all others by one set of permutations.
+
+    Args:
+        change: (q,) of each query.
+        labels: (q,) of each kind.
+        random: draws the permutations.
+    """
     members = []
     for kind, names in labels.items():
         for name in dict.fromkeys(names):

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError, check_choice
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, bounds, item_keys, mean_draws
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.evaluate.probing import SOLVERS, Outcome, Problem, fits
+from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import Encoded, encode_distinct
-from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.report import Items, Report
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
@@ -70,29 +71,35 @@ def transfer(
     data = {task: transfer_set(task, folder=folder) for task in tasks}
     texts = [t for found in data.values() for part in found.values() for t in _texts(part)]
     encoded = encode_distinct(encode, texts)
-    scored = {}
+    sheet, values = Sheet(), []
     for task, found in data.items():
         problem = make_problem(task, found, encoded)
         with progress.task(task, fits(problem, solver) * len(seeds), "fits") as advance:
             outcomes = [SOLVERS[solver](problem, seed, advance, device=device) for seed in seeds]
-        scored[task] = _Scored(task, problem, item_keys_in_order(found), outcomes, resamples)
-    rows = [row for s in scored.values() for row in s.rows()]
-    items = {key: own for s in scored.values() for key, own in s.items().items()}
-    if set(scored) == set(TASKS):
-        rows += _average(list(scored.values()), len(seeds))
-        key = (AVERAGE, "test", "accuracy", "")
-        items[key] = tuple((task, "test", "accuracy", "") for task in TASKS)
-    notes = {
-        "solver": solver,
-        "seeds": ", ".join(map(str, seeds)),
-        "resamples": resamples,
-        **encoded.notes,
-    }
-    return Report(tuple(rows), notes, items)
+        keys = item_keys_in_order(found)
+        values.append(add_outcomes(sheet, task, problem.labels, keys, outcomes, resamples))
+    if set(data) == set(TASKS):
+        for split in ("test", "dev"):
+            sheet.average(AVERAGE, TASKS, split, "accuracy", "", "")
+        _add_spread(sheet, AVERAGE, np.mean(values, axis=0))
+    return sheet.report(
+        {
+            "solver": solver,
+            "seeds": ", ".join(map(str, seeds)),
+            "resamples": resamples,
+            **encoded.notes,
+        }
+    )
 
 
 def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Problem:
-    """Features of a task, its examples in SentEval's order (by length, then class)."""
+    """Features of a task, its examples in SentEval's order (by length, then class).
+
+    Args:
+        task: its name.
+        parts: its texts by split.
+        encoded: their vectors.
+    """
     ordered = {split: _order(part) for split, part in parts.items()}
     names = _names(parts)
     features = [_features(parts[name], ordered[name], encoded) for name in names]
@@ -138,80 +145,67 @@ def _features(part: Labelled, order: NDArray[np.int64], encoded: Encoded) -> NDA
     return np.concatenate([np.abs(u - v), u * v], axis=1)
 
 
-class _Scored:
-    """One task's outcomes over the seeds, as numbers."""
+def add_outcomes(
+    sheet: Sheet,
+    task: str,
+    labels: NDArray[np.int64],
+    keys: Keys,
+    outcomes: Sequence[Outcome],
+    resamples: int,
+) -> Floats:
+    """Add the rows of a task: means over the seeds.
 
-    def __init__(
-        self,
-        task: str,
-        problem: Problem,
-        keys: Keys,
-        outcomes: Sequence[Outcome],
-        resamples: int,
-    ) -> None:
-        self.task, self.outcomes, self.keys = task, outcomes, keys
-        self.labels = problem.labels
-        self.tested = np.sort(np.concatenate(outcomes[0].parts))
-        self.values = np.array([self._accuracy(outcome) for outcome in outcomes])
-        right = np.mean([(o.guesses == problem.labels)[self.tested] for o in outcomes], axis=0)
-        self.draws = mean_draws(right, resamples, SEED, keys[self.tested])
+    Args:
+        sheet: gets the rows.
+        task: its name.
+        labels: (n,) classes.
+        keys: (n,) of the examples.
+        outcomes: one a seed.
+        resamples: bootstrap resamples over examples.
 
-    def _accuracy(self, outcome: Outcome) -> float:
-        """Mean over the folds, as SentEval prints it; over the test set where there is one."""
-        right = outcome.guesses == self.labels
-        return float(np.mean([right[part].mean() for part in outcome.parts]))
-
-    def rows(self) -> list[Row]:
-        count = len(self.tested)
-        value = float(self.values.mean())
-        dev = float(np.mean([outcome.dev for outcome in self.outcomes]))
-        rows = [
-            Row(self.task, "test", "accuracy", "", value, count, *bounds(self.draws)),
-            Row(self.task, "dev", "accuracy", "", dev, count),
-        ]
-        if self.task == "MRPC":
-            scores = [f1(o.guesses[self.tested], self.labels[self.tested]) for o in self.outcomes]
-            rows.append(Row(self.task, "test", "f1", "", float(np.mean(scores)), count))
-        return rows + _spread(self.task, self.values)
-
-    def items(self) -> ItemsByRow:
-        """The examples behind the test rows; of F1 with one seed only, since it is no mean."""
-        keys, right = self.keys[self.tested], np.zeros(len(self.labels))
-        for outcome in self.outcomes:
-            for part in outcome.parts:  # folds count alike, whatever their size
-                scale = len(self.tested) / (len(part) * len(outcome.parts) * len(self.outcomes))
-                right[part] += scale * (outcome.guesses[part] == self.labels[part])
-        found: ItemsByRow = {
-            (self.task, "test", "accuracy", ""): Items("mean", keys, right[self.tested][None])
-        }
-        if self.task == "MRPC" and len(self.outcomes) == 1:
-            columns = np.stack([self.outcomes[0].guesses, self.labels])[:, self.tested]
-            key = (self.task, "test", "f1", "")
-            found[key] = Items("f1", keys, (columns == 1).astype(np.float64))
-        return found
+    Returns:
+        The accuracy of each seed: the mean over the folds, as SentEval prints it.
+    """
+    tested = np.sort(np.concatenate(outcomes[0].parts))
+    # Folds count alike, whatever their size.
+    values = np.array(
+        [np.mean([(o.guesses == labels)[p].mean() for p in o.parts]) for o in outcomes]
+    )
+    right, weighted = np.zeros((2, len(labels)))
+    for outcome in outcomes:
+        right += (outcome.guesses == labels) / len(outcomes)
+        for part in outcome.parts:
+            scale = len(tested) / (len(part) * len(outcome.parts) * len(outcomes))
+            weighted[part] += scale * (outcome.guesses[part] == labels[part])
+    own, count = keys[tested], len(tested)
+    items = Items("mean", own, weighted[tested][None])
+    draws = mean_draws(right[tested], resamples, SEED, own)
+    sheet.add(task, "test", "accuracy", values.mean(), count, draws=draws, items=items)
+    sheet.add(task, "dev", "accuracy", float(np.mean([o.dev for o in outcomes])), count)
+    if task == "MRPC":
+        columns = [np.stack([o.guesses, labels])[:, tested] for o in outcomes]
+        score = float(np.mean([f1(*pair) for pair in columns]))
+        # F1 over several seeds is no mean of items.
+        whole = (columns[0] == 1).astype(np.float64)
+        items = Items("f1", own, whole)
+        sheet.add(task, "test", "f1", score, count, items=items if len(outcomes) == 1 else None)
+    _add_spread(sheet, task, values)
+    return values
 
 
 def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Harmonic mean of precision and recall of class 1; 0 where there is no true positive."""
+    """Harmonic mean of precision and recall of class 1; 0 where there is no true positive.
+
+    Args:
+        guesses: (n,) classes.
+        labels: (n,) classes.
+    """
     hits = int(((guesses == 1) & (labels == 1)).sum())
     total = int((guesses == 1).sum() + (labels == 1).sum())
     return 2 * hits / total if total else 0.0
 
 
-def _spread(task: str, values: Floats) -> list[Row]:
-    if len(values) < 2:
-        return []
-    spread = float(values.std(ddof=1))
-    return [Row(task, "test", "accuracy_seed_sd", "", spread, len(values))]
-
-
-def _average(scored: Sequence[_Scored], seeds: int) -> list[Row]:
-    values = np.mean([s.values for s in scored], axis=0)
-    draws = np.mean([s.draws for s in scored], axis=0)
-    count = sum(len(s.tested) for s in scored)
-    dev = float(np.mean([outcome.dev for s in scored for outcome in s.outcomes]))
-    return [
-        Row(AVERAGE, "test", "accuracy", "", float(values.mean()), count, *bounds(draws)),
-        Row(AVERAGE, "dev", "accuracy", "", dev, count),
-        *_spread(AVERAGE, values),
-    ]
+def _add_spread(sheet: Sheet, task: str, values: Floats) -> None:
+    if len(values) > 1:
+        spread = float(values.std(ddof=1))
+        sheet.add(task, "test", "accuracy_seed_sd", spread, len(values))

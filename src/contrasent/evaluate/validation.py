@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, mean_interval
-from contrasent.evaluate.paired import paired_spearman_difference
 from contrasent.evaluate.pairs import pairs
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
+from contrasent.evaluate.significance import paired_spearman_difference
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.types import EncodeFn
@@ -52,11 +52,11 @@ class RetrievalValidation:
     def __call__(self, encode: EncodeFn) -> Report:
         """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
         sides = list(zip(*self.pools.values(), strict=True))
-        asked, read = encode_search(encode, *sides)
+        queried, read = encode_search(encode, *sides)
         found = {}
         for name, (queries, documents) in self.pools.items():
             relevant = check_relevant(range(len(queries)), len(queries), len(documents))
-            found[name] = rank_vectors(asked(queries), read(documents), relevant)
+            found[name] = rank_vectors(queried(queries), read(documents), relevant)
         items = np.mean([ranking.reciprocal(CUT) for ranking in found.values()], axis=0)
         first = np.mean([ranking.recall(1) for ranking in found.values()], axis=0)
         rows = [_mean(self.task, "dev", f"mrr@{CUT}", choosing(items))]
@@ -69,7 +69,12 @@ class RetrievalValidation:
         return Report(tuple(rows), {"items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """The same, and the rows "mrr@10" and "gain_mrr@10" of the items that did not choose."""
+        """The same, and the rows "mrr@10" and "gain_mrr@10" of the items that did not choose.
+
+        Args:
+            encode: the later model.
+            base: the base's report.
+        """
         report = self(encode)
         before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
         if not len(after):
@@ -108,7 +113,12 @@ class LabelledValidation:
         return Report(report.rows, {**report.notes, "items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """The same, and the row "gain_spearman" of the pairs that did not choose."""
+        """The same, and the row "gain_spearman" of the pairs that did not choose.
+
+        Args:
+            encode: the later model.
+            base: the base's report.
+        """
         report = self(encode)
         others = self._halves()[1]
         before, after = (np.array(r.notes["items"])[others] for r in (base, report))
@@ -152,6 +162,10 @@ class NeighbourValidation:
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
         """Of a later model.
+
+        Args:
+            encode: the later model.
+            base: the base's report.
 
         Returns:
             Rows "overlap@10": mean share of the base's ten nearest neighbours of a text, among the

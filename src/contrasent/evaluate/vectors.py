@@ -117,11 +117,11 @@ def encode_search(
     Raises:
         DataError: as ``encode_distinct``.
     """
-    ask, read = for_task(encode, "query"), for_task(encode, "document")
-    if ask is read:
-        both = encode_distinct(ask, [*queries, *documents])
+    queried, read = for_task(encode, "query"), for_task(encode, "document")
+    if queried is read:
+        both = encode_distinct(queried, [*queries, *documents])
         return both, both
-    return encode_distinct(ask, queries), encode_distinct(read, documents)
+    return encode_distinct(queried, queries), encode_distinct(read, documents)
 
 
 def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
@@ -159,6 +159,10 @@ SPREAD = 1e-7
 
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:
     """Refuse cosines that are all equal: the model gives every sentence the same direction.
+
+    Args:
+        similarity: (n,) cosines.
+        task: for the message.
 
     Raises:
         DataError: they are; the task and the cosine are named.

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,56 +42,56 @@ class Negatives:
     hardness: float
     debias: float
 
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        if not 0 <= self.alpha < math.inf:
+            problem = "must be 0 or more; 1 weighs all negatives alike"
+            raise OptionError("alpha", self.alpha, problem)
+        if not 0 <= self.hardness < math.inf:
+            problem = "must be 0 (all negatives alike) or more"
+            raise OptionError("hardness", self.hardness, problem)
+        if not 0 <= self.debias < 1:
+            problem = "must be from 0 (off) up to, not including, 1"
+            raise OptionError("debias", self.debias, problem)
+
     @classmethod
     def make(
         cls,
         candidates: Tensor,
-        hard_negatives: Tensor | None,
-        extra_negatives: Tensor | None,
+        hard: Tensor | None,
+        extra: Tensor | None,
         similarity: Similarity,
-        *,
-        temperature: float,
-        first: int,
-        alpha: float,
-        weights: Weights | None,
-        hardness: float,
-        debias: float,
+        **options: Any,
     ) -> "Negatives":
-        """Check the options and normalise the vectors.
+        """Normalise the vectors.
+
+        Args:
+            candidates: (m, d).
+            hard: (m, h, d), or None.
+            extra: (q, d), or None.
+            similarity: "cosine" or "dot".
+            options: the other attributes.
 
         Raises:
             OptionError: an option is out of range.
             ValueError: the shapes do not fit together.
         """
-        check_temperature(temperature)
-        if not 0 <= alpha < math.inf:
-            raise OptionError("alpha", alpha, "must be 0 or more; 1 weighs all negatives alike")
-        if not 0 <= hardness < math.inf:
-            raise OptionError("hardness", hardness, "must be 0 (all negatives alike) or more")
-        if not 0 <= debias < 1:
-            raise OptionError("debias", debias, "must be from 0 (off) up to, not including, 1")
-        if debias and similarity != "cosine":
-            problem = "needs the cosine, since it is bounded below by the least similarity"
-            raise OptionError("debias", debias, problem)
         m = len(candidates)
-        hard = hard_negatives
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(
                 f"hard negatives of shape {tuple(hard.shape)} for {m} candidates; "
                 "wanted (candidates, negatives of each, dimensions)"
             )
-        extra = extra_negatives if extra_negatives is not None and len(extra_negatives) else None
-        return cls(
+        found = cls(
             candidates=normalised(candidates, similarity),
             hard=None if hard is None else normalised(hard.flatten(0, 1), similarity),
-            extra=None if extra is None else normalised(extra, similarity),
-            temperature=temperature,
-            first=first,
-            alpha=alpha,
-            weights=weights,
-            hardness=hardness,
-            debias=debias,
+            extra=normalised(extra, similarity) if extra is not None and len(extra) else None,
+            **options,
         )
+        if found.debias and similarity != "cosine":
+            problem = "needs the cosine, since it is bounded below by the least similarity"
+            raise OptionError("debias", found.debias, problem)
+        return found
 
     def facing(self, others: Tensor) -> "Negatives":
         """The same for the direction from positives to anchors.

@@ -14,10 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrasent.errors import OptionError
-from contrasent.losses._blocks import mean_of_rows
+from contrasent.errors import OptionError, check_choice
+from contrasent.losses._computing import full_precision, mean_of_rows
 from contrasent.losses._negatives import Negatives, Weights
-from contrasent.losses._precision import full_precision
 from contrasent.losses.similarity import Similarity, normalised
 
 FactorForm = Literal["positive_logit", "negative_sum"]
@@ -197,8 +196,7 @@ def two_source_info_nce(
     """
     if not factor > 0:
         raise OptionError("factor", factor, "must be greater than 0; 1 is the plain form")
-    if factor_form not in FACTOR_FORMS:
-        raise OptionError("factor_form", factor_form, "unknown", choices=FACTOR_FORMS)
+    check_choice("factor_form", factor_form, FACTOR_FORMS)
     n, m = len(anchors), len(negatives)
     if len(positives) != n or len(negative_anchors) != n or not 0 <= first <= m - n:
         raise ValueError(

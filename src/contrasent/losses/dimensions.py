@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrasent.errors import OptionError
-from contrasent.losses._precision import full, full_precision
+from contrasent.errors import OptionError, check_choice
+from contrasent.losses._computing import full, full_precision
 
 Norm = Literal["batch", "none"]
 Variance = Literal["biased", "unbiased"]
@@ -64,9 +64,9 @@ def dimension_wise_contrast(
     """
     if not 0 < temperature < math.inf:
         raise OptionError("temperature", temperature, "must be greater than 0, such as 5")
-    _choose("norm", norm, ("batch", "none"))
-    _choose("variance", variance, ("biased", "unbiased"))
-    _choose("reduction", reduction, ("mean", "sum"))
+    check_choice("norm", norm, ("batch", "none"))
+    check_choice("variance", variance, ("biased", "unbiased"))
+    check_choice("reduction", reduction, ("mean", "sum"))
     _same_shape(first, second)
     with full_precision(first):
         columns = [full(first), full(second)]
@@ -115,7 +115,7 @@ def barlow_twins(
     """
     if not 0 <= off_diagonal < math.inf:
         raise OptionError("off_diagonal", off_diagonal, "must be 0 or more, such as 0.012")
-    _choose("norm", norm, ("batch", "length"))
+    check_choice("norm", norm, ("batch", "length"))
     _same_shape(first, second)
     with full_precision(first):
         views = [full(first), full(second)]
@@ -145,8 +145,3 @@ def _standardised(view: Tensor, variance: Variance, epsilon: float) -> Tensor:
 def _same_shape(first: Tensor, second: Tensor) -> None:
     if first.shape != second.shape or first.dim() != 2:
         raise ValueError(f"two views of shapes {tuple(first.shape)} and {tuple(second.shape)}")
-
-
-def _choose(option: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise OptionError(option, value, "unknown", choices=choices)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrasent.losses._precision import full, full_precision
+from contrasent.losses._computing import full, full_precision
 from contrasent.losses.similarity import check_temperature
 
 

@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses._blocks import mean_of_rows
-from contrasent.losses._precision import full_precision
+from contrasent.losses._computing import full_precision, mean_of_rows
 from contrasent.losses.similarity import check_temperature, normalised
 
 
@@ -135,10 +134,11 @@ def distil_ranking(
             student = own[part] @ others.T / temperature
             teacher = guide[0][part] @ guide[1].T / guide_temperature
             # One column fewer instead of an infinite logit, whose product with 0 is no number.
-            kept = torch.ones_like(student, dtype=torch.bool)
-            kept.diagonal(first + part.start).fill_(False)
+            others_only = torch.ones_like(student, dtype=torch.bool)
+            others_only.diagonal(first + part.start).fill_(False)
             p, q = (
-                logits[kept].view(-1, m - 1).log_softmax(dim=1) for logits in (student, teacher)
+                logits[others_only].view(-1, m - 1).log_softmax(dim=1)
+                for logits in (student, teacher)
             )
             return F.kl_div(p, q, reduction="batchmean", log_target=True)
 

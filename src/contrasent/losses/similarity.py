@@ -6,8 +6,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrasent.errors import OptionError
-from contrasent.losses._precision import full, full_precision
+from contrasent.errors import OptionError, check_choice
+from contrasent.losses._computing import full, full_precision
 
 Similarity = Literal["cosine", "dot"]
 SIMILARITIES = ("cosine", "dot")
@@ -74,14 +74,17 @@ def normalised(vectors: Tensor, kind: Similarity) -> Tensor:
     Raises:
         OptionError: the kind is unknown.
     """
-    if kind not in SIMILARITIES:
-        raise OptionError("similarity", kind, "unknown", choices=SIMILARITIES)
+    check_choice("similarity", kind, SIMILARITIES)
     vectors = full(vectors)
     return F.normalize(vectors, dim=-1, eps=EPSILON) if kind == "cosine" else vectors
 
 
 def check_temperature(temperature: float, option: str = "temperature") -> None:
     """Refuse a temperature that is not a positive number.
+
+    Args:
+        temperature: tau.
+        option: its name.
 
     Raises:
         OptionError: it is not.

@@ -9,8 +9,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrasent.errors import OptionError
-from contrasent.losses._precision import full, full_precision
+from contrasent.errors import check_choice
+from contrasent.losses._computing import full, full_precision
 
 Normalisation = Literal["mean_with_padding", "mean_tokens", "sum"]
 NORMALISATIONS = ("mean_with_padding", "mean_tokens", "sum")
@@ -67,8 +67,7 @@ def token_detection(
     Raises:
         OptionError: the normalisation is unknown.
     """
-    if normalisation not in NORMALISATIONS:
-        raise OptionError("normalisation", normalisation, "unknown", choices=NORMALISATIONS)
+    check_choice("normalisation", normalisation, NORMALISATIONS)
     with full_precision(logits):
         targets = (labels.bool() & mask).long()
         each = F.cross_entropy(full(logits).flatten(0, 1), targets.flatten(), reduction="none")
@@ -121,10 +120,10 @@ def corrective_lm(
         copying = F.binary_cross_entropy_with_logits(
             scores, unchanged.to(scores.dtype), reduction="sum"
         )
-        kept = scores.detach()[masked]
+        copies = scores.detach()[masked]
         logs = F.log_softmax(full(token_logits), dim=-1)
-        language = logs.gather(1, originals[:, None]).squeeze(1) + F.logsigmoid(-kept)
-        keep = F.logsigmoid(kept).masked_fill(~copied, float("-inf"))
+        language = logs.gather(1, originals[:, None]).squeeze(1) + F.logsigmoid(-copies)
+        keep = F.logsigmoid(copies).masked_fill(~copied, float("-inf"))
         modelling = -language.logaddexp(keep).sum()
         divisor = max(len(scores), 1) if count is None else count
         return (modelling + copy_weight * copying) / divisor

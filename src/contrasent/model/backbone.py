@@ -87,6 +87,11 @@ def first_position(config: Any) -> int:
 def check_vocabulary(backbone: nn.Module, tokenizer: Tokenizer, folder: Path) -> None:
     """Refuse a tokenizer with ids that the encoder has no embedding for.
 
+    Args:
+        backbone: the encoder.
+        tokenizer: that gives it ids.
+        folder: for the message.
+
     Raises:
         ModelError: they do not fit.
     """

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
+from logging import Logger
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,28 @@ def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
         (place.setdefault(s, len(place)) for s in sentences), np.int64, len(sentences)
     )
     return list(place), where
+
+
+def distinct_tokens(
+    model: Any, sentences: Sequence[str], prompt: str | None, log: Logger
+) -> tuple[Tokens, NDArray[np.int64]]:
+    """Tokens of every distinct sentence, and for each of those given (n,) which of them it is.
+
+    How many were cut is kept in the model's ``truncated`` and logged as a warning.
+
+    Args:
+        model: an ``Encoder`` or an ``Exported``.
+        sentences: n texts.
+        prompt: put before each; the model's default prompt if None.
+        log: of the model.
+    """
+    texts, where = distinct(sentences)
+    tokens, cut = model.tokenise(texts, model.prompts.text() if prompt is None else prompt)
+    model.truncated = int(cut[where].sum())
+    if model.truncated:
+        counts = (model.truncated, len(sentences), model.max_tokens)
+        log.warning("%d of %d sentences were cut at %d tokens", *counts)
+    return tokens, where
 
 
 def in_calls(

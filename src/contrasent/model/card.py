@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CardMetadata:
-    """What a card tells beyond the model itself; all of it measured or set, nothing guessed.
+    """What a card shows beyond the model itself; all of it measured or set, nothing guessed.
 
     Attributes:
         base: name of the model that training began from.
@@ -35,7 +35,13 @@ class CardMetadata:
     report: Report | None = None
 
     def with_data(self, source: str, rows: int, cache: TokenCache) -> "CardMetadata":
-        """Add what was trained on."""
+        """Add what was trained on.
+
+        Args:
+            source: of the corpus.
+            rows: that are trained on.
+            cache: the tokenised corpus.
+        """
         name = source.rsplit("/", 1)[-1]
         data = {"source": name, "rows": rows, "sha256": cache.digest, "cut": cache.truncated}
         return replace(self, data=data)
@@ -43,12 +49,24 @@ class CardMetadata:
     def with_training(
         self, objective: dict[str, Any], settings: dict[str, Any], step: int, report: Report | None
     ) -> "CardMetadata":
-        """Add how it was trained and what it scored."""
+        """Add how it was trained and what it scored.
+
+        Args:
+            objective: name and parameters.
+            settings: of the run.
+            step: after which the model is taken.
+            report: its scores, or None.
+        """
         return replace(self, objective=objective, settings=settings, step=step, report=report)
 
 
 def card(encoder: "Encoder", facts: CardMetadata) -> str:
-    """The text of README.md."""
+    """The text of README.md.
+
+    Args:
+        encoder: the model.
+        facts: what else it shows.
+    """
     head = {
         "library_name": "contrasent" if encoder.pooling == "mask" else "sentence-transformers",
         "pipeline_tag": "sentence-similarity",

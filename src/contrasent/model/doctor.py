@@ -58,7 +58,12 @@ class Comparison:
 
 
 def compare(vectors: Vectors, golden: Vectors) -> Comparison:
-    """Measure the difference of two sets of vectors, (n, d) each."""
+    """Measure the difference of two sets of vectors, (n, d) each.
+
+    Args:
+        vectors: (n, d).
+        golden: (n, d).
+    """
     a, b = vectors.astype(np.float64), golden.astype(np.float64)
     long_a = np.maximum(np.linalg.norm(a, axis=1), 1e-30)
     long_b = np.maximum(np.linalg.norm(b, axis=1), 1e-30)
@@ -70,7 +75,12 @@ def compare(vectors: Vectors, golden: Vectors) -> Comparison:
 
 
 def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
-    """Check a loaded folder against its golden vectors, setting by setting."""
+    """Check a loaded folder against its golden vectors, setting by setting.
+
+    Args:
+        encoder: as the folder gives it.
+        golden: the folder's golden vectors.
+    """
     now, then = encoder.config, golden.config
     findings = [*_settings(now, then), *_tokens(encoder, golden)]
     if now.dimension != then.dimension:

@@ -40,7 +40,12 @@ class Mask(NamedTuple):
 
 
 def draw_mask(x: Tensor, p: float) -> Mask:
-    """Draw a mask of the shape and type of x, zero with probability p; on CPU."""
+    """Draw a mask of the shape and type of x, zero with probability p; on CPU.
+
+    Args:
+        x: on CPU.
+        p: probability of a zero.
+    """
     threshold = min(max(round(p * 65536), 0), 65535)
     if threshold == 0:
         return Mask(None, 1.0)
@@ -58,7 +63,12 @@ def _mask(seed: int, threshold: int, shape: torch.Size, dtype: torch.dtype) -> T
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Zero each element with probability p and scale the rest by 1 / (1 - p)."""
+    """Zero each element with probability p and scale the rest by 1 / (1 - p).
+
+    Args:
+        x: any shape.
+        p: probability of a zero.
+    """
     if p <= 0:
         return x
     if x.device.type != "cpu":
@@ -89,6 +99,11 @@ def take_over(backbone: nn.Module) -> None:
 
 def configure(config: Any, hidden: float | None, attention: float | None) -> None:
     """Write dropout probabilities into a transformers configuration, before weights are loaded.
+
+    Args:
+        config: of transformers; it is changed.
+        hidden: probability for hidden states; None leaves it alone.
+        attention: probability for attention weights; None leaves it alone.
 
     Raises:
         OptionError: a probability outside [0, 1).

@@ -16,7 +16,7 @@ from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
-from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
+from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.golden import PROBES, EncoderConfig, Golden, write_golden
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.pooled import PooledBackbone, full, workers
@@ -110,21 +110,15 @@ class Encoder(PooledBackbone):
             stored.transformer, dropout=dropout, attention_dropout=attention_dropout
         )
         config: Any = backbone.config
-        limit = longest_input(config)
+        limit, size = longest_input(config), int(config.hidden_size)
         cut = min(stored.max_tokens or limit, limit) if max_tokens is None else max_tokens
         if not 3 <= cut <= limit:
             raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
-        top: nn.Module | None
-        if head is None:
-            layers = [folder_.read_dense(path) for path in stored.head]
-            top = nn.Sequential(*layers) if len(layers) > 1 else (layers[0] if layers else None)
-        else:
-            top = make_head(head, int(config.hidden_size))
         encoder = cls(
             backbone,
             Tokenizer.load(stored.transformer, max_tokens=cut),
             pooling=pooling,
-            head=top,
+            head=folder_.read_head(stored) if head is None else make_head(head, size),
             normalise=stored.normalise if normalise is None else normalise,
             lower_case=stored.lower_case,
             source=stored.transformer,
@@ -181,15 +175,8 @@ class Encoder(PooledBackbone):
     @property
     def config(self) -> EncoderConfig:
         """The settings that decide the vectors, with :attr:`identity`."""
-        return EncoderConfig(
-            self.identity,
-            self.pooling,
-            self.head is not None,
-            self.normalise,
-            self.lower_case,
-            self.max_tokens,
-            self.dimension,
-        )
+        settings = (self.pooling, self.head is not None, self.normalise, self.lower_case)
+        return EncoderConfig(self.identity, *settings, self.max_tokens, self.dimension)
 
     def golden(self) -> Golden:
         """The vectors of the probes, each computed alone, for ``contrasent doctor``."""
@@ -200,13 +187,23 @@ class Encoder(PooledBackbone):
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
+        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``.
+
+        Args:
+            sentences: n texts.
+            prompt: put before each, or a template around it.
+        """
         if self.lower_case:
             sentences, prompt = lowered(sentences, prompt)
         return self.tokenizer(sentences, prompt)
 
     def forward_at(self, tokens: Tokens, places: Tensor) -> Tensor:
-        """Vectors like those of ``forward``; see :meth:`pool_at` for the arguments."""
+        """Vectors like those of ``forward``, of tokens at other places.
+
+        Args:
+            tokens: see :meth:`pool_at`.
+            places: see :meth:`pool_at`.
+        """
         pooled = self.pool_at(tokens, places)
         return pooled if self.head is None else full(self.head(pooled))
 
@@ -236,16 +233,7 @@ class Encoder(PooledBackbone):
             prompt: text to put before each, such as ``prompts.of_task("query")``, or a template;
                 if None, the model's default prompt, if it has one.
         """
-        texts, where = distinct(sentences)
-        tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
-        self.truncated = int(cut[where].sum())
-        if self.truncated:
-            log.warning(
-                "%d of %d sentences were cut at %d tokens",
-                self.truncated,
-                len(sentences),
-                self.max_tokens,
-            )
+        tokens, where = distinct_tokens(self, sentences, prompt, log)
         budget = BUDGET if self.device.type == "cpu" else None
         calls = by_budget(tokens.lengths, batch, budget=budget)
         with self.dropout_off(), workers(self.device, len(calls)) as pool:

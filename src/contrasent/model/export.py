@@ -19,20 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from contrasent.errors import ModelError
-from contrasent.files import atomic_file, atomic_folder
+from contrasent.files import atomic_folder
 from contrasent.model.encoder import Encoder
+from contrasent.model.exports import Export, source_files, write_export
 from contrasent.model.golden import PROBES
 from contrasent.model.poolers import layer_weights, pooler
 from contrasent.model.prompts import NAME as PROMPTS
-from contrasent.model.runtime import (
-    GRAPHS,
-    Export,
-    Exported,
-    check_engine,
-    check_target,
-    source_files,
-    write_export,
-)
+from contrasent.model.runtime import GRAPHS, Exported, check_engine, check_target
 from contrasent.model.sessions import INPUTS, OUTPUT
 from contrasent.types import Vectors
 
@@ -40,14 +33,6 @@ ATTENTION = "contrasent_graph"
 LIMIT = 1e-5
 """Largest difference from torch that an export in float32 may have."""
 VERY_LOW = -1e9
-TITLE = "## Exports"
-HEAD = """
-Each is the whole model as one graph, used without torch:
-`contrasent encode FOLDER --runtime NAME`. Differences are those from torch's vectors.
-
-| export | largest difference | smallest cosine | sentences | measured here |
-| --- | --- | --- | --- | --- |
-"""
 
 
 class Graph(nn.Module):
@@ -65,7 +50,12 @@ class Graph(nn.Module):
             cast(Any, self.backbone).set_attn_implementation(ATTENTION)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """(n, t) ids and mask to (n, d) vectors."""
+        """(n, t) ids and mask to (n, d) vectors.
+
+        Args:
+            input_ids: (n, t) int64.
+            attention_mask: (n, t) int64, 1 on real tokens.
+        """
         output = self.backbone(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -109,13 +99,13 @@ def _added_mask(
     """What is added to the scores: (n, 1, 1, t), or (n, 1, t, t) under a sliding window."""
     from transformers.masking_utils import bidirectional_mask_function
 
-    kept = attention_mask[:, None, None, :].bool()
+    visible = attention_mask[:, None, None, :].bool()
     if mask_function is not bidirectional_mask_function:
         rows = torch.arange(q_length)[None, None, :, None]
         columns = torch.arange(kv_length)[None, None, None, :]
-        kept = kept & mask_function(None, None, rows, columns)
-    # Not (1 - kept) * low: OpenVINO takes that for the zero and the scale of an int8 tensor.
-    return torch.where(kept, torch.zeros((), dtype=dtype), torch.full((), VERY_LOW, dtype=dtype))
+        visible = visible & mask_function(None, None, rows, columns)
+    # Not (1 - visible) * low: OpenVINO takes that for the zero and the scale of an int8 tensor.
+    return torch.where(visible, torch.zeros((), dtype=dtype), torch.full((), VERY_LOW, dtype=dtype))
 
 
 def _register() -> None:
@@ -213,6 +203,10 @@ def _difference(found: Vectors, wanted: Vectors) -> tuple[float, float]:
 def write_onnx(encoder: Encoder, path: Path) -> None:
     """Write the graph; the encoder's attention is replaced, so use it for nothing else after.
 
+    Args:
+        encoder: the model.
+        path: of the graph.
+
     Raises:
         ModelError: torch cannot write this kind of model.
     """
@@ -273,33 +267,3 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def add_export(model: Path, export: Export, measured: dict[str, float]) -> bool:
-    """List an export, and what it costs, in its model's card, in place of an older line about it.
-
-    Args:
-        model: the model's folder.
-        export: what was written into it.
-        measured: further figures, by name.
-
-    Returns:
-        Whether there is a card.
-    """
-    path = model / "README.md"
-    if not path.is_file():
-        return False
-    before, _, section = path.read_text("utf-8").partition(f"{TITLE}\n")
-    section, following, after = section.partition("\n## ")
-    lines = [line for line in section.splitlines() if line.startswith("| ")][2:]
-    lines = [line for line in lines if not line.startswith(f"| {export.name} |")]
-    figures = "; ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in measured.items())
-    lines.append(
-        f"| {export.name} | {export.difference:.1e} | {export.cosine:.6f} | {export.compared} | "
-        f"{figures} |"
-    )
-    table = "\n".join(sorted(lines))
-    text = f"{before.rstrip()}\n\n{TITLE}\n{HEAD}{table}\n{following}{after}"
-    with atomic_file(path) as stream:
-        stream.write(text)
-    return True

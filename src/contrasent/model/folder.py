@@ -5,20 +5,24 @@ last year's sentence-transformers and the common inference servers all read. Wei
 safetensors; nothing is unpickled.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from contrasent.errors import ModelError
 from contrasent.model.heads import ACTIVATIONS, Dense
 from contrasent.model.poolers import layer_weights
 from contrasent.model.prompts import NAME, Prompts
+from contrasent.model.storage import (
+    read_json,
+    read_object,
+    read_tensors,
+    save_tensors,
+    write_object,
+)
 
 MASK_POOLING = "contrasent.MaskPooling"
 """Pooling at the mask token, which no module of sentence-transformers does: there is no class of
@@ -52,28 +56,6 @@ class Description:
     prompts: Prompts = field(default_factory=Prompts)
 
 
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a model folder.
-
-    Raises:
-        ModelError: it is missing or not JSON.
-    """
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not valid JSON ({error})") from error
-
-
-def _object(path: Path, *, needed: bool = False) -> dict[str, Any]:
-    """A JSON object of a model folder; empty if the file is not there and not needed."""
-    data = read_json(path) if needed or path.is_file() else {}
-    if not isinstance(data, dict):
-        raise ModelError(f"{path}: not a JSON object")
-    return data
-
-
 def describe(folder: Path) -> Description:
     """Read what a model folder says of itself.
 
@@ -88,14 +70,14 @@ def describe(folder: Path) -> Description:
             raise ModelError(
                 f"{folder}: not a model folder (neither modules.json nor config.json in it)"
             )
-        named = _object(folder / "config.json").get("architectures")
+        named = read_object(folder / "config.json").get("architectures")
         if isinstance(named, list) and any(str(name).endswith("ForCL") for name in named):
             raise ModelError(
                 f"{folder}: a checkpoint as the code of SimCSE and its kin writes it, with a head "
                 f"that nothing else finds: contrasent import {folder} -o MODEL"
             )
         return Description(folder, None, (), False, _length(folder, {}), False)
-    prompts = read_prompts(folder)
+    prompts = Prompts.read(folder)
     transformer, pooler, normalise, head = folder, None, False, []
     weights: list[float] | None = None
     for name, path in _modules(folder):
@@ -117,7 +99,7 @@ def describe(folder: Path) -> Description:
                 f"{folder / 'modules.json'}: module {name!r} is not supported "
                 "(Transformer, Pooling, WeightedLayerPooling, Dense and Normalize are)"
             )
-    stated = _object(transformer / "sentence_bert_config.json")
+    stated = read_object(transformer / "sentence_bert_config.json")
     return Description(
         transformer,
         pooler,
@@ -151,28 +133,11 @@ def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
     """The length texts are cut at: the newer schema keeps it with the tokenizer alone."""
     length = stated.get("max_seq_length")
     if length is None:
-        length = _object(transformer / "tokenizer_config.json").get("model_max_length")
+        length = read_object(transformer / "tokenizer_config.json").get("model_max_length")
     if length is not None and (isinstance(length, bool) or not isinstance(length, int | float)):
         raise ModelError(f"{transformer}: longest input {length!r} is not a number")
     # Tokenizers without a limit say 10^30.
     return int(length) if length is not None and length < 10**9 else None
-
-
-def read_prompts(folder: Path) -> Prompts:
-    """The prompts of a model folder.
-
-    Raises:
-        ModelError: they are damaged; or the model shortens its vectors, which is not done here.
-    """
-    path = folder / NAME
-    config = _object(path)
-    size = config.get("truncate_dim")
-    if size is not None:
-        raise ModelError(
-            f"{path}: truncate_dim {size!r} is not supported; set it to null, knowing that the "
-            "vectors are then others"
-        )
-    return Prompts.read(folder)
 
 
 def _layer_weights(path: Path) -> list[float]:
@@ -183,7 +148,7 @@ def _layer_weights(path: Path) -> list[float]:
 
 
 def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
-    config = _object(path / "config.json", needed=True)
+    config = read_object(path / "config.json", needed=True)
     if prompts.texts and config.get("include_prompt") is False:
         raise ModelError(
             f"{path / 'config.json'}: pooling without the prompt's tokens is not supported"
@@ -213,7 +178,7 @@ def read_dense(path: Path) -> Dense:
     Raises:
         ModelError: its activation is unknown or its weights do not fit.
     """
-    config = _object(path / "config.json", needed=True)
+    config = read_object(path / "config.json", needed=True)
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise ModelError(
@@ -232,6 +197,16 @@ def read_dense(path: Path) -> Dense:
     return layer
 
 
+def read_head(stored: Description) -> nn.Module | None:
+    """The dense layers of a model folder as one module; None if it has none.
+
+    Raises:
+        ModelError: as ``read_dense``.
+    """
+    layers = [read_dense(path) for path in stored.head]
+    return nn.Sequential(*layers) if len(layers) > 1 else layers[0] if layers else None
+
+
 def write(
     folder: Path,
     *,
@@ -243,7 +218,18 @@ def write(
     lower_case: bool,
     prompts: Prompts | None = None,
 ) -> None:
-    """Write everything but tokenizer and card into a folder that exists."""
+    """Write everything but tokenizer and card.
+
+    Args:
+        folder: that exists.
+        backbone: of transformers.
+        pooler: its name.
+        head: dense layers, in order.
+        normalise: whether vectors are scaled to unit length.
+        max_tokens: the length that texts are cut at.
+        lower_case: whether texts are lower-cased first.
+        prompts: what is put before texts.
+    """
     config: Any = backbone.config
     size, layers = int(config.hidden_size), int(config.num_hidden_layers)
     weights = layer_weights(pooler, layers)
@@ -253,58 +239,46 @@ def write(
     stored["architectures"] = [type(backbone).__name__]
     if weights is not None:
         stored["output_hidden_states"] = True
-    _dump(folder / "config.json", stored)
+    write_object(folder / "config.json", stored)
     save_tensors(folder / "model.safetensors", dict(backbone.state_dict()))
-    modules = [("", "Transformer")]
-    if weights is not None:
-        modules.append((f"{len(modules)}_WeightedLayerPooling", "WeightedLayerPooling"))
-        path = _subfolder(folder, modules[-1][0])
-        _dump(
-            path / "config.json",
-            {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": layers},
-        )
-        save_tensors(path / "model.safetensors", {"layer_weights": torch.tensor(weights)})
-    if pooler == "mask":
-        modules.append((f"{len(modules)}_MaskPooling", "MaskPooling"))
-        _dump(_subfolder(folder, modules[-1][0]) / "config.json", {"pooling": "mask"})
-    else:
-        modules.append((f"{len(modules)}_Pooling", "Pooling"))
-        mode = MODES["mean" if weights is not None else pooler]
-        _dump(_subfolder(folder, modules[-1][0]) / "config.json", _pooling(size, mode))
-    for layer in head:
-        modules.append((f"{len(modules)}_Dense", "Dense"))
-        _write_dense(_subfolder(folder, modules[-1][0]), layer)
-    if normalise:
-        modules.append((f"{len(modules)}_Normalize", "Normalize"))
+    modules = [("", f"{OLD}.Transformer")]
+
+    def add(kind: str, its: dict[str, Any], tensors: dict[str, torch.Tensor] | None = None) -> None:
         # A folder must hold a file to survive version control and the hub.
-        _dump(_subfolder(folder, modules[-1][0]) / "config.json", {})
-    _dump(
-        folder / "modules.json",
-        [
-            {
-                "idx": i,
-                "name": str(i),
-                "path": path,
-                "type": MASK_POOLING if kind == "MaskPooling" else f"{OLD}.{kind}",
-            }
-            for i, (path, kind) in enumerate(modules)
-        ],
-    )
-    _dump(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": max_tokens, "do_lower_case": lower_case},
-    )
+        path = folder / f"{len(modules)}_{kind}"
+        path.mkdir()
+        modules.append((path.name, MASK_POOLING if kind == "MaskPooling" else f"{OLD}.{kind}"))
+        write_object(path / "config.json", its)
+        if tensors is not None:
+            save_tensors(path / "model.safetensors", tensors)
+
+    if weights is not None:
+        sizes = {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": layers}
+        add("WeightedLayerPooling", sizes, {"layer_weights": torch.tensor(weights)})
+    if pooler == "mask":
+        add("MaskPooling", {"pooling": "mask"})
+    else:
+        add("Pooling", _pooling(size, MODES["mean" if weights is not None else pooler]))
+    for layer in head:
+        add("Dense", _dense(layer), dict(layer.state_dict()))
+    if normalise:
+        add("Normalize", {})
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": kind}
+        for i, (path, kind) in enumerate(modules)
+    ]
+    write_object(folder / "modules.json", listed)
+    bert = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
+    write_object(folder / "sentence_bert_config.json", bert)
     versions = {"sentence_transformers": WRITTEN_FOR, "pytorch": torch.__version__}
     versions["transformers"] = str(config.transformers_version or "")
-    _dump(
-        folder / NAME,
-        {
-            "__version__": versions,
-            "prompts": dict(prompts.texts) if prompts else {},
-            "default_prompt_name": prompts.default if prompts else None,
-            "similarity_fn_name": "cosine",
-        },
-    )
+    described = {
+        "__version__": versions,
+        "prompts": dict(prompts.texts) if prompts else {},
+        "default_prompt_name": prompts.default if prompts else None,
+        "similarity_fn_name": "cosine",
+    }
+    write_object(folder / NAME, described)
 
 
 def _pooling(size: int, mode: str) -> dict[str, Any]:
@@ -313,50 +287,11 @@ def _pooling(size: int, mode: str) -> dict[str, Any]:
     return {"word_embedding_dimension": size, **flags, "include_prompt": True}
 
 
-def _write_dense(path: Path, layer: Dense) -> None:
+def _dense(layer: Dense) -> dict[str, Any]:
     names = {kind: name for name, kind in ACTIVATIONS.items()}
-    _dump(
-        path / "config.json",
-        {
-            "in_features": layer.linear.in_features,
-            "out_features": layer.linear.out_features,
-            "bias": layer.linear.bias is not None,
-            "activation_function": names[type(layer.activation)],
-        },
-    )
-    save_tensors(path / "model.safetensors", dict(layer.state_dict()))
-
-
-def save_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> None:
-    """Write tensors as safetensors, each with storage of its own.
-
-    Raises:
-        OSError: they cannot be written.
-    """
-    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    try:
-        save_file(ready, path, metadata={"format": "pt"})
-    except SafetensorError as error:
-        raise OSError(str(error)) from error
-
-
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Read a safetensors file.
-
-    Raises:
-        ModelError: it is missing or none.
-    """
-    try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error
-
-
-def _subfolder(folder: Path, name: str) -> Path:
-    path = folder / name
-    path.mkdir()
-    return path
-
-
-def _dump(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    return {
+        "in_features": layer.linear.in_features,
+        "out_features": layer.linear.out_features,
+        "bias": layer.linear.bias is not None,
+        "activation_function": names[type(layer.activation)],
+    }

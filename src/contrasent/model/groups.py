@@ -76,7 +76,12 @@ def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
 
 
 def replayed(work: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
-    """``work(tokens)``, computed again in the backward pass with torch's random state as it was."""
+    """``work(tokens)``, computed again in the backward pass with torch's random state as it was.
+
+    Args:
+        work: what is computed.
+        tokens: its input.
+    """
     if not torch.is_grad_enabled():
         return work(tokens)
     result: Tensor = checkpoint(work, tokens, use_reentrant=False)

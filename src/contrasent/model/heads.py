@@ -75,6 +75,10 @@ def make_head(name: str, size: int) -> nn.Module | None:
 
     Weights are drawn from N(0, 0.02), biases are zero.
 
+    Args:
+        name: of the head.
+        size: of its input.
+
     Raises:
         OptionError: no such head.
     """

@@ -40,7 +40,12 @@ def supports_backbone(backbone: nn.Module) -> bool:
 
 
 def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
-    """Whether this module can compute a batch: on CPU, in the weights' precision, without hooks."""
+    """Whether this module can compute a batch: on CPU, in the weights' precision, without hooks.
+
+    Args:
+        backbone: one that :func:`supports_backbone`.
+        tokens: the batch.
+    """
     weight = next(backbone.parameters())
     if weight.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False

@@ -61,6 +61,10 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
     """What several layers make of x, side by side, and x once more for what is added to it later.
 
     The second output's gradient enters the product that gives the gradient of x.
+
+    Args:
+        x: (T, d).
+        parts: layers of d inputs.
     """
     weights = [part.weight for part in parts]
     biases = [part.bias for part in parts]
@@ -69,17 +73,27 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
-    """GELU(x W' + b), exact, and x once more, as in ``linear``."""
+    """GELU(x W' + b), exact, and x once more, as in ``linear``.
+
+    Args:
+        x: (T, d).
+        dense: with W (f, d) and b.
+    """
     y, same = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return y, same
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Dropout alone, any shape."""
-    kept = dropout.draw_mask(x, p)
-    if kept.mask is None:
+    """Dropout alone, any shape.
+
+    Args:
+        x: any shape, on CPU.
+        p: probability of a zero.
+    """
+    drawn = dropout.draw_mask(x, p)
+    if drawn.mask is None:
         return x
-    result: Tensor = _Drop.apply(x, *kept)  # type: ignore[no-untyped-call]
+    result: Tensor = _Drop.apply(x, *drawn)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -96,17 +110,17 @@ class _Attend(torch.autograd.Function):
         pairs = zip(_squares(scores, groups, heads), _squares(weights, groups, heads), strict=True)
         for square, share in pairs:
             torch.softmax(square, -1, out=share)
-        kept = dropout.draw_mask(weights, p)
-        dropped = weights if kept.mask is None else torch.mul(weights, kept.mask, out=scores)
+        drawn = dropout.draw_mask(weights, p)
+        dropped = weights if drawn.mask is None else torch.mul(weights, drawn.mask, out=scores)
         mixed = qkv.new_empty(qkv.shape[0], width)
         blocks = _blocks(mixed, groups)
         for square, (_, _, v), block, group in zip(
             _squares(dropped, groups, heads), split, blocks, groups, strict=True
         ):
-            out = torch.baddbmm(v, square, v, beta=0, alpha=kept.scale)
+            out = torch.baddbmm(v, square, v, beta=0, alpha=drawn.scale)
             shape = (group.count, heads, group.length, -1)
             block.view(group.count, group.length, heads, -1).copy_(out.view(shape).transpose(1, 2))
-        ctx.attention = groups, heads, kept.scale, kept.again
+        ctx.attention = groups, heads, drawn.scale, drawn.again
         ctx.save_for_backward(own, weights)
         return mixed
 
@@ -165,11 +179,11 @@ class _AddNorm(torch.autograd.Function):
         epsilon: float,
         p: float,
     ) -> Tensor:
-        kept = dropout.draw_mask(x, p)
-        total = torch.addmm(bias, y, weight.t(), beta=kept.scale, alpha=kept.scale)
-        total = x + total if kept.mask is None else torch.addcmul(x, total, kept.mask)
+        drawn = dropout.draw_mask(x, p)
+        total = torch.addmm(bias, y, weight.t(), beta=drawn.scale, alpha=drawn.scale)
+        total = x + total if drawn.mask is None else torch.addcmul(x, total, drawn.mask)
         out, mean, deviation = torch.native_layer_norm(total, gain.shape, gain, shift, epsilon)
-        ctx.scale, ctx.again = kept.scale, kept.again
+        ctx.scale, ctx.again = drawn.scale, drawn.again
         ctx.save_for_backward(y, weight, gain, shift, total, mean, deviation)
         return out
 

@@ -9,6 +9,7 @@ the last layer (here ``first_last``).
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,38 +20,19 @@ Hidden = tuple[Tensor, ...]
 Pooler = Callable[[Hidden, Tensor], Tensor]
 
 
-def cls(hidden: Hidden, mask: Tensor) -> Tensor:
-    """The first token's vector in the last layer (SimCSE, section 6.1)."""
-    return hidden[-1][:, 0]
-
-
-def mean(hidden: Hidden, mask: Tensor) -> Tensor:
-    """Mean over the real tokens of the last layer."""
-    return _mean(hidden[-1], mask)
-
-
-def maximum(hidden: Hidden, mask: Tensor) -> Tensor:
-    """Maximum over the real tokens of the last layer, dimension by dimension."""
-    return hidden[-1].masked_fill(~mask[..., None], torch.finfo(hidden[-1].dtype).min).amax(1)
-
-
-def first_last(hidden: Hidden, mask: Tensor) -> Tensor:
-    """Token mean of layer 1 and of the last layer, averaged (BERT-whitening, SimCSE's code)."""
-    return _mean((hidden[1] + hidden[-1]) / 2, mask)
-
-
-def embeddings_last(hidden: Hidden, mask: Tensor) -> Tensor:
-    """Token mean of the embedding output and of the last layer, averaged (SimCSE, Table 5)."""
-    return _mean((hidden[0] + hidden[-1]) / 2, mask)
-
-
-def last_two(hidden: Hidden, mask: Tensor) -> Tensor:
-    """Token mean of the last two layers, averaged ("avg_top2" in SimCSE's code)."""
-    return _mean((hidden[-2] + hidden[-1]) / 2, mask)
+AVERAGED = {"first_last": (1, -1), "embeddings_last": (0, -1), "last_two": (-2, -1)}
+"""Of poolers that average two hidden states, and then their tokens, which: layer 1 and the last
+(BERT-whitening, SimCSE's code); the embedding output and the last (SimCSE, Table 5); the last two
+("avg_top2" in SimCSE's code)."""
 
 
 def at_mask(hidden: Hidden, mask: Tensor) -> Tensor:
-    """The last layer's vector at the mask token (PromptBERT, Jiang et al. 2022, section 3.2)."""
+    """The last layer's vector at the mask token (PromptBERT, Jiang et al. 2022, section 3.2).
+
+    Args:
+        hidden: states (n, t, d) of the layers.
+        mask: (n, t), true on the mask token of each row.
+    """
     return hidden[-1][mask]
 
 
@@ -73,18 +55,29 @@ def mask_token(ids: Tensor, mask: int | None) -> Tensor:
     return found & (found.flip(1).cumsum(1).flip(1) == 1)
 
 
-def _mean(states: Tensor, mask: Tensor) -> Tensor:
-    weights = mask[..., None].to(states.dtype)
-    return (states * weights).sum(1) / weights.sum(1)
+def _first(hidden: Hidden, mask: Tensor) -> Tensor:
+    """The first token's vector in the last layer (SimCSE, section 6.1)."""
+    return hidden[-1][:, 0]
+
+
+def _maximum(hidden: Hidden, mask: Tensor) -> Tensor:
+    """Maximum over the real tokens of the last layer, dimension by dimension."""
+    return hidden[-1].masked_fill(~mask[..., None], torch.finfo(hidden[-1].dtype).min).amax(1)
+
+
+def _mean(hidden: Hidden, mask: Tensor, layers: tuple[int, ...] = (-1,)) -> Tensor:
+    """Mean over the real tokens of one hidden state, or of the mean of two."""
+    states = [hidden[layer] for layer in layers]
+    whole = states[0] if len(states) == 1 else (states[0] + states[1]) / 2
+    weights = mask[..., None].to(whole.dtype)
+    return (whole * weights).sum(1) / weights.sum(1)
 
 
 POOLERS: dict[str, Pooler] = {
-    "cls": cls,
-    "mean": mean,
-    "max": maximum,
-    "first_last": first_last,
-    "embeddings_last": embeddings_last,
-    "last_two": last_two,
+    "cls": _first,
+    "mean": _mean,
+    "max": _maximum,
+    **{name: partial(_mean, layers=layers) for name, layers in AVERAGED.items()},
     "mask": at_mask,
 }
 
@@ -112,9 +105,12 @@ def layer_weights(name: str, layers: int) -> list[float] | None:
     """Weights of the layers + 1 hidden states that a pooler averages, or None for the last alone.
 
     This is how a pooler over several layers is written into a model folder that others read.
+
+    Args:
+        name: of the pooler.
+        layers: how many the encoder has.
     """
-    picked = {"first_last": (1, layers), "embeddings_last": (0, layers)}
-    picked["last_two"] = (layers - 1, layers)
-    if name not in picked:
+    if name not in AVERAGED:
         return None
-    return [float(i in picked[name]) for i in range(layers + 1)]
+    picked = {layer % (layers + 1) for layer in AVERAGED[name]}
+    return [float(i in picked) for i in range(layers + 1)]

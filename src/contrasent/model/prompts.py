@@ -6,16 +6,16 @@ in it is a template: its tokens stand around those of the text, which is cut so 
 fit.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.model.storage import read_object
 from contrasent.types import EncodeFn, Task, Tokens, Vectors
 
 if TYPE_CHECKING:
@@ -67,17 +67,17 @@ class Prompts:
         """The prompts of a model folder, or of an export; empty ones are none.
 
         Raises:
-            ModelError: they are no texts, or the default is none of them.
+            ModelError: they are no texts, or the default is none of them; or the model shortens
+                its vectors, which is not done here.
         """
         path = folder / NAME
-        if not path.is_file():
-            return cls()
-        try:
-            config: Any = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
-            raise ModelError(f"{path}: not readable as JSON ({error})") from error
-        if not isinstance(config, dict):
-            raise ModelError(f"{path}: not a JSON object")
+        config = read_object(path)
+        size = config.get("truncate_dim")
+        if size is not None:
+            raise ModelError(
+                f"{path}: truncate_dim {size!r} is not supported; set it to null, knowing that the "
+                "vectors are then others"
+            )
         texts, default = config.get("prompts") or {}, config.get("default_prompt_name")
         if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
             raise ModelError(f"{path}: prompts must map names to texts")
@@ -95,7 +95,13 @@ class Prompted(Protocol):
     def encode(
         self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
-        """Vectors of sentences with a prompt before each; the default's if None."""
+        """Vectors of sentences with a prompt before each; the default's if None.
+
+        Args:
+            sentences: n texts.
+            batch: of them in a call at most.
+            prompt: before each; the default's if None.
+        """
 
 
 class Model(Prompted, Protocol):
@@ -119,7 +125,12 @@ class Model(Prompted, Protocol):
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Rows of ids, a prompt's with each, and which were cut."""
+        """Rows of ids, a prompt's with each, and which were cut.
+
+        Args:
+            sentences: n texts.
+            prompt: put before each, or a template around it.
+        """
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of rows, in one pass."""

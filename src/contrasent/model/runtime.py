@@ -9,25 +9,26 @@ An export is a folder that needs nothing else::
 Beside a model it lies in the folder of its name: ``MODEL/onnx``, ``MODEL/openvino-int8``.
 """
 
-import hashlib
-import json
 import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, check_choice
-from contrasent.files import write_json
-from contrasent.model.calls import BUDGET, by_budget, distinct, in_calls
-from contrasent.model.golden import EncoderConfig
+from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
+from contrasent.model.exports import (
+    EXPORTS,
+    NAME,
+    Export,
+    read_export,
+    source_files,
+)
 from contrasent.model.prompts import Prompts
 from contrasent.model.sessions import Run, check_session, open_session
 from contrasent.text.tokens import Tokenizer, lowered
@@ -35,88 +36,10 @@ from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
 
-NAME = "export.json"
-FORMAT = "contrasent-export-1"
-EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
 RUNTIMES = ("torch", *EXPORTS, "auto")
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
 FEW = 8
 """Up to so many texts are computed in one call by all cores, more by a call for each core."""
-
-
-@dataclass(frozen=True, slots=True)
-class Export:
-    """The content of ``export.json``.
-
-    Attributes:
-        engine: "onnx" or "openvino".
-        precision: "fp32" or "int8".
-        facts: the settings of the torch model; the name is that of the file's key.
-        difference: largest difference of a component from torch's vectors, on the sentences that
-            were compared.
-        cosine: smallest cosine with torch's vectors.
-        compared: how many sentences.
-        sources: sha256 of the model's files that it was made from, by name; empty if it lies
-            elsewhere.
-        made: versions of what made it, and how it was quantised.
-    """
-
-    engine: str
-    precision: str
-    facts: EncoderConfig
-    difference: float
-    cosine: float
-    compared: int
-    sources: dict[str, str] = field(default_factory=dict)
-    made: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """What ``--runtime`` calls it."""
-        return self.engine if self.precision == "fp32" else f"{self.engine}-{self.precision}"
-
-
-def write_export(folder: Path, export: Export) -> None:
-    """Write ``export.json``."""
-    write_json(folder / NAME, {"format": FORMAT, **asdict(export)})
-
-
-def read_export(folder: Path) -> Export:
-    """Read ``export.json``.
-
-    Raises:
-        ModelError: it is not there, or is damaged.
-    """
-    path = folder / NAME
-    try:
-        data = json.loads(path.read_text("utf-8"))
-        if data.pop("format") != FORMAT:
-            raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
-        export = Export(**{**data, "facts": EncoderConfig(**data["facts"])})
-    except OSError as error:
-        raise ModelError(
-            f"{folder}: holds no exported model; make one with 'contrasent export'"
-        ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: is damaged ({error}); export the model again") from error
-    if export.name not in EXPORTS:
-        raise ModelError(f"{path}: {export.name!r} is no runtime ({', '.join(EXPORTS)})")
-    return export
-
-
-def source_files(model: Path) -> dict[str, str]:
-    """The sha256 of every file that decides a model's vectors, by its path in the folder."""
-    found: dict[str, str] = {}
-    for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
-        decides = path.suffix == ".safetensors" or path.name in DECIDING
-        if path.is_file() and decides and path.name != "golden.safetensors":
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            found[path.relative_to(model).as_posix()] = digest
-    return found
-
-
-DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
 
 
 class Exported:
@@ -180,6 +103,10 @@ class Exported:
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
         """Refuse settings that a graph, in which they are fixed, does not have.
 
+        Args:
+            pooler: that is wanted, or None.
+            max_tokens: that are wanted, or None.
+
         Raises:
             OptionError: another pooler or length.
         """
@@ -196,7 +123,12 @@ class Exported:
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
+        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``.
+
+        Args:
+            sentences: n texts.
+            prompt: put before each, or a template around it.
+        """
         if self.export.facts.lower_case:
             sentences, prompt = lowered(sentences, prompt)
         return self.tokenizer(sentences, prompt)
@@ -210,16 +142,16 @@ class Exported:
     ) -> Vectors:
         """Vectors of sentences, float32, in the order given.
 
-        Equal sentences are computed once; the longest come first, at most ``batch`` of them and
-        2,048 tokens a call, a call for each core at once. ``prompt`` as in ``Encoder.encode``.
+        Equal sentences are computed once; the longest come first, a call for each core at once.
+
+        Args:
+            sentences: any number of strings.
+            batch: sentences a call at most; 2,048 tokens are enough for one too.
+            prompt: as in ``Encoder.encode``.
         """
-        texts, where = distinct(sentences)
-        tokens, cut = self.tokenise(texts, self.prompts.text() if prompt is None else prompt)
-        self.truncated = int(cut[where].sum())
-        if self.truncated:
-            log.warning("%d of %d sentences were cut", self.truncated, len(sentences))
-        cores = threads() if len(texts) > FEW else 1
-        most = min(batch, -(-len(texts) // cores))
+        tokens, where = distinct_tokens(self, sentences, prompt, log)
+        cores = threads() if len(tokens) > FEW else 1
+        most = min(batch, -(-len(tokens) // cores))
         # By padded widths: as many rows in every call of a width, and so few shapes.
         widths = np.array([self._width(length) for length in tokens.lengths.tolist()], np.int64)
         calls = by_budget(widths, max(1, most), budget=BUDGET)
@@ -279,7 +211,12 @@ def check_engine(engine: str) -> None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a folder that exists, unless it is an export that may be replaced."""
+    """Refuse a folder that exists, unless it is an export that may be replaced.
+
+    Args:
+        target: to be written.
+        overwrite: whether an export there may be.
+    """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not (target / NAME).is_file():

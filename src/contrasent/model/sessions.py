@@ -58,6 +58,10 @@ def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Ru
 def check_session(engine: str, path: Path) -> None:
     """Find out whether a graph can be opened, without the time that takes.
 
+    Args:
+        engine: "onnx" or "openvino".
+        path: of the graph.
+
     Raises:
         ModelError: it is missing.
         MissingExtraError: the runtime is not installed.

@@ -5,12 +5,12 @@ from typing import Annotated, Any, ClassVar
 from contrasent.engine.contrast import Contrast
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import (
-    Fresh,
     MaskedModelFolder,
     Plain,
     Positive,
     Projector,
     Range,
+    ResampleViews,
     Size,
 )
 from contrasent.engine.queue import Column, Init, MomentumQueue, Start
@@ -43,7 +43,7 @@ class ESimCSE(Objective):
         rate: dup_rate; 0.32 for BERT, 0.30 and 0.28 for RoBERTa base and large in the code.
         rule: "code", "paper" (equation 3) or "exact".
         filler: folder of the masked language model of "insert_prediction".
-        fresh: draw views anew in each "epoch", or once as in the code ("static").
+        resample_views: draw views anew in each "epoch", or once as in the code ("static").
         queue_size: rows of the queue, 2.5 times the batch in the paper; 0 for none.
         momentum: lambda of equation 5.
         momentum_init: "copy", or "random" for the released code's accident.
@@ -66,7 +66,7 @@ class ESimCSE(Objective):
         rate: Annotated[float | None, Range(least=0, most=1)] = None,
         rule: Rule | None = None,
         filler: MaskedModelFolder = None,
-        fresh: Fresh = "epoch",
+        resample_views: ResampleViews = "epoch",
         queue_size: Size = 160,
         momentum: Annotated[float, Range(least=0, below=1)] = 0.995,
         momentum_init: Init = "copy",
@@ -77,7 +77,7 @@ class ESimCSE(Objective):
         self.views = make_views(
             encoder, {"view": view, "rate": rate, "rule": rule, "filler": filler}
         )
-        self.resample_views = fresh == "epoch"
+        self.resample_views = resample_views == "epoch"
         self.contrast = Contrast(temperature=temperature, similarity=similarity)
         self.use_projector(projector)
         if queue_size:

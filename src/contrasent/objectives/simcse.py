@@ -6,12 +6,12 @@ from contrasent.engine.contrast import Contrast, Duplicates
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import (
     Count,
-    Fresh,
     MaskedModelFolder,
     Plain,
     Positive,
     Projector,
     Range,
+    ResampleViews,
     Weight,
 )
 from contrasent.engine.views import Which, check_fixed_masks, check_view, make_views
@@ -48,7 +48,7 @@ class SimCSE(Objective):
             "delete_words", "delete_one_word", "synonym", "masked_lm" (Table 1), "next_sentence"
             (Table 2).
         views: "second" changes one of the two (the author's answer), "both" each.
-        fresh: draw views anew in each "epoch", or once ("static"); not said in the paper.
+        resample_views: draw views anew in each "epoch", or once ("static"); not said in the paper.
         percent: share of words to crop, delete or mask.
         rate: of repeated or inserted words, for the views of ESimCSE.
         rule: how ``rate`` counts, "code", "paper" or "exact".
@@ -78,7 +78,7 @@ class SimCSE(Objective):
         masks: Literal["independent", "fixed"] = "independent",
         view: Annotated[str, Plain("dropout")] = "dropout",
         views: Which = "second",
-        fresh: Fresh = "epoch",
+        resample_views: ResampleViews = "epoch",
         percent: Annotated[float | None, Range(least=0, below=100)] = None,
         rate: Annotated[float | None, Range(least=0, most=1)] = None,
         rule: Rule | None = None,
@@ -93,7 +93,7 @@ class SimCSE(Objective):
         options |= {"percent": percent, "rate": rate, "rule": rule, "count": count, "reach": reach}
         options |= {"draw": draw, "wordnet": wordnet, "filler": filler}
         self.views = make_views(encoder, options, views=views)
-        self.resample_views = fresh == "epoch"
+        self.resample_views = resample_views == "epoch"
         self.contrast = Contrast(
             temperature=temperature,
             similarity=similarity,

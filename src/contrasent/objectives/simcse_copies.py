@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 
 from contrasent.engine.contrast import Contrast
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Fresh, Positive, Projector, Share, Weight
+from contrasent.engine.parameters import Positive, Projector, ResampleViews, Share, Weight
 from contrasent.engine.views import copy_view, make_views
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
@@ -32,7 +32,7 @@ class CopiesSimCSE(Objective):
         copy_draw: "argmax" or "sample" for replacements.
         copy_filler: folder of the masked language model.
         alpha: weight of a row's own copy as a negative.
-        fresh: draw copies anew in each "epoch", or once ("static").
+        resample_views: draw copies anew in each "epoch", or once ("static").
     """
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
@@ -52,13 +52,13 @@ class CopiesSimCSE(Objective):
         copy_draw: Draw | None = None,
         copy_filler: str | None = None,
         alpha: Weight = 1.0,
-        fresh: Fresh = "epoch",
+        resample_views: ResampleViews = "epoch",
     ) -> None:
         super().__init__(encoder)
         edit = {"copy_edit": copy_edit, "edit_ratio": edit_ratio, "copy_draw": copy_draw}
         _, copy = make_views(encoder, copy_view({**edit, "copy_filler": copy_filler}))
         self.views = (Identity(), Identity(), copy)
         self.roles = ("anchor", "positive", copies)
-        self.resample_views = fresh == "epoch"
+        self.resample_views = resample_views == "epoch"
         self.contrast = Contrast(temperature=temperature, similarity=similarity, alpha=alpha)
         self.use_projector(projector)

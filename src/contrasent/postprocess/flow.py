@@ -20,6 +20,7 @@ from contrasent import progress
 from contrasent.errors import DataError, OptionError
 from contrasent.types import Vectors
 
+BLOCK = 8192
 LOG_SCALE = 3.0
 """Actnorm's scale is exp(3 s): the released code's factor, which makes s learn faster."""
 
@@ -193,7 +194,10 @@ class Flow(nn.Module):
     @torch.inference_mode()
     def transform(self, vectors: Vectors) -> Vectors:
         """(n, d) float32 codes of vectors: an ``EncodeFn``'s output in, the flow's out."""
-        codes = [self(torch.from_numpy(block))[0].numpy() for block in _blocks(vectors)]
+        codes = []
+        for start in range(0, len(vectors), BLOCK):
+            block = np.ascontiguousarray(vectors[start : start + BLOCK], dtype=np.float32)
+            codes.append(self(torch.from_numpy(block))[0].numpy())
         return np.concatenate(codes).astype(np.float32) if codes else np.empty_like(vectors)
 
     def describe(self) -> dict[str, Any]:
@@ -247,10 +251,3 @@ def fit(
                 advance(1, loss=value)
                 step += 1
     return flow.eval()
-
-
-def _blocks(vectors: Vectors, size: int = 8192) -> list[Vectors]:
-    return [
-        np.ascontiguousarray(vectors[i : i + size], dtype=np.float32)
-        for i in range(0, len(vectors), size)
-    ]

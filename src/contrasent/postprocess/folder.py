@@ -59,7 +59,12 @@ class Flowed:
         return int(self.encoder.max_tokens)
 
     def tokenise(self, sentences: Sequence[str], prompt: str = "") -> Any:
-        """Token ids of sentences after (or in) a prompt, and which were cut."""
+        """Token ids of sentences after (or in) a prompt, and which were cut.
+
+        Args:
+            sentences: n of them.
+            prompt: put before each.
+        """
         return self.encoder.tokenise(sentences, prompt)
 
     def embed(self, tokens: Tokens) -> Vectors:
@@ -69,7 +74,13 @@ class Flowed:
     def encode(
         self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
-        """Vectors of sentences, float32, in the order given; ``prompt`` as the encoder's."""
+        """Vectors of sentences, float32, in the order given; ``prompt`` as the encoder's.
+
+        Args:
+            sentences: n of them.
+            batch: sentences a forward pass.
+            prompt: put before each; the model's default if None.
+        """
         vectors = self.encoder.encode(sentences, batch=batch, prompt=prompt)
         self.truncated = self.encoder.truncated
         return self.flow.transform(vectors)

@@ -59,6 +59,10 @@ class Glove:
 
         A first line with two numbers (word2vec's text format) is skipped.
 
+        Args:
+            path: the file.
+            stop_words: see the class.
+
         Raises:
             InputError: no such file, or a line of another length; the line is named.
         """

@@ -81,7 +81,12 @@ def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
 
 
 def whitened(encode: EncodeFn, transform: Callable[[Vectors], Vectors]) -> EncodeFn:
-    """An ``EncodeFn`` followed by a transform of its vectors."""
+    """An ``EncodeFn`` followed by a transform of its vectors.
+
+    Args:
+        encode: the model.
+        transform: of (n, d) vectors.
+    """
 
     def encode_and_transform(sentences: Sequence[str]) -> Vectors:
         return transform(encode(sentences))

@@ -41,7 +41,13 @@ def _places(value: float) -> int:
 
 
 def number(value: float, form: str, *, signed: bool = False) -> str:
-    """A number in a form, with its sign if it is ``signed``; there is no negative zero."""
+    """A number in a form, with its sign if it is ``signed``; there is no negative zero.
+
+    Args:
+        value: any.
+        form: a format specification.
+        signed: with its sign.
+    """
     text = format(value, f"{'+' if signed else ''}{form}")
     if not any(digit in text for digit in "123456789"):
         return text.lstrip("+-")
@@ -49,7 +55,14 @@ def number(value: float, form: str, *, signed: bool = False) -> str:
 
 
 def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
-    """An interval in a form."""
+    """An interval in a form.
+
+    Args:
+        low: lower end.
+        high: upper end.
+        form: a format specification.
+        signed: with their signs.
+    """
     return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
 
 
@@ -59,7 +72,12 @@ def p_value(p: float) -> str:
 
 
 def should_transpose(columns: int, rows: int) -> bool:
-    """Whether a table reads better with its columns as lines: they are many, the rows few."""
+    """Whether a table reads better with its columns as lines: they are many, the rows few.
+
+    Args:
+        columns: how many.
+        rows: how many.
+    """
     return columns > 4 and rows <= 3
 
 
@@ -105,7 +123,12 @@ class CellTexts:
 
 
 def cell_texts(cell: Cell | None, column: ColumnEntry) -> CellTexts:
-    """A cell of ``report.book`` as texts."""
+    """A cell of ``report.book`` as texts.
+
+    Args:
+        cell: of a row; None for none.
+        column: that it stands in.
+    """
     if not cell:
         return CellTexts()
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]

@@ -248,6 +248,11 @@ def build(corpus: Corpus, sentences: int | None, data: Path | None, home: Path) 
 def sample(corpus: Corpus, count: int, data: Path | None) -> Texts:
     """The first texts of sampled rows of a corpus.
 
+    Args:
+        corpus: which.
+        count: rows.
+        data: the data folder.
+
     Raises:
         DataError: its file is missing.
     """

@@ -38,6 +38,12 @@ def scored_pairs(
 ) -> list[ScoredPairs]:
     """All pairs of tasks; of split "all" those of every split.
 
+    Args:
+        folder: the data folder.
+        tasks: STS sets.
+        split: a name, or "all".
+        form: "senteval" or "raw".
+
     Raises:
         DataError: data that are missing or not official.
     """
@@ -60,6 +66,10 @@ def pair_texts(pairs: Iterable[ScoredPairs]) -> Iterator[str]:
 def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
     """All that transfer tasks consist of, the labels as text.
 
+    Args:
+        folder: the data folder.
+        tasks: of SentEval.
+
     Raises:
         DataError: data that are missing or not official.
     """
@@ -72,6 +82,10 @@ def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
 
 def captions(folder: Path | None, count: int = 0) -> Captions:
     """The last captions of Flickr30k; all for 0.
+
+    Args:
+        folder: the data folder.
+        count: how many; 0 for all.
 
     Raises:
         DataError: data that are missing or not official.

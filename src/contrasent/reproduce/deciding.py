@@ -115,7 +115,7 @@ def _cells(
 ) -> Iterator[tuple[tuple[str, str], Comparison]]:
     compare = _value if scale == "paper" else _direction
     for row in item.rows:
-        for column in item.columns if row.measured else ():
+        for column in item.columns if row.kind in ("train", "encoder", "blocked") else ():
             form = forms[column]["ours"]
             found = compare(item, row, column, arms.get(column, {}), form)
             if found is not None:
@@ -160,7 +160,13 @@ def _direction(
 
 
 def published_difference(item: Item, row: TableRow, column: str) -> float | None:
-    """The published difference of a row from the reference row."""
+    """The published difference of a row from the reference row.
+
+    Args:
+        item: which.
+        row: of it.
+        column: its name.
+    """
     if not item.reference or row.name == item.reference:
         return None
     here, there = (r.expected.get(column) for r in (row, item.row(item.reference)))

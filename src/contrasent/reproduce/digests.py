@@ -1,13 +1,21 @@
-"""Digests: what stands for a folder, or for everything that decides a number."""
+"""What stands for a folder, for all that decides a number, for the machine and the code."""
 
 import hashlib
 import json
+import os
+import platform
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from contrasent.reproduce.store import Record
 
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
+CODE = ("losses", "engine", "objectives", "model", "train", "text")
+"""Folders of the package that the numbers of a training run depend on."""
+
 FIRST = Path(__file__).parent / "first_defaults.json"
 
 
@@ -45,7 +53,7 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> dict[str,
                 # As ``objectives`` joins methods: a plain value gives way to another's.
                 if key not in known or known[key] == first["plain"].get(key, ...):
                     known[key] = value
-    former = first["renamed"] if kind == "settings" else {}
+    former = first["renamed"]
     plain = {former.get(k, k): list(v) if isinstance(v, tuple) else v for k, v in values.items()}
     return {k: v for k, v in plain.items() if k not in known or v != known[k]}
 
@@ -60,3 +68,39 @@ def digest_of(value: Any) -> str:
     """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def environment() -> "Record":
+    """Machine and versions, for the record."""
+    import torch
+
+    from contrasent import __version__
+
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
+    return {
+        "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": {
+            "contrasent": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+        "code": _code_digest(),
+    }
+
+
+def _code_digest() -> str:
+    """12 digits that stand for the source text that a training run's numbers depend on."""
+    total = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
+            total.update(path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())

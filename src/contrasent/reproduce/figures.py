@@ -126,6 +126,10 @@ def _drawn(figure: FigureEntry) -> str | None:
 def write_figures(folder: Path, found: Book) -> list[Path]:
     """Write the figures of a book into a folder, one SVG file an item.
 
+    Args:
+        folder: to write into.
+        found: the book.
+
     Returns:
         The files.
 

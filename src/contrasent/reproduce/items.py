@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
+from contrasent.engine.parameters import Count, Positive, Weight
 from contrasent.errors import OptionError
 from contrasent.reproduce.toml import Value
 
 Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "spectrum", "densities", "sweep"]
+RowKind = Literal["train", "encoder", "quote", "facts", "blocked"]
 Selection = Literal["none", "stsb"]
 """Which model of a run is measured: the last one, or the best on STS-B's dev set."""
 
 ScaleName = Literal["lab", "paper"]
-AXES = 'needs sweep = "SETTING", the axis of the figure'
 SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
 COSTS: dict[Cost, str] = {
     "none": "nothing is computed",
@@ -42,20 +43,6 @@ Relation = Literal["better", "no_worse", "no_better", "equal"]
 BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
 MARGIN = 0.3
 """Points that do not matter, if an item says nothing else."""
-
-
-def require(option: str, value: object, holds: bool, problem: str) -> None:
-    """Refuse a value.
-
-    Raises:
-        OptionError: the condition does not hold.
-    """
-    if not holds:
-        raise OptionError(option, value, problem)
-
-
-def _check_margin(margin: float | None) -> None:
-    require("margin", margin, margin is None or margin > 0, "must be positive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +80,7 @@ class Column:
     select: Mapping[str, str]
     better: Literal["higher", "lower"]
     factor: float
-    margin: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_margin(self.margin)
+    margin: Positive | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +98,8 @@ class Expected:
     value: float
     tolerance: float
     source: str
-    sd: float | None = None
-    seeds: int = 1
-
-    def __post_init__(self) -> None:
-        require("sd", self.sd, self.sd is None or self.sd >= 0, "must be 0 or more")
-        require("seeds", self.seeds, self.seeds >= 1, "must be 1 or more")
+    sd: Weight | None = None
+    seeds: Count = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +121,9 @@ class Fit:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        name, value = ("epochs", self.epochs)
-        if self.kind == "flow":
-            name, value = ("dimensions", self.dimensions)
-        require(name, value, value is None, f"does not belong to {self.kind}")
+        name = "dimensions" if self.kind == "flow" else "epochs"
+        if getattr(self, name) is not None:
+            raise OptionError(name, getattr(self, name), f"does not belong to {self.kind}")
 
     @property
     def options(self) -> dict[str, int]:
@@ -161,7 +140,7 @@ class TableRow:
         name: unique in the item.
         group: a heading that several rows share.
         place: where it stands in the file, for messages.
-        kind: "train", "encoder", "quote", "facts" or "blocked".
+        kind: what it is made of.
         objective: what is learnt, of kind "train".
         base: what training begins from.
         corpus: a name of the folder's corpora.
@@ -185,7 +164,7 @@ class TableRow:
     name: str
     group: str
     place: int
-    kind: Literal["train", "encoder", "quote", "facts", "blocked"]
+    kind: RowKind
     objective: str
     base: str
     corpus: str
@@ -209,11 +188,6 @@ class TableRow:
         """Whether another seed gives another result."""
         return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
 
-    @property
-    def measured(self) -> bool:
-        """Whether values of ours belong in it, even if nobody can make them."""
-        return self.kind in ("train", "encoder", "blocked")
-
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -235,16 +209,13 @@ class Claim:
     name: str
     text: str
     columns: tuple[str, ...] = ()
-    relation: Literal["better", "no_worse", "no_better", "equal", ""] = ""
+    relation: Relation | Literal[""] = ""
     subject: str = ""
     than: tuple[str, ...] = ()
-    margin: float | None = None
+    margin: Positive | None = None
     row: str = ""
     sign: Literal["", "positive", "negative"] = ""
     rests_on: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        _check_margin(self.margin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,15 +273,16 @@ class Item:
     about: str
     cost: Cost
     needs: tuple[str, ...] = ()
-    seeds: int = 3
+    seeds: Count = 3
     reference: str = ""
     figure: Figure = ""
     sweep: str = ""
     also_source: str = ""
 
     def __post_init__(self) -> None:
-        require("seeds", self.seeds, self.seeds >= 1, "must be at least 1")
-        require("figure", self.figure, self.figure != "sweep" or bool(self.sweep), AXES)
+        if self.figure == "sweep" and not self.sweep:
+            problem = 'needs sweep = "SETTING", the axis of the figure'
+            raise OptionError("figure", self.figure, problem)
 
     @property
     def name(self) -> str:

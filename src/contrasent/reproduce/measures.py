@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from contrasent.engine.parameters import Size
 from contrasent.report import Report, Row
 from contrasent.reproduce import data
 from contrasent.reproduce.corpora import read_corpora, sample
@@ -83,6 +84,11 @@ def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) 
 
 def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
     """24 hexadecimal digits of all that a measure reads.
+
+    Args:
+        kind: of measure.
+        options: all of them.
+        folder: the data folder.
 
     Raises:
         DataError: data that are missing or not official.
@@ -201,6 +207,11 @@ def _speed(record: "Record") -> Report:
 def by_rating(encode: EncodeFn, parts: Sequence["ScoredPairs"], split: str) -> list[Row]:
     """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
 
+    Args:
+        encode: the model.
+        parts: pairs with scores from 0 to 5.
+        split: of the rows.
+
     Returns:
         Rows of metric "mean_cosine", their aggregate the ratings: "0-1" to "4-5". A rating on a
         border belongs to the upper one, 5 to the last.
@@ -252,7 +263,7 @@ MEASURES = {
     "trace": Measure(
         _trace,
         _pairs,
-        {"every": (int, 10), "split": ANY_SPLIT, "form": FORM, "sample": (int, 0)},
+        {"every": (Size, 10), "split": ANY_SPLIT, "form": FORM, "sample": (Size, 0)},
         of_training=True,
     ),
     "stsb_retrieval": Measure(
@@ -264,15 +275,15 @@ MEASURES = {
             "form": FORM,
         },
     ),
-    "caption_retrieval": Measure(_caption_retrieval, _captions, {"captions": (int, 5000)}),
+    "caption_retrieval": Measure(_caption_retrieval, _captions, {"captions": (Size, 5000)}),
     "listing": Measure(
         _listing,
         _listed,
         {
             "queries": (tuple[str, ...], ()),
             "documents": (Literal["flickr30k", "stsb-test"], "flickr30k"),
-            "captions": (int, 0),
-            "k": (int, 3),
+            "captions": (Size, 0),
+            "k": (Size, 3),
         },
     ),
     "length_bias": Measure(
@@ -283,7 +294,7 @@ MEASURES = {
     "repetition_bias": Measure(
         _repetition_bias,
         _repeated,
-        {"queries": (int, 100), "text": (Literal["flickr30k", "wiki"], "flickr30k")},
+        {"queries": (Size, 100), "text": (Literal["flickr30k", "wiki"], "flickr30k")},
     ),
     "pair_similarity": Measure(
         _pair_similarity,

@@ -1,75 +1,54 @@
 """The book as one self-contained HTML page that can be sent to a colleague."""
 
-from collections.abc import Iterator
-from html import escape
-from pathlib import Path
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
 
-from contrasent.files import atomic_file
-from contrasent.pages import document
-from contrasent.reproduce import tables
-from contrasent.reproduce.entries import Book, ItemEntry
+from contrasent.pages import minus, render
+from contrasent.reproduce.cells import CellTexts, blocks, cell_texts, should_transpose
+from contrasent.reproduce.entries import Book, ItemEntry, RowEntry
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.run import duration
-from contrasent.reproduce.text import LAB_NOTE, about, resolved
+from contrasent.reproduce.text import LAB_NOTE, about, missing, resolved
 from contrasent.reproduce.verdict import DEFINITIONS, RULE, WORDS
 
-OWN_STYLE = """
-:root { --good: #1b7a4e; --bad: #b23a26; }
-@media (prefers-color-scheme: dark) { :root { --good: #57c795; --bad: #f0896f; } }
-a { color: inherit; text-decoration-color: var(--faint); text-underline-offset: .2em; }
-h2 { border-top: 1px solid var(--line); padding-top: 1.6rem; }
-h2 small { color: var(--faint); font-weight: 400; }
-.agrees { color: var(--good); font-weight: 600; } .differs { color: var(--bad); font-weight: 600; }
-.equivalent { font-weight: 600; } .cannot-tell, .not-run { color: var(--faint); }
-.rules dt { font-weight: 600; }
-.wide { margin: .8rem 0; }
-thead th { min-width: 3.5rem; vertical-align: bottom; overflow-wrap: normal; }
-th small { display: block; color: var(--faint); font-weight: 400; }
-th.said, td.said, .facts th, .listing th { text-align: left; }
-td.said { min-width: 6.5rem; white-space: normal; }
-td:first-child { white-space: normal; min-width: 7rem; max-width: 19rem; }
-tr.group td { color: var(--faint); font-weight: 600; border-bottom: none; padding-top: .8rem;
-  white-space: nowrap; max-width: none; }
-.stacked td { line-height: 1.3; } .gap { padding-top: .25rem; }
-.facts td { max-width: 16rem; } .contents td:first-child { max-width: 30rem; min-width: 12rem; }
-.claims small, .claims details { display: block; } ul { padding-left: 1.2rem; }
-@media (max-width: 40rem) {
-  th, td { padding: .25rem .45rem; } td:first-child { max-width: 8.5rem; min-width: 6rem; }
-  .contents td:first-child { min-width: 9rem; max-width: 11rem; } .listing td { min-width: 11rem; }
-}
-"""
+FEW = 2
+"""So many columns have their numbers side by side; more columns have them one below another."""
 
-
-def write_page(target: Path, found: Book) -> None:
-    """Write a book, atomically.
-
-    Args:
-        target: the file.
-        found: what ``report.book`` gives.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OutputError: the file cannot be written.
-    """
-    text = page(found)
-    with atomic_file(target) as stream:
-        stream.write(text)
+Shown = dict[str, Any]
+"""Part of a page, as its template takes it."""
 
 
 def page(found: Book) -> str:
-    """The page's text; see :func:`write_page`."""
+    """The page's text.
+
+    Raises:
+        MissingExtraError: matplotlib is not installed.
+    """
     items = found["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
-    title, heading = f"contrasent reproduces {names}", f"Reproduction of {names}"
-    parts = [*_front(found), *(_item(item) for item in items)]
-    return document(title, heading, parts, style=OWN_STYLE)
+    scales = [scale for scale in DEFINITIONS if any(item["scale"] == scale for item in items)]
+    return render(
+        "reproduction.html",
+        window=f" reproduces {names}",
+        heading=f"Reproduction of {names}",
+        lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
+        run=_run(found),
+        rule=RULE,
+        rules=[
+            [
+                (term, f" (scale {scale})" if len(scales) > 1 and scale else "", text)
+                for term, text in DEFINITIONS[scale].items()
+            ]
+            for scale in [*scales, ""]
+        ],
+        words=WORDS,
+        items=[_item(item) for item in items],
+    )
 
 
-def _front(found: Book) -> Iterator[str]:
-    run, items = found["run"], found["items"]
-    if any(item["scale"] == "lab" for item in items):
-        yield f"<p>{escape(LAB_NOTE)}</p>"
-    codes = run["codes"]
+def _run(found: Book) -> list[tuple[str, str]]:
+    run, items, codes = found["run"], found["items"], found["run"]["codes"]
     facts = {
         "base": ", ".join(sorted({item["base"] for item in items if item["base"]})),
         "scale": "; ".join(sorted({f"{i['scale']}: {i['scale_title']}" for i in items})),
@@ -81,64 +60,121 @@ def _front(found: Book) -> Iterator[str]:
         "source of training": ", ".join(codes[:2])
         + (f" and {len(codes) - 2} other states of it" if len(codes) > 2 else ""),
     }
-    rows = "".join(f"<dt>{k}</dt><dd>{escape(v)}</dd>" for k, v in facts.items() if v)
-    yield f"<dl>{rows}</dl>"
-    yield (
-        "<p class=faint>A value is the mean over seeds ± their standard deviation; intervals are "
-        "95 %: t intervals of the mean over seeds, or, of rows that no seed changes (seeds: -), "
-        "bootstrap intervals over test items.</p>"
-    )
-    yield f"<p>{escape(RULE)}</p>"
-    used = [scale for scale in DEFINITIONS if any(item["scale"] == scale for item in items)]
-    for scale in [*used, ""]:
-        where = f" (scale {scale})" if len(used) > 1 and scale else ""
-        terms = "".join(
-            f"<dt>{tables.word(term) if term in WORDS else term}{where}</dt><dd>{escape(text)}</dd>"
-            for term, text in DEFINITIONS[scale].items()
-        )
-        yield f"<dl class=rules>{terms}</dl>"
-    if len(items) > 1:
-        yield _contents(items)
+    return [(name, text) for name, text in facts.items() if text]
 
 
-def _contents(items: list[ItemEntry]) -> str:
-    """Every item with the verdicts on its statements and how much of it was run."""
-    head = "".join(f"<th>{word}<small>statements</small></th>" for word in WORDS)
-    lines, paper = "", ""
-    for item in items:
-        if item["paper"] != paper:
-            paper = item["paper"]
-            lines += tables.heading(paper)
-        words = [claim["verdict"]["word"] for claim in item["claims"]]
-        counts = "".join(
-            f"<td><span class={word.replace(' ', '-')}>{words.count(word) or ''}</span></td>"
-            for word in WORDS
-        )
-        wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
-        made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
-        rows = f"{made} of {len(wanted)}" if wanted else ""
-        link = f"<a href='#{escape(item['name'])}'>{escape(item['name'])}</a>"
-        lines += f"<tr><td>{link} {escape(item['title'])}</td><td>{rows}</td>{counts}</tr>\n"
-    return (
-        f"<div class='wide contents'><table><thead><tr><th></th><th>rows run</th>{head}</tr>"
-        f"</thead>\n<tbody>{lines}</tbody></table></div>"
-    )
+def _item(item: ItemEntry) -> Shown:
+    words = [claim["verdict"]["word"] for claim in item["claims"]]
+    wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
+    made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
+    titles = {column["name"]: column["title"] for column in item["columns"]}
+    return {
+        "item": item,
+        "made": f"{made} of {len(wanted)}" if wanted else "",
+        "counts": [(word, words.count(word)) for word in WORDS],
+        "about": list(about(item)),
+        "shown": _numbers(item),
+        "drawn": draw(item["figure"], item["name"]),
+        "resolved": list(resolved(item)),
+        "orders": [
+            f"{titles[name] + ' ' if len(titles) > 1 else ''}"
+            f"{minus(format(order['correlation'], '.2f'))}"
+            for name, order in item["order"].items()
+        ],
+        "missing": list(missing(item)),
+    }
 
 
-def _item(item: ItemEntry) -> str:
-    how = "".join(f"<p class=faint>{escape(line)}</p>" for line in about(item))
-    drawn = draw(item["figure"], item["name"])
-    parts = [
-        f"<h2 id='{escape(item['name'])}'>{escape(item['name'])}: {escape(item['title'])} "
-        f"<small>{escape(item['source'])}</small></h2>",
-        f"<p>{escape(item['about'])}</p>",
-        how,
-        tables.table(item),
-        f"<figure>{drawn}</figure>" if drawn else "",
-        *(f"<p class=faint>{escape(line)}</p>" for line in resolved(item)),
-        tables.listings(item),
-        tables.orders(item),
-        tables.claims(item),
-        tables.skipped(item),
-    ]
-    return "\n".join(filter(None, parts))
+def _numbers(item: ItemEntry) -> Shown:
+    """The document's table: facts, or published and measured numbers."""
+    stated = [row for row in item["rows"] if row["facts"]]
+    if stated:
+        names = [column["name"] for column in item["columns"]]
+        stated_lines = [
+            {**_named(item, row), "texts": [row["facts"].get(name, "") for name in names]}
+            for row in stated
+        ]
+        return {
+            "kind": "facts",
+            "heads": [c["title"] for c in item["columns"]],
+            "lines": stated_lines,
+        }
+    rows = [row for row in item["rows"] if row["cells"]]
+    columns = [c for c in item["columns"] if any(c["name"] in row["cells"] for row in rows)]
+    transposed = should_transpose(len(columns), len(rows))
+    if len(columns) > FEW and not transposed:
+        return _stacked(item)
+    shown = []
+    for title, block in blocks(item):
+        lines = [
+            {
+                **(_named(item, row) if not transposed else {"name": name, "remark": ""}),
+                "cell": cell,
+                "group": "",
+            }
+            for row, name, cell in block
+        ]
+        top = _named(item, block[0][0]) if transposed else {"name": title, "remark": ""}
+        if not transposed:
+            _group(lines, [row for row, _, _ in block])
+        shown.append({"title": top, "lines": lines, "heads": _heads(item, lines)})
+    return {"kind": "wide", "blocks": shown}
+
+
+def _heads(item: ItemEntry, lines: list[Shown]) -> list[tuple[str, str]]:
+    """Columns of a table with a cell a line: those that any cell fills."""
+    heads = {
+        "paper": "paper",
+        "also": item["also_source"],
+        "ours": "ours",
+        "interval": "95 %",
+        "seeds": "seeds",
+        "published": "paper's difference",
+        "difference": "our difference",
+        "word": "verdict",
+    }
+    cells = [asdict(line["cell"]) for line in lines]
+    return [(key, head) for key, head in heads.items() if any(cell[key] for cell in cells)]
+
+
+def _group(lines: list[Shown], rows: list[RowEntry]) -> None:
+    """Note the headings that several lines share at the first of them."""
+    group = ""
+    for line, row in zip(lines, rows, strict=True):
+        line["group"] = row["group"] if row["group"] != group else ""
+        group = row["group"]
+
+
+def _stacked(item: ItemEntry) -> Shown:
+    """A table with all of a cell's numbers one below another."""
+    rows = [row for row in item["rows"] if row["cells"]]
+    columns = [c for c in item["columns"] if any(c["name"] in row["cells"] for row in rows)]
+    texts = [[cell_texts(row["cells"].get(c["name"]), c) for c in columns] for row in rows]
+    every: list[CellTexts] = [cell for cells in texts for cell in cells]
+    counts = Counter(cell.seeds for cell in every if cell.seeds not in ("", "-"))
+    usual = counts.most_common(1)[0][0] if counts else ""
+    lines = []
+    for row, cells in zip(rows, texts, strict=True):
+        unchanged = {cell.seeds for cell in cells} - {""} == {"-"}
+        named = _named(item, row, "no seed changes it" if unchanged else "")
+        lines.append({**named, "cells": cells})
+    _group(lines, rows)
+    notes = []
+    if usual:
+        more = ", where nothing else is said" if len(counts) > 1 else ""
+        notes.append(f"{usual} seed{'' if usual == '1' else 's'} a value{more}")
+    if any(cell.also for cell in every):
+        notes.append(f"In brackets: {item['also_source']}")
+    if any(cell.difference for cell in every):
+        against = "the published value" if item["scale"] == "paper" else repr(item["reference"])
+        notes.append(f"\N{GREEK CAPITAL LETTER DELTA}: difference from {against}")
+    heads = [column["title"] for column in columns]
+    return {"kind": "stacked", "heads": heads, "lines": lines, "notes": notes, "usual": usual}
+
+
+def _named(item: ItemEntry, row: RowEntry, *more: str) -> Shown:
+    remarks = [row["note"], *more]
+    if row["kind"] == "quote":
+        own = row["source"] == item["source"]
+        remarks.append("quoted" if own else f"quoted from {row['source']}")
+    return {"name": row["name"], "remark": "; ".join(filter(None, remarks))}

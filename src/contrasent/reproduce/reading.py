@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from contrasent.engine.parameters import Positive
 from contrasent.errors import OptionError, UserError, suggestion
 from contrasent.report import HUNDREDTHS
 from contrasent.reproduce import rows
@@ -113,7 +114,7 @@ class ItemFolder:
         top = read(path)
         kind = top.data.get("kind")
         tolerance = float(top.take("tolerance", float, 1.0))
-        margin = top.take("margin", float, MARGIN)
+        margin = top.take("margin", Positive, MARGIN)
         source = top.take("source", str)
         evaluations = {n: _evaluation(n, t) for n, t in top.tables("evaluations").items()}
         measured = kind not in ("facts", "claims")
@@ -157,8 +158,6 @@ def _evaluation(name: str, table: Table) -> Evaluation:
     options = {}
     for option, (form, _) in MEASURES[kind].options.items():
         value = table.take(option, form, None)
-        if isinstance(value, int) and value < 0:
-            table.refuse(option, f"{option} must be 0 or more, it is {value}")
         if value is not None:
             options[option] = value
     table.done()
@@ -189,7 +188,7 @@ def _column(
         better=table.take("better", Literal["higher", "lower"], "lower" if lower else "higher"),
         factor=factor,
         # Points of a correlation are alike; what does not matter of a time, a file must say.
-        margin=table.take("margin", float, margin if factor == 100 else None),
+        margin=table.take("margin", Positive, margin if factor == 100 else None),
     )
 
 

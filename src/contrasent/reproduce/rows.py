@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 
+from contrasent.engine.parameters import Size
 from contrasent.errors import suggestion
 from contrasent.reproduce.corpora import Corpus
 from contrasent.reproduce.items import (
@@ -15,14 +16,12 @@ from contrasent.reproduce.items import (
     Evaluation,
     Expected,
     Fit,
+    RowKind,
     ScaleName,
     Settings,
     TableRow,
-    require,
 )
 from contrasent.reproduce.toml import Table
-
-Kind = Literal["train", "encoder", "quote", "facts", "blocked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +35,13 @@ class ItemContext:
     source: str
 
 
-def _check_sentences(count: int | None) -> None:
-    require("sentences", count, count is None or count >= 0, "must be 0 (all) or more")
-
-
 @dataclass(frozen=True, slots=True)
 class AtScale:
     """What a row or template says of one scale; None where it says nothing."""
 
     set: Settings = field(default_factory=dict)
     evaluations: tuple[str, ...] | None = None
-    sentences: int | None = None
-
-    def __post_init__(self) -> None:
-        _check_sentences(self.sentences)
+    sentences: Size | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +58,10 @@ class Template:
     set: Settings = field(default_factory=dict)
     lab: AtScale = AtScale()
     paper: AtScale = AtScale()
-    sentences: int | None = None
+    sentences: Size | None = None
     postprocess: Fit | None = None
     scales: tuple[ScaleName, ...] | None = None
     evaluations: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        _check_sentences(self.sentences)
 
     def at(self, scale: ScaleName) -> AtScale:
         """What holds at one scale."""
@@ -97,6 +86,10 @@ def _over(below: Any, above: Any) -> Any:
 
 def read_rows(top: Table, context: ItemContext) -> tuple[TableRow, ...]:
     """The rows of an item's file, in order.
+
+    Args:
+        top: the item's file.
+        context: what rows refer to.
 
     Raises:
         InputError: one cannot be; the line is given.
@@ -186,7 +179,7 @@ def _rows(
         )
 
 
-def _kind(table: Table, row: Template, *, quote: bool, blocked: str, facts: bool) -> Kind:
+def _kind(table: Table, row: Template, *, quote: bool, blocked: str, facts: bool) -> RowKind:
     made = [key for key in ("objective", "encoder") if getattr(row, key)]
     if blocked:
         return "blocked"

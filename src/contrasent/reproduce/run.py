@@ -88,7 +88,12 @@ def _unmeasured(jobs: list[Job], store: Store) -> int:
 
 
 def missing(jobs: list[Job], store: Store) -> list[Job]:
-    """The jobs of which a measurement is not stored."""
+    """The jobs of which a measurement is not stored.
+
+    Args:
+        jobs: of a plan.
+        store: of the results.
+    """
     return [job for job in jobs if not _done(job, store)]
 
 

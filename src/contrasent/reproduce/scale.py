@@ -48,6 +48,10 @@ class Scale:
 
         Items and rows that say something of their own about a setting still do.
 
+        Args:
+            settings: of the run, as texts.
+            sentences: rows sampled from a corpus, 0 for all; None leaves them alone.
+
         Raises:
             OptionError: no such setting of a run, or a value that it cannot have.
         """
@@ -99,6 +103,12 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
     """The settings of a row at a scale: the scale's, then the item's, then the row's own.
 
     The number of sentences is the row's, else the item's, else the scale's.
+
+    Args:
+        item: which.
+        row: of it, of kind "train".
+        scale: which.
+        seed: of the run.
 
     Raises:
         OptionError: a name or a value that cannot be.

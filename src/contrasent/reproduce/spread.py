@@ -116,7 +116,7 @@ class Arm:
 def with_noise(arms: Mapping[str, Arm]) -> dict[str, Arm]:
     """The rows of a column, each with the noise of its seeds.
 
-    That is what all rows share. A row that varies more is not helped by the others' steadiness,
+    That is what all rows share. A row that varies more is not helped by the others,
     though: it counts with its own variance, and, where this is more than twice the pooled one, with
     its own degrees of freedom.
     """
@@ -179,6 +179,10 @@ def difference(before: Arm, after: Arm) -> Gap:
     A row without seeds would give the same value again, so only the other one's seeds count. Two
     such rows are compared by their intervals over test items, whose lengths are added up: the
     difference is sure where they do not overlap.
+
+    Args:
+        before: the row that is subtracted.
+        after: the other.
     """
     mean = after.mean - before.mean
     if before.seeded or after.seeded:

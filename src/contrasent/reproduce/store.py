@@ -115,7 +115,13 @@ class Store:
         return found
 
     def write_measurement(self, key: str, found: Measurement, about: Mapping[str, Any]) -> None:
-        """Store a measurement with everything that is known of its model."""
+        """Store a measurement with everything that is known of its model.
+
+        Args:
+            key: of the measurement.
+            found: what to store.
+            about: what is known of its model.
+        """
         write_json(self._path("units", key), {**about, **found})
 
     def record(self, key: str) -> Record | None:
@@ -124,7 +130,13 @@ class Store:
         return found
 
     def write_record(self, key: str, record: Record, about: Mapping[str, Any]) -> None:
-        """Store the record of a training run."""
+        """Store the record of a training run.
+
+        Args:
+            key: of the model.
+            record: of its training.
+            about: what is known of the model.
+        """
         write_json(self._path("units", f"train-{key}"), {**about, **record})
 
     def skipped(self, key: str) -> str | None:
@@ -133,7 +145,12 @@ class Store:
         return str(data["reason"]) if data is not None else None
 
     def skip(self, key: str, reason: str | None) -> None:
-        """Note why a model could not be made; None forgets it, so that it is tried again."""
+        """Note why a model could not be made; None forgets it, so that it is tried again.
+
+        Args:
+            key: of the model.
+            reason: why; None forgets it.
+        """
         path = self._path("skipped", key)
         if reason is not None:
             write_json(path, {"reason": reason})
@@ -141,7 +158,12 @@ class Store:
             path.unlink(missing_ok=True)
 
     def manifest(self, item: str, scale: str) -> Manifest | None:
-        """What the rows of an item consist of."""
+        """What the rows of an item consist of.
+
+        Args:
+            item: its name.
+            scale: its name.
+        """
         found: Manifest | None = self._read("items", f"{_plain(item)}.{scale}")
         return found
 

@@ -13,7 +13,7 @@ MOST = 5
 """Rows that are named where one reason holds for several."""
 
 LAB_NOTE = (
-    "Scale lab: a smaller encoder and fewer steps. Only directions and orders of rows are judged, "
+    "Scale lab: a smaller encoder and fewer steps. Only directions and orders of rows count, "
     "values are not comparable with the document's."
 )
 COLUMNS = {

@@ -8,8 +8,19 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Never, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Never,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from contrasent.engine.parameters import Parameter, Range
 from contrasent.errors import InputError, OptionError, suggestion
 
 HERE = Path(__file__).parent / "items"
@@ -59,7 +70,12 @@ class Source:
         return found or None
 
     def holds(self, at: Place, name: str) -> bool:
-        """Whether a table of the file names something."""
+        """Whether a table of the file names something.
+
+        Args:
+            at: the table.
+            name: of a key.
+        """
         return at in self.headers and self._find(name, *self._section(at)) is not None
 
     def _section(self, at: Place) -> tuple[int, int]:
@@ -79,6 +95,10 @@ class Source:
 
     def refuse(self, at: Place, problem: str) -> Never:
         """Complain about a value.
+
+        Args:
+            at: the value.
+            problem: what is wrong with it.
 
         Raises:
             InputError: always.
@@ -109,6 +129,10 @@ def read(path: Path) -> "Table":
 
 def shared(folder: Path, name: str) -> "Table":
     """A file that a folder of items may bring, else the package's of that name.
+
+    Args:
+        folder: of items.
+        name: of the file.
 
     Raises:
         InputError: it cannot be read.
@@ -155,7 +179,8 @@ class Table:
         Args:
             key: its name.
             kind: str, bool, int, float, a Literal of texts, ``tuple[one of these, ...]``,
-                ``dict[str, Value]``, a dataclass (see :meth:`fill`), or one of them and None.
+                ``dict[str, Value]``, a dataclass (see :meth:`fill`), or one of them and None; of a
+                number perhaps with a :class:`contrasent.engine.parameters.Range`.
             default: what stands for a key that is not there; it must be there if none is given.
 
         Raises:
@@ -163,7 +188,11 @@ class Table:
         """
         self._known.add(key)
         if key in self._left:
-            return self._checked(key, self._left.pop(key), kind)
+            value, bounds = self._left.pop(key), Parameter(key, kind, None).mark(Range)
+            value = self._checked(key, value, kind)
+            if bounds is not None and value not in bounds:
+                self.refuse(key, f"{key} {value!r}: must be {bounds}")
+            return value
         if default is not REQUIRED:
             return default
         # It may be there under a misspelt name.
@@ -220,11 +249,24 @@ class Table:
         return self._below(self._left.pop(key, {}), key)
 
     def refuse(self, key: str, problem: str, *deeper: str | int) -> Never:
-        """Complain about a key, or something below it."""
+        """Complain about a key, or something below it.
+
+        Args:
+            key: of the table.
+            problem: what is wrong.
+            deeper: keys and positions below it.
+        """
         self.source.refuse((*self.at, key, *deeper), problem)
 
     def check_known(self, key: str, value: str, known: Iterable[str], *deeper: str | int) -> None:
-        """Refuse a name that is none of those known; the nearest is named."""
+        """Refuse a name that is none of those known; the nearest is named.
+
+        Args:
+            key: of the table.
+            value: its value.
+            known: the names that are.
+            deeper: keys and positions below it.
+        """
         choices = list(known)
         if value not in choices:
             self.refuse(key, f"{key} {value!r}: unknown{suggestion(value, choices)}", *deeper)
@@ -244,8 +286,8 @@ class Table:
         return Table(self.source, value, (*self.at, *keys))
 
     def _checked(self, key: str, value: Any, kind: Any, *deeper: str | int) -> Any:
-        if get_origin(kind) in (UnionType, Union):
-            (kind,) = (k for k in get_args(kind) if k is not NoneType)
+        while get_origin(kind) in (UnionType, Union, Annotated):
+            kind = next(k for k in get_args(kind) if k is not NoneType)
         inner = get_args(kind)
         if get_origin(kind) is Literal:
             if not isinstance(value, str):
@@ -271,4 +313,4 @@ class Table:
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+    return get_type_hints(kind, include_extras=True)

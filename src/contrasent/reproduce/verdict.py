@@ -237,7 +237,12 @@ def together(parts: Sequence[Verdict]) -> Verdict:
 
 
 def order(published: Sequence[float], ours: Sequence[float]) -> OrderEntry | None:
-    """Spearman's correlation of the order of rows; None for fewer than three."""
+    """Spearman's correlation of the order of rows; None for fewer than three.
+
+    Args:
+        published: of each row.
+        ours: of each row.
+    """
     from contrasent.metrics import spearman
 
     if len(published) < 3 or len(set(published)) < 2 or len(set(ours)) < 2:

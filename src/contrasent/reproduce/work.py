@@ -1,10 +1,7 @@
 """Doing a job: make the model, measure it, store the numbers; here torch is needed."""
 
-import hashlib
 import json
 import math
-import os
-import platform
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
 from contrasent.reproduce import data
+from contrasent.reproduce.digests import environment
 from contrasent.reproduce.items import TARGET
 from contrasent.reproduce.jobs import Job, Training, Unit
 from contrasent.reproduce.measures import MEASURES, STS, Options, measure
@@ -24,9 +22,6 @@ from contrasent.types import EncodeFn
 if TYPE_CHECKING:
     from contrasent.train.run import RunFolder
     from contrasent.train.settings import Settings
-
-CODE = ("losses", "engine", "objectives", "model", "train", "text")
-"""Folders of the package that the numbers of a training run depend on."""
 
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
@@ -222,7 +217,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
 
 def _same_settings(place: "RunFolder", settings: "Settings") -> bool:
     """Whether a run that was begun in a folder, if any, can be gone on with."""
-    from contrasent.train.settings import renamed
+    from contrasent.engine.parameters import renamed
 
     try:
         before = renamed(json.loads(place.settings.read_text("utf-8"))["settings"])
@@ -245,6 +240,10 @@ def trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeFn
     """What a run that is traced is evaluated by at every stop: alignment and uniformity.
 
     The first row is always the same, so that no checkpoint counts as better than another.
+
+    Args:
+        options: of the measure "trace".
+        folder: the data folder.
     """
     from contrasent.evaluate.geometry import geometry
 
@@ -300,39 +299,3 @@ def sts7_mean(
                 bounds = value - below, value + above
             found.append(Row(AVERAGE, split, metric, name, value, count, *bounds))
     return found
-
-
-def environment() -> Record:
-    """Machine and versions, for the record."""
-    import torch
-
-    from contrasent import __version__
-
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
-    return {
-        "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
-        "versions": {
-            "contrasent": __version__,
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-        },
-        "code": _code_digest(),
-    }
-
-
-def _code_digest() -> str:
-    """12 digits that stand for the source text that a training run's numbers depend on."""
-    total = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
-            total.update(path.read_bytes())
-    return total.hexdigest()[:12]
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        return platform.machine()
-    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())

@@ -14,8 +14,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.errors import OptionError, import_extra
 from contrasent.files import writing
-from contrasent.search.backends import FAISS, Backend, open_backend
-from contrasent.search.binary import BinaryCodes
+from contrasent.search.backends import FAISS, Backend, BinaryCodes, open_backend
 from contrasent.search.checks import check_approximate
 from contrasent.search.exact import Best, scan
 from contrasent.search.index import Index
@@ -64,11 +63,8 @@ def build_approximate(
                 "kind", kind, f"{len(index)} rows are searched faster exactly; {FEWEST:,} at least"
             )
         name = writer.new_name("backend")
-        part = (
-            _build_binary(writer, index, name)
-            if kind == BINARY
-            else _build_faiss(writer, kind, name)
-        )
+        build = _build_binary if kind == BINARY else _build_faiss
+        part = build(writer, kind, name)
         if effort is not None and kind != BINARY:
             part.facts["effort"] = effort
         backend = open_backend(writer.folder, part, index.dimension)
@@ -77,7 +73,8 @@ def build_approximate(
     return writer.index
 
 
-def _build_binary(writer: Writer, index: Index, name: str) -> Part:
+def _build_binary(writer: Writer, kind: str, name: str) -> Part:
+    index = writer.index
     vectors = (segment.vectors for segment in index.segments)
     codes = BinaryCodes.of(vectors, len(index), index.dimension)
     path = writer.folder / f"{name}.npy"
@@ -90,7 +87,11 @@ def _build_faiss(writer: Writer, kind: str, name: str) -> Part:
     index, purpose = writer.index, f"an approximate index of {writer.folder}"
     faiss = import_extra("faiss", "faiss", purpose, package=FAISS)
     built, effort = _train(faiss, index, kind)
-    _fill(built, index)
+    with progress.task("approximate index", len(index), "texts") as advance:
+        for start in range(0, len(index), BLOCK):
+            stop = min(start + BLOCK, len(index))
+            built.add(index.vectors_of(np.arange(start, stop)))
+            advance(stop - start)
     path = writer.folder / f"{name}.faiss"
     with writing(writer.folder):
         faiss.write_index(built, str(path))
@@ -117,14 +118,6 @@ def _train(faiss: Any, index: Index, kind: str) -> tuple[Any, int]:
     rows = np.linspace(0, count - 1, min(count, 256 * lists)).astype(np.int64)
     built.train(index.vectors_of(np.unique(rows)))
     return built, max(4, lists // 16)
-
-
-def _fill(built: Any, index: Index) -> None:
-    with progress.task("approximate index", len(index), "texts") as advance:
-        for start in range(0, len(index), BLOCK):
-            stop = min(start + BLOCK, len(index))
-            built.add(index.vectors_of(np.arange(start, stop)))
-            advance(stop - start)
 
 
 def _recall(index: Index, backend: Backend, *, seed: int = 0) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
-from contrasent.search.checks import check_metadata, check_vectors, refuse_duplicates, row_ids
+from contrasent.search.checks import check_metadata, check_vectors, row_ids
 from contrasent.search.query import IndexBase
 from contrasent.search.segment import Segment
 from contrasent.types import EncodeFn, Vectors, for_task
@@ -53,7 +53,6 @@ class WriterBase(ABC):
         if not texts:
             return 0
         names = row_ids(ids, len(texts), self.next_id)
-        refuse_duplicates(names)
         rows = self._find(names)
         while ids is None and (rows >= 0).any():
             self.next_id += len(texts)
@@ -82,7 +81,12 @@ class WriterBase(ABC):
     ) -> tuple[int, int]:
         """Replace the rows of these ids, and add those that are not there yet.
 
-        Arguments are those of :meth:`add`.
+        Args:
+            texts: of the rows.
+            vectors: (n, d), or what makes them of the texts.
+            ids: one distinct string a row.
+            metadata: one JSON value a row.
+            model: identity of the model behind the vectors.
 
         Returns:
             How many rows were replaced, and how many were added.
@@ -90,7 +94,6 @@ class WriterBase(ABC):
         if not texts:
             return 0, 0
         names = row_ids(ids, len(texts), 0)
-        refuse_duplicates(names)
         rows = self._find(names)
         old = rows[rows >= 0]
         self._put(self._block(texts, vectors, names, metadata, model), old)

@@ -1,6 +1,5 @@
 """Checks of what an index is given, before any work."""
 
-import math
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,18 +21,6 @@ from contrasent.search.manifest import APPROXIMATE, BINARY, METRICS, MILVUS, NAM
 from contrasent.types import Vectors
 
 
-def check_k(k: int) -> None:
-    """Refuse a k that is not a positive whole number."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
-        raise OptionError("k", k, "must be a whole number of at least 1")
-
-
-def check_threshold(threshold: float | None) -> None:
-    """Refuse a threshold that no score can be compared with."""
-    if threshold is not None and math.isnan(threshold):
-        raise OptionError("threshold", threshold, "is not a number")
-
-
 def check_metric(metric: str) -> None:
     """Refuse an unknown metric."""
     check_choice("metric", metric, METRICS)
@@ -41,6 +28,11 @@ def check_metric(metric: str) -> None:
 
 def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
     """Refuse a kind of approximate index that is unknown, not installed, or does not apply.
+
+    Args:
+        kind: of approximate index.
+        metric: of the index.
+        option: what named the kind.
 
     Raises:
         OptionError: an unknown kind, or binary codes of an index that compares by inner product.
@@ -63,6 +55,10 @@ def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
 def check_target(target: Path, overwrite: bool) -> None:
     """Refuse a folder to write that exists, unless an index may be overwritten.
 
+    Args:
+        target: the folder.
+        overwrite: whether an index there may be replaced.
+
     Raises:
         OutputError: it exists and must not be lost, or cannot be written.
     """
@@ -80,34 +76,49 @@ def check_target(target: Path, overwrite: bool) -> None:
 
 
 def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
-    """The ids given, or row numbers from ``first`` on."""
+    """The ids given, or row numbers from ``first`` on; one distinct string a row.
+
+    Args:
+        ids: one a text, or None.
+        count: how many texts there are.
+        first: number of the first row.
+
+    Raises:
+        OptionError: too few or too many, one that is no string, or one that is there twice.
+    """
     if ids is None:
         return [str(first + row) for row in range(count)]
     if len(ids) != count:
         raise OptionError("ids", len(ids), f"is not one id for each of {count} texts")
-    wrong = next((name for name in ids if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise OptionError("ids", wrong, "is not a string")
+    seen: set[str] = set()
+    for row, name in enumerate(ids):
+        if not isinstance(name, str):
+            raise OptionError("ids", name, "is not a string")
+        if name in seen:
+            raise OptionError("ids", name, f"is there twice, the second time for text {row}")
+        seen.add(name)
     return list(ids)
 
 
 def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
-    """Refuse metadata that are not one value a text."""
+    """Refuse metadata that are not one value a text.
+
+    Args:
+        metadata: of the texts, or None.
+        count: how many texts there are.
+    """
     if metadata is not None and len(metadata) != count:
         raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 
 
-def refuse_duplicates(ids: Sequence[str]) -> None:
-    """Refuse an id that is there twice."""
-    seen: set[str] = set()
-    for row, name in enumerate(ids):
-        if name in seen:
-            raise OptionError("ids", name, f"is there twice, the second time for text {row}")
-        seen.add(name)
-
-
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:
     """Vectors of the right shape, finite, float32, of length one where the metric is cosine.
+
+    Args:
+        vectors: what a model gave.
+        count: rows wanted.
+        dimension: of the index; any if None.
+        metric: "cosine" or "dot".
 
     Raises:
         ModelError: shape or values are wrong.

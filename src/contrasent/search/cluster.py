@@ -106,6 +106,10 @@ def leaders(index: Rows, threshold: float) -> Clusters:
 
     One pass over the rows in order (Hartigan's leader algorithm); each cluster's middle is its
     leader.
+
+    Args:
+        index: whose rows are grouped.
+        threshold: smallest cosine with a leader.
     """
     check_cosine(index, threshold)
     rows = np.flatnonzero(index.alive())

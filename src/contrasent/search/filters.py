@@ -22,7 +22,8 @@ The fields of a filter are read once for each snapshot; what follows is a look-u
 import json
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,10 @@ def _equal(one: Any, two: Any) -> bool:
 def check_where(where: Any, depth: int = 0) -> Where:
     """Refuse a filter that cannot be evaluated; returns it.
 
+    Args:
+        where: the filter.
+        depth: how deep it is nested.
+
     Raises:
         OptionError: it is no object, has an unknown operator, or an operand of the wrong kind.
     """
@@ -226,12 +231,6 @@ def _condition(text: str) -> Where:
     if match is None:
         raise OptionError("--where", text, "is neither JSON nor field=value (= != < <= > >= ~)")
     field, sign, value = match.groups()
-    return {field: {_SIGNS[sign]: _value(value)}}
-
-
-def _value(text: str) -> Any:
-    parse: Callable[[str], Any] = json.loads
-    try:
-        return parse(text)
-    except ValueError:
-        return text
+    with suppress(ValueError):  # what is not JSON is a string
+        value = json.loads(value)
+    return {field: {_SIGNS[sign]: value}}

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import DataError, OptionError, OutputError
+from contrasent.errors import DataError, OptionError, OutputError, UserError
 from contrasent.search.exact import largest
-from contrasent.search.filters import Where
 from contrasent.search.index import Index
 from contrasent.search.opening import AnyIndex
-from contrasent.search.query import Hit
-from contrasent.types import EncodeFn, Vectors
+from contrasent.search.query import Hit, IndexBase, Wanted
+from contrasent.types import Vectors
 
 if TYPE_CHECKING:
     from contrasent.search.lexical import Lexical
@@ -108,8 +107,8 @@ def _reciprocal(scores: Floats) -> NDArray[np.float64]:
     return 1.0 / (RANK_OFFSET + ranks)
 
 
-class Hybrid:
-    """An index searched by vectors and words together.
+class Hybrid(IndexBase):
+    """An index searched by vectors and words together; queries are texts.
 
     Args:
         index: of n rows, deleted ones included.
@@ -118,6 +117,7 @@ class Hybrid:
     """
 
     def __init__(self, index: Index, lexical: "Lexical", fusion: Fusion) -> None:
+        super().__init__(index.manifest, index.folder)
         self.index, self.lexical, self.fusion = index, lexical, fusion
 
     @classmethod
@@ -139,7 +139,8 @@ class Hybrid:
 
         fusion = fusion or own_fusion(index.manifest.settings) or Fusion()
         place = None if index.folder is None else index.folder / FOLDER
-        fingerprint = _fingerprint(index)
+        parts = [asdict(part) for part in index.manifest.segments]  # deleted rows count as well
+        fingerprint = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         lexical = None if place is None else Lexical.open(place, fingerprint)
         if lexical is None:
             texts = [text for segment in index.segments for text in segment.texts]
@@ -150,60 +151,23 @@ class Hybrid:
                     lexical.save(place, fingerprint)
         return cls(index, lexical, fusion)
 
-    def search(
-        self,
-        queries: str | Sequence[str],
-        *,
-        encode: EncodeFn | None = None,
-        vectors: Vectors | None = None,
-        k: int = 10,
-        threshold: float | None = None,
-        where: Where | None = None,
-        model: str | None = None,
-        exact: bool = False,
+    def _hits(
+        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
     ) -> list[list[Hit]]:
-        """The best k rows for each query by the fused score, best first.
-
-        Args:
-            queries: texts; q of them, or one.
-            encode: makes their vectors, by the model that the index was built with.
-            vectors: (q, d), instead of ``encode``.
-            k: rows to find.
-            threshold: smallest fused score that counts.
-            where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-            model: identity of the model behind the vectors, refused if it is another one.
-            exact: let every row's vector be looked at even where there is an approximate index.
-
-        Raises:
-            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
-            ModelError: vectors of another model, dimension, or with NaN.
-        """
-        texts = [queries] if isinstance(queries, str) else list(queries)
-        given = self.index.check_query(
-            texts if vectors is None else vectors,
-            encode=encode,
-            k=k,
-            threshold=threshold,
-            where=where,
-            model=model,
-        )
-        allowed = self.index.alive() if where is None else self.index.matching(where)
+        if isinstance(texts, np.ndarray):
+            raise UserError("hybrid search needs the queries' texts; give vectors beside them")
+        index = self.index
+        allowed = index.alive() if wanted.where is None else index.matching(wanted.where)
         return [
-            self._one(text, vector, k, threshold, allowed, exact)
-            for text, vector in zip(texts, given, strict=True)
+            self._one(text, vector, wanted, allowed)
+            for text, vector in zip(texts, vectors, strict=True)
         ]
 
     def _one(
-        self,
-        text: str,
-        vector: Vectors,
-        k: int,
-        threshold: float | None,
-        allowed: NDArray[np.bool_],
-        exact: bool,
+        self, text: str, vector: Vectors, wanted: Wanted, allowed: NDArray[np.bool_]
     ) -> list[Hit]:
-        proposed = max(PROPOSED, 10 * k)
-        _, near = self.index.nearest(vector[None], proposed, allowed=allowed, exact=exact)
+        proposed = max(PROPOSED, 10 * wanted.k)
+        _, near = self.index.nearest(vector[None], proposed, allowed=allowed, exact=wanted.exact)
         by_words = np.where(allowed, self.lexical.scores(text), 0.0).astype(np.float32)
         shared = np.flatnonzero(by_words)
         best = shared[largest(by_words[shared], proposed)] if len(shared) > proposed else shared
@@ -211,11 +175,11 @@ class Hybrid:
         if not len(rows):
             return []
         scores = self.fusion(self.index.vectors_of(rows) @ vector, by_words[rows], proposed)
-        order = np.argsort(-scores, kind="stable")[:k]
+        order = np.argsort(-scores, kind="stable")[: wanted.k]
         return [
             self.index.hit(int(rows[at]), float(scores[at]))
             for at in order
-            if threshold is None or scores[at] >= threshold
+            if wanted.threshold is None or scores[at] >= wanted.threshold
         ]
 
 
@@ -243,9 +207,3 @@ def searcher(
         raise OptionError("--hybrid", True, "needs an index in a folder; this one is in Milvus")
     weighted = None if lexical_weight is None else Fusion(lexical_weight)
     return Hybrid.open(index, weighted)
-
-
-def _fingerprint(index: Index) -> str:
-    """Of the rows, whichever of them are deleted."""
-    parts = [asdict(part) for part in index.manifest.segments]
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

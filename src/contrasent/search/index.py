@@ -5,12 +5,14 @@ identity of the model they came from, so that it can refuse vectors of another.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent import progress
 from contrasent.errors import InputError, UserError
 from contrasent.files import atomic_folder
 from contrasent.search.backends import Backend, open_backend
@@ -19,16 +21,20 @@ from contrasent.search.checks import (
     check_metric,
     check_target,
     check_vectors,
-    refuse_duplicates,
     row_ids,
 )
 from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
-from contrasent.search.filters import Where
 from contrasent.search.manifest import Manifest, read_manifest, write_manifest
-from contrasent.search.query import Hit
+from contrasent.search.query import Hit, Wanted
 from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
-from contrasent.search.segment_writer import ROWS_AT_ONCE, IndexRow, write_segment, write_stream
+from contrasent.search.segment_writer import (
+    ROWS_AT_ONCE,
+    IndexRow,
+    encoded_blocks,
+    refuse_duplicate_ids,
+    write_segment,
+)
 from contrasent.types import EncodeFn, Vectors, for_task
 
 FEW = 10_000
@@ -78,7 +84,6 @@ class Index(Rows):
         check_metadata(metadata, len(texts))
         if not texts:
             raise UserError("there are no texts to index")
-        refuse_duplicates(names)
         vectors = check_vectors(for_task(encode, "document")(texts), len(texts), None, metric)
         segment = Segment.pack(vectors, texts, names, metadata)
         manifest = Manifest(model, source, metric, vectors.shape[1], next_id=len(texts))
@@ -120,12 +125,19 @@ class Index(Rows):
         check_target(target, overwrite)
         with atomic_folder(target) as temporary:
             place = temporary / "segment-000001"
-            part, dimension = write_stream(place, encode, rows, metric=metric, batch=batch)
+            blocks = encoded_blocks(encode, rows, metric, batch)
+            first = next(blocks, None)
+            if first is None:
+                raise UserError("there are no texts to index")
+            with progress.task("index", unit="texts") as advance:
+                written = chain([first], blocks)
+                part = write_segment(place, first.vectors.shape[1], written, advance)
+            refuse_duplicate_ids(place, part.rows)
             manifest = Manifest(
                 model,
                 source,
                 metric,
-                dimension,
+                first.vectors.shape[1],
                 next_id=part.rows,
                 segments=(part,),
                 settings=settings or {},
@@ -153,7 +165,12 @@ class Index(Rows):
 
     @classmethod
     def from_manifest(cls, folder: Path, manifest: Manifest) -> "Index":
-        """Map what a manifest names."""
+        """Map what a manifest names.
+
+        Args:
+            folder: of the index.
+            manifest: what makes it up.
+        """
         segments = [
             open_segment(folder / part.name, part.rows, manifest.dimension, part.files)
             for part in manifest.segments
@@ -196,16 +213,18 @@ class Index(Rows):
     # ------------------------------------------------------------------ searching
 
     def _hits(
-        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
+        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
     ) -> list[list[Hit]]:
-        allowed = None if where is None else self.matching(where)
-        k = min(k, len(self) if allowed is None else int(allowed.sum()))
+        allowed = None if wanted.where is None else self.matching(wanted.where)
+        k = min(wanted.k, len(self) if allowed is None else int(allowed.sum()))
         if k == 0:
             return [[] for _ in vectors]
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), QUERIES_AT_ONCE):
             part = vectors[start : start + QUERIES_AT_ONCE]
-            scores, rows = self.nearest(part, k, threshold=threshold, allowed=allowed, exact=exact)
+            scores, rows = self.nearest(
+                part, k, threshold=wanted.threshold, allowed=allowed, exact=wanted.exact
+            )
             for query in range(len(part)):
                 found_rows = rows[query] >= 0
                 pairs = zip(rows[query][found_rows], scores[query][found_rows], strict=True)
@@ -234,8 +253,12 @@ class Index(Rows):
             allowed = self.alive()
         best = Best(len(queries), k, threshold)
         done = 0
-        if self.manifest.backend is not None and not exact and self._worth_it(allowed):
-            backend = self._approximate()
+        # Where a filter leaves few rows, looking at each of them is faster, and exact.
+        many = allowed is None or int(allowed.sum()) > FEW
+        if self.manifest.backend is not None and self.folder is not None and many and not exact:
+            if self._backend is None:
+                self._backend = open_backend(self.folder, self.manifest.backend, self.dimension)
+            backend = self._backend
             candidates = backend.candidates(queries, k, allowed)
             # A graph walked under a narrow filter may run dry: then every row is looked at.
             if all(len(rows) >= min(k, backend.rows) for rows in candidates):
@@ -249,18 +272,6 @@ class Index(Rows):
         )
         scan(queries, blocks, best, allowed=allowed)
         return best.scores, best.rows
-
-    def _worth_it(self, allowed: NDArray[np.bool_] | None) -> bool:
-        """Where a filter leaves few rows, looking at each of them is faster, and exact."""
-        return allowed is None or int(allowed.sum()) > FEW
-
-    def _approximate(self) -> Backend:
-        if self._backend is None:
-            part, folder = self.manifest.backend, self.folder
-            if part is None or folder is None:
-                raise UserError("the index has no approximate index")
-            self._backend = open_backend(folder, part, self.dimension)
-        return self._backend
 
 
 def _open_deleted(folder: Path, manifest: Manifest) -> NDArray[np.int64] | None:

@@ -204,6 +204,10 @@ class Lexical:
     def open(cls, folder: Path, fingerprint: str) -> "Lexical | None":
         """Map what :meth:`save` wrote; None if there is none, or it was made of other rows.
 
+        Args:
+            folder: where it lies.
+            fingerprint: of the rows.
+
         Raises:
             InputError: it is damaged.
         """

@@ -92,7 +92,12 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Put a manifest in its place, in one rename."""
+    """Put a manifest in its place, in one rename.
+
+    Args:
+        folder: of the index.
+        manifest: the new one.
+    """
     write_json(folder / NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
 
 

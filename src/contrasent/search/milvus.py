@@ -27,7 +27,7 @@ from contrasent.search.manifest import (
     read_object,
     write_manifest,
 )
-from contrasent.search.query import Hit, IndexBase
+from contrasent.search.query import Hit, IndexBase, Wanted
 from contrasent.search.segment import Segment, encoded
 from contrasent.search.segment_writer import write_segment
 from contrasent.types import Vectors
@@ -66,6 +66,10 @@ class MilvusIndex(IndexBase):
     @classmethod
     def open(cls, folder: str | Path, *, token: str = "") -> "MilvusIndex":
         """Connect to the collection that a folder names.
+
+        Args:
+            folder: holds ``milvus.json``.
+            token: for a server that wants one.
 
         Raises:
             InputError: the folder is no such index, Milvus does not answer, or its collection is
@@ -149,13 +153,14 @@ class MilvusIndex(IndexBase):
         return Index.open(folder)
 
     def _hits(
-        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
+        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
     ) -> list[list[Hit]]:
-        if exact:
-            raise OptionError("exact", exact, "Milvus searches its own index, approximately")
+        k = wanted.k
+        if wanted.exact:
+            raise OptionError("exact", True, "Milvus searches its own index, approximately")
         if k > MOST:
             raise OptionError("k", k, f"Milvus gives at most {MOST:,}")
-        condition = "" if where is None else expression(where)
+        condition = "" if wanted.where is None else expression(wanted.where)
         found: list[list[Hit]] = []
         for start in range(0, len(vectors), 64):
             with translate_milvus_errors(self.uri):
@@ -168,7 +173,7 @@ class MilvusIndex(IndexBase):
                     search_params={"params": {"ef": max(EFFORT, 2 * k)}},
                     consistency_level="Strong",
                 )
-            found += [_sorted(hits, threshold) for hits in part]
+            found += [_sorted(hits, wanted.threshold) for hits in part]
         return found
 
 

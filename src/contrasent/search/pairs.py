@@ -137,15 +137,12 @@ def paraphrases(
     if limit < 1:
         raise OptionError("limit", limit, "must be at least 1")
     best = _Most(limit, threshold)
-    with progress.task("mine", _squares(len(index)), "squares") as advance:
+    squares = sum(-(-(len(index) - start) // COLUMNS) for start in range(0, len(index), ROWS))
+    with progress.task("mine", squares, "squares") as advance:
         for rows, columns, scores in _pairs(index):
             best.offer(index, rows, columns, scores, identical)
             advance(1, pairs=best.count)
     return best.pairs()
-
-
-def _squares(count: int) -> int:
-    return sum(-(-(count - start) // COLUMNS) for start in range(0, count, ROWS))
 
 
 def _pairs(
@@ -190,15 +187,14 @@ class _Most:
         if not identical and len(found):
             near = values > 0.99  # the same text has the same vector, up to rounding
             same = np.zeros(len(found), dtype=bool)
-            same[near] = [self._same(index, int(a), int(b)) for a, b in found[near]]
+            same[near] = [
+                self._hash(index, int(a)) == self._hash(index, int(b)) for a, b in found[near]
+            ]
             found, values = found[~same], values[~same]
         self.found = np.concatenate([self.found, found])
         self.scores = np.concatenate([self.scores, values])
         if len(self.scores) > 2 * self.limit:
             self._cut()
-
-    def _same(self, index: Rows, first: int, second: int) -> bool:
-        return self._hash(index, first) == self._hash(index, second)
 
     def _hash(self, index: Rows, row: int) -> int:
         if row not in self.hashes:
@@ -221,7 +217,13 @@ class _Most:
 
 
 def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[np.float32]:
-    """(about ``count``,) scores of pairs of rows taken at random, of different texts."""
+    """(about ``count``,) scores of pairs of rows taken at random, of different texts.
+
+    Args:
+        index: of twenty rows or more.
+        count: of pairs.
+        seed: of the draw.
+    """
     rows = _enough(index)
     first, second = np.random.default_rng(seed).choice(rows, (2, count))
     scores = []
@@ -234,7 +236,13 @@ def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[n
 
 
 def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all rows,) the score of rows taken at random with the nearest other row."""
+    """(count or all rows,) the score of rows taken at random with the nearest other row.
+
+    Args:
+        index: of twenty rows or more.
+        count: of rows.
+        seed: of the draw.
+    """
     rows = _enough(index)
     chosen = np.random.default_rng(seed).choice(rows, min(count, len(rows)), replace=False)
     vectors = index.vectors_of(chosen)
@@ -248,7 +256,13 @@ def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[n
 
 
 def following_scores(index: Rows, count: int = 10_000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all but one,) the score of rows taken at random with the row behind each."""
+    """(count or all but one,) the score of rows taken at random with the row behind each.
+
+    Args:
+        index: of twenty rows or more.
+        count: of rows.
+        seed: of the draw.
+    """
     rows = _enough(index)
     places = np.arange(len(rows) - 1)
     if len(places) > count:
@@ -266,6 +280,11 @@ def _enough(index: Rows) -> NDArray[np.int64]:
 
 
 def check_cosine(index: Rows, threshold: float) -> None:
-    """Refuse a threshold that cosines cannot reach."""
+    """Refuse a threshold that cosines cannot reach.
+
+    Args:
+        index: whose metric counts.
+        threshold: the threshold.
+    """
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

@@ -96,7 +96,12 @@ def _principal(index: "Rows", limit: int) -> Plane:
 
 
 def spread(rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """At most ``limit`` of the rows, evenly spread."""
+    """At most ``limit`` of the rows, evenly spread.
+
+    Args:
+        rows: (n,) numbers.
+        limit: how many at most.
+    """
     if len(rows) <= limit:
         return rows
     return rows[np.linspace(0, len(rows) - 1, limit).astype(np.int64)]

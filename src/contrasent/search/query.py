@@ -1,5 +1,6 @@
 """What every index asks of a query, and what it gives back: one home for all back ends."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from contrasent.errors import ModelError, UserError
-from contrasent.search.checks import check_k, check_threshold, check_vectors
+from contrasent.errors import ModelError, OptionError, UserError
+from contrasent.search.checks import check_vectors
 from contrasent.search.filters import Where, check_where
 from contrasent.search.manifest import Manifest
 from contrasent.types import EncodeFn, Vectors, for_task
@@ -30,6 +31,22 @@ class Hit:
     text: str
     score: float
     metadata: Any = None
+
+
+def check_k(k: int) -> None:
+    """Refuse a k that is not a positive whole number."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
+        raise OptionError("k", k, "must be a whole number of at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a search wants of each query's rows; see :meth:`IndexBase.search`."""
+
+    k: int
+    threshold: float | None
+    where: Where | None
+    exact: bool
 
 
 class IndexBase(ABC):
@@ -104,6 +121,7 @@ class IndexBase(ABC):
         queries: str | Sequence[str] | Vectors,
         *,
         encode: EncodeFn | None = None,
+        vectors: Vectors | None = None,
         k: int = 10,
         threshold: float | None = None,
         where: Where | None = None,
@@ -113,8 +131,9 @@ class IndexBase(ABC):
         """The best k rows for each query, best first; equal scores in the order of rows.
 
         Args:
-            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
+            queries: q texts, one text, or (q, d) or (d,) vectors.
             encode: makes vectors of texts; of the model the index was built with.
+            vectors: (q, d) of the texts, instead of ``encode``.
             k: rows to find.
             threshold: smallest score that counts.
             where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
@@ -128,40 +147,19 @@ class IndexBase(ABC):
             OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
             ModelError: vectors of another model, dimension, or with NaN.
         """
-        vectors = self.check_query(
-            queries, encode=encode, k=k, threshold=threshold, where=where, model=model
-        )
-        return self._hits(vectors, k, threshold, where, exact)
-
-    @abstractmethod
-    def _hits(
-        self, vectors: Vectors, k: int, threshold: float | None, where: Where | None, exact: bool
-    ) -> list[list[Hit]]:
-        """Answer :meth:`search`, all arguments checked."""
-
-    def check_query(
-        self,
-        queries: str | Sequence[str] | Vectors,
-        *,
-        encode: EncodeFn | None,
-        k: int,
-        threshold: float | None,
-        where: Where | None,
-        model: str | None,
-    ) -> Vectors:
-        """Check the arguments of a search, which are those of :meth:`search`.
-
-        Returns:
-            (q, d) vectors of the queries, scaled as those of the index.
-
-        Raises:
-            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
-            ModelError: vectors of another model, dimension, or with NaN.
-        """
         check_k(k)
-        check_threshold(threshold)
+        if threshold is not None and math.isnan(threshold):
+            raise OptionError("threshold", threshold, "is not a number")
         if where is not None:
             check_where(where)
         if model is not None:
             self.check_model(model)
-        return self.query_vectors(queries, encode)
+        texts = [queries] if isinstance(queries, str) else queries
+        given = self.query_vectors(texts if vectors is None else vectors, encode)
+        return self._hits(texts, given, Wanted(int(k), threshold, where, exact))
+
+    @abstractmethod
+    def _hits(
+        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: "Wanted"
+    ) -> list[list[Hit]]:
+        """Answer :meth:`search`: texts as they were given, vectors checked and scaled."""

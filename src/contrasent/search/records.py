@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from contrasent.errors import InputError, OptionError, suggestion
+from contrasent.errors import InputError, OptionError
 from contrasent.search.segment_writer import IndexRow
 from contrasent.text.readers import ABSENT, Reading, read
 from contrasent.text.sources import Source, find
+from contrasent.text.tables import position
 
 TEXT_NAMES = ("text", "sentence")
 ALL = "*"
@@ -75,21 +76,23 @@ class Records:
         first = next((cells for _, cells in reading.rows if cells is not None), None)
         if first is None:
             return None
-        names = reading.names or tuple(str(position) for position in range(len(first)))
-        text = self._text_column(names, file)
-        identity = None if self.identity is None else _position(self.identity, names, "--id", file)
+        names = reading.names or tuple(map(str, range(len(first))))
+
+        def find(column: str | int, option: str) -> int:
+            return position(reading, len(names), column, file.shown, option)
+
+        text = self._text_column(names, file) if self.text is None else find(self.text, "--column")
+        identity = None if self.identity is None else find(self.identity, "--id")
         if list(self.metadata) == [ALL]:
             chosen = [at for at in range(len(names)) if at not in (text, identity)]
         else:
-            chosen = [_position(name, names, "--metadata", file) for name in self.metadata]
+            chosen = [find(name, "--metadata") for name in self.metadata]
         return self._read(file), text, identity, [(names[at], at) for at in chosen]
 
     def _read(self, file: Source) -> Reading:
         return read(file.path, file.form, header=self.header, source=file.shown)
 
     def _text_column(self, names: tuple[str, ...], file: Source) -> int:
-        if self.text is not None:
-            return _position(self.text, names, "--column", file)
         if len(names) == 1:
             return 0
         for name in TEXT_NAMES:
@@ -106,17 +109,6 @@ class Records:
 def column(value: str) -> str | int:
     """A column as it is named on the command line: digits are a position from 0."""
     return int(value) if value.isdecimal() else value
-
-
-def _position(wanted: str | int, names: tuple[str, ...], option: str, file: Source) -> int:
-    if isinstance(wanted, int):
-        if wanted < len(names):
-            return wanted
-        problem = f"{file.shown} has columns 0 to {len(names) - 1}"
-        raise OptionError(option, wanted, problem)
-    if wanted in names:
-        return names.index(wanted)
-    raise OptionError(option, wanted, f"{file.shown} has no such column{suggestion(wanted, names)}")
 
 
 def _text(cell: Any, source: str, line: int) -> str:

@@ -89,8 +89,7 @@ def reembed(
             return np.concatenate(parts)
 
         _replace(writer, vectors_of, model, source, dimension, settings or {})
-        writer.commit()
-        shutil.rmtree(place)  # while no other writer can have begun there
+    shutil.rmtree(place)
     return writer.index
 
 
@@ -217,14 +216,25 @@ def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:
 
 
 def orthogonal_map(old: Floats, new: Floats) -> Floats:
-    """The (d, d) rotation or reflection with the least squared distance of old @ it from new."""
+    """The (d, d) rotation or reflection with the least squared distance of old @ it from new.
+
+    Args:
+        old: (n, d).
+        new: (n, d).
+    """
     left, _, right = np.linalg.svd(old.T @ new)
     product: Floats = left @ right
     return product
 
 
 def ridge_map(old: Floats, new: Floats, ridge: float) -> Floats:
-    """(d, e) least squares with a penalty of ``ridge`` times the mean square of a column."""
+    """(d, e) least squares with a penalty of ``ridge`` times the mean square of a column.
+
+    Args:
+        old: (n, d).
+        new: (n, e).
+        ridge: from 0.
+    """
     gram = old.T @ old
     penalty = ridge * np.trace(gram) / len(gram) * np.eye(len(gram))
     solved: Floats = np.linalg.solve(gram + penalty, old.T @ new)

@@ -58,7 +58,12 @@ class Rows(IndexBase):
         return self.segments[at], row - int(self.firsts[at])
 
     def hit(self, row: int, score: float) -> Hit:
-        """A row as a hit."""
+        """A row as a hit.
+
+        Args:
+            row: its number.
+            score: of the row.
+        """
         segment, at = self.place(row)
         return Hit(segment.ids[at], segment.texts[at], score, segment.metadata_of(at))
 

@@ -128,7 +128,14 @@ class Segment:
         ids: Sequence[str],
         metadata: Sequence[Any] | None,
     ) -> "Segment":
-        """Put rows together in memory."""
+        """Put rows together in memory.
+
+        Args:
+            vectors: (n, d) float32.
+            texts: n of them.
+            ids: n of them.
+            metadata: n JSON values, or None.
+        """
         rows = metadata if metadata is not None else [None] * len(texts)
         return cls(
             vectors,
@@ -169,6 +176,12 @@ def id_hash(identity: str) -> int:
 def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any]) -> Segment:
     """Map a segment's files; sizes and shapes are checked, contents are not read.
 
+    Args:
+        folder: of the segment.
+        rows: how many it has.
+        dimension: of the vectors.
+        files: for each file its "bytes".
+
     Raises:
         InputError: a file is missing, has another size, or does not hold what it should.
     """
@@ -185,7 +198,12 @@ def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any])
 
 
 def check_size(path: Path, size: int) -> None:
-    """Refuse a file that is missing or truncated."""
+    """Refuse a file that is missing or truncated.
+
+    Args:
+        path: the file.
+        size: its bytes.
+    """
     try:
         found = path.stat().st_size
     except OSError as error:
@@ -198,6 +216,11 @@ def check_size(path: Path, size: int) -> None:
 
 def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     """Map an ``.npy`` file read-only.
+
+    Args:
+        path: the file.
+        dtype: of the elements.
+        shape: of the array.
 
     Raises:
         InputError: it is missing or not an array of this type and shape.
@@ -216,7 +239,13 @@ def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def open_strings(folder: Path, name: str, rows: int) -> Strings:
-    """Map the ``rows`` strings of NAME.bin and NAME.npy."""
+    """Map the ``rows`` strings of NAME.bin and NAME.npy.
+
+    Args:
+        folder: of the segment.
+        name: of the two files.
+        rows: how many strings there are.
+    """
     path = folder / f"{name}.bin"
     offsets = open_array(folder / f"{name}.npy", "<i8", (rows + 1,))
     size = int(offsets[-1])

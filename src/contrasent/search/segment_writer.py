@@ -7,19 +7,17 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent import progress
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import OptionError
 from contrasent.search.checks import check_vectors
 from contrasent.search.manifest import Part
 from contrasent.search.segment import FLAT, Segment, Strings, open_array, open_strings
-from contrasent.types import EncodeFn, for_task
+from contrasent.types import EncodeFn, batched, for_task
 
 ROWS_AT_ONCE = 4096
 
@@ -135,36 +133,20 @@ def write_segment(
     return Part(place.name, writer.rows, writer.files)
 
 
-def write_stream(
-    place: Path, encode: EncodeFn, rows: Iterable[IndexRow], *, metric: str, batch: int
-) -> tuple[Part, int]:
-    """Encode rows and write them into a new folder.
-
-    Returns:
-        The segment's description and the dimension of its vectors.
-
-    Raises:
-        UserError: there are no rows.
-        OptionError: an id is there twice.
-    """
-    blocks = encoded_blocks(encode, rows, metric, batch)
-    first = next(blocks, None)
-    if first is None:
-        raise UserError("there are no texts to index")
-    dimension = int(first.vectors.shape[1])
-    with progress.task("index", unit="texts") as advance:
-        part = write_segment(place, dimension, chain([first], blocks), advance)
-    _refuse_duplicate_ids(open_array(place / "hashes.npy", "<u8", (part.rows,)), place)
-    return part, dimension
-
-
 def encoded_blocks(
     encode: EncodeFn, rows: Iterable[IndexRow], metric: str, batch: int
 ) -> Iterator[Segment]:
-    """Rows with their vectors, a batch at a time; those without an id have their number."""
-    stream, first, dimension = iter(rows), 0, None
+    """Rows with their vectors, a batch at a time; those without an id have their number.
+
+    Args:
+        encode: sentences in, vectors out.
+        rows: text, id and metadata each.
+        metric: "cosine" or "dot".
+        batch: rows at a time.
+    """
+    first, dimension = 0, None
     read = for_task(encode, "document")
-    while block := list(islice(stream, batch)):
+    for block in batched(rows, batch):
         texts = [text for text, _, _ in block]
         vectors = check_vectors(read(texts), len(texts), dimension, metric)
         dimension = int(vectors.shape[1])
@@ -173,8 +155,17 @@ def encoded_blocks(
         first += len(block)
 
 
-def _refuse_duplicate_ids(hashes: NDArray[np.uint64], place: Path) -> None:
-    """Refuse a segment in which an id is there twice; ids are read only where hashes are equal."""
+def refuse_duplicate_ids(place: Path, rows: int) -> None:
+    """Refuse a segment in which an id is there twice; ids are read only where hashes are equal.
+
+    Args:
+        place: the segment's folder.
+        rows: how many it has.
+
+    Raises:
+        OptionError: an id is there twice.
+    """
+    hashes = open_array(place / "hashes.npy", "<u8", (rows,))
     order = np.argsort(hashes, kind="stable")
     twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     if not len(twins):

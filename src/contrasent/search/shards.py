@@ -14,7 +14,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +23,9 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import InputError, OutputError
-from contrasent.files import atomic_file, check_writable, write_json, writing
+from contrasent.files import atomic_file, check_writable, write_json
 from contrasent.search.segment import encoded
-from contrasent.search.segment_writer import NpyWriter
-from contrasent.types import EncodeFn, Vectors
+from contrasent.types import EncodeFn, Vectors, batched
 
 NAME = "manifest.json"
 FORMAT = "contrasent-vectors"
@@ -141,9 +139,9 @@ def _fill(
     keep_texts: bool,
     size: int,
 ) -> Manifest:
-    stream, seen, first = iter(texts), Seen(), 0
+    seen, first = Seen(), 0
     with progress.task("encode", unit="sentences", start=manifest.rows) as advance:
-        for number, block in enumerate(_blocks(stream, size)):
+        for number, block in enumerate(batched(texts, size)):
             keys = hashes(block)
             digest = hashlib.sha256(keys.tobytes()).hexdigest()
             if number < len(manifest.shards):
@@ -157,7 +155,10 @@ def _fill(
             else:
                 shard = Shard(f"shard-{number:06d}.npy", len(block), digest)
                 vectors = _vectors(folder, manifest, encode, block, keys, seen, size)
-                _write(folder, shard, vectors, block if keep_texts else None)
+                if keep_texts:
+                    write_json(_texts_path(folder, shard), block)
+                with atomic_file(folder / shard.name, "wb") as target:
+                    np.save(target, vectors, allow_pickle=False)
                 manifest = replace(manifest, shards=(*manifest.shards, shard))
                 _name(folder, manifest)
                 advance(len(block))
@@ -172,11 +173,6 @@ def _fill(
     manifest = replace(manifest, complete=True)
     _name(folder, manifest)
     return manifest
-
-
-def _blocks(stream: Iterator[str], size: int) -> Iterator[list[str]]:
-    while block := list(islice(stream, size)):
-        yield block
 
 
 def _vectors(
@@ -206,18 +202,8 @@ def _vectors(
     return vectors
 
 
-def _write(folder: Path, shard: Shard, vectors: Vectors, texts: Sequence[str] | None) -> None:
-    if texts is not None:
-        write_json(_texts_path(folder, shard), list(texts))
-    with atomic_file(folder / shard.name, "wb") as stream:
-        writer = NpyWriter(stream, "<f4", vectors.shape[1])
-        writer.append(vectors)
-        writer.finish()
-
-
 def _name(folder: Path, manifest: Manifest) -> None:
-    with writing(folder):
-        write_json(folder / NAME, {"format": FORMAT, **asdict(manifest)})
+    write_json(folder / NAME, {"format": FORMAT, **asdict(manifest)})
 
 
 def _sweep(folder: Path, manifest: Manifest) -> None:
@@ -235,7 +221,12 @@ def _texts_path(folder: Path, shard: Shard) -> Path:
 
 
 def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, list[str] | None]]:
-    """Vectors of each shard, mapped, and its texts if they are kept."""
+    """Vectors of each shard, mapped, and its texts if they are kept.
+
+    Args:
+        folder: of the shards.
+        manifest: their manifest.
+    """
     for shard in manifest.shards:
         texts = _texts_path(folder, shard)
         stored = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
@@ -257,7 +248,12 @@ class Seen:
         self.rows = np.empty(0, dtype=np.int64)
 
     def add(self, keys: NDArray[np.uint64], first: int) -> None:
-        """Remember the texts of a block whose first row is ``first``, while there is room."""
+        """Remember the texts of a block whose first row is ``first``, while there is room.
+
+        Args:
+            keys: (n, 2) hashes of the texts.
+            first: number of the first row.
+        """
         keys, at = np.unique(keys, axis=0, return_index=True)
         new = (self.find(keys) < 0).nonzero()[0][: MOST - len(self.rows)]
         high = np.concatenate([self.high, keys[new, 0]])

@@ -23,7 +23,7 @@ from contrasent.search.changes import WriterBase
 from contrasent.search.index import Index
 from contrasent.search.manifest import Manifest, Part, write_manifest
 from contrasent.search.segment import Segment, encoded, id_hash
-from contrasent.search.segment_writer import NpyWriter, describe, write_segment
+from contrasent.search.segment_writer import describe, write_segment
 
 LOCK = ".lock"
 _OURS = re.compile(r"(segment|deleted|backend)-\d{6}.*|\.index\.json\..+")
@@ -136,7 +136,12 @@ class Writer(WriterBase):
         self._change(segments=(part,) if part.rows else ())
 
     def keep_setting(self, name: str, value: Any) -> None:
-        """Keep JSON with the index under a name; None takes it away."""
+        """Keep JSON with the index under a name; None takes it away.
+
+        Args:
+            name: of the setting.
+            value: JSON, or None.
+        """
         settings = {**self.manifest.settings, name: value}
         if value is None:
             del settings[name]
@@ -196,10 +201,7 @@ class Writer(WriterBase):
             return None
         path = self.folder / f"{self.new_name('deleted')}.npy"
         with writing(self.folder):
-            with path.open("wb") as stream:
-                writer = NpyWriter(stream, "<i8")
-                writer.append(rows)
-                writer.finish()
+            np.save(path, rows.astype("<i8"), allow_pickle=False)
             return Part(path.name, len(rows), {path.name: describe(path)})
 
     def _change(self, **changes: Any) -> None:

@@ -6,10 +6,11 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
-import orjson
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -19,35 +20,25 @@ from contrasent.search.exact import unit
 from contrasent.search.opening import AnyIndex
 from contrasent.serve import schemas
 from contrasent.serve.batcher import Batcher
+from contrasent.serve.comparing import add_compare, query_vectors
 from contrasent.serve.embedding import Embedder, encoded, refuse_many, shortened
 from contrasent.serve.guard import Guard, Refused, client_of, error_response
-from contrasent.serve.library import Library
+from contrasent.serve.library import Library, OpenModel
 from contrasent.serve.metrics import Metrics
 from contrasent.serve.openapi import describe
 from contrasent.serve.pages import add_pages
+from contrasent.serve.replies import REFUSALS, reply
 from contrasent.serve.settings import Served, Settings
 
 log = logging.getLogger("contrasent.serve")
-
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse, "description": words}
-    for status, words in {
-        400: "The request cannot be answered as it is.",
-        401: "A key is needed.",
-        404: "There is no such model, no index, or no package that draws such a map.",
-        408: "The body did not arrive in time.",
-        413: "The body is too large.",
-        415: "The body is not application/json.",
-        429: "The server is busy; Retry-After says when to try again.",
-        503: "Not done in time, or the index cannot be read.",
-    }.items()
-}
 
 
 def create_app(
     model: Served,
     *,
     index: AnyIndex | None = None,
+    compare: AnyIndex | None = None,
+    open_model: OpenModel | None = None,
     settings: Settings | None = None,
     hybrid: bool | None = None,
     lexical_weight: float | None = None,
@@ -57,6 +48,8 @@ def create_app(
     Args:
         model: what it serves.
         index: what /search looks in; its model must be this one.
+        compare: another index of the same texts, whose hits /compare shows beside those.
+        open_model: loads the model of an index, should another one's vectors be put in it.
         settings: limits, key and hosts.
         hybrid: whether /search counts words beside vectors; as the index was made if None.
         lexical_weight: share of BM25 in hybrid search, or None for the index's own.
@@ -95,23 +88,19 @@ def create_app(
         redoc_url=None,
     )
     embedder = Embedder(model, batcher, limits)
-    library = (
-        None if index is None else Library(index, hybrid=hybrid, lexical_weight=lexical_weight)
-    )
+    opened = partial(Library, identity=model.identity, open_model=open_model, hybrid=hybrid)
+    library = None if index is None else opened(index, lexical_weight=lexical_weight)
+    beside = None if compare is None else opened(compare)
     _add_errors(app)
     _add_embeddings(app, model, embedder, metrics)
     _add_search(app, model, embedder, library, metrics, limits)
-    _add_status(app, model, library, metrics, limits)
+    if library is not None and beside is not None:
+        add_compare(app, library, beside, embedder, limits)
+    _add_status(app, model, library, beside, metrics, limits)
     add_pages(app)
     describe(app, model, limits)
     app.add_middleware(Guard, settings=limits, metrics=metrics)
     return app
-
-
-def reply(data: Any) -> Response:
-    """JSON, vectors included."""
-    body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
-    return Response(body, media_type="application/json")
 
 
 def _log_facts(request: Request, metrics: Metrics, **facts: int) -> None:
@@ -192,19 +181,19 @@ def _add_search(
             raise Refused(400, f"k is {body.k}; at most {limits.max_k} are given", "k")
         queries = [body.query] if isinstance(body.query, str) else body.query
         refuse_many(len(queries), limits.max_inputs)
-        vectors, tokens, cut = await embedder.texts(
-            queries, client_of(request.scope), model.query_prompt
-        )
+        snapshot = await asyncio.to_thread(library.newest)
+        vectors, tokens, cut = await query_vectors(snapshot, queries, embedder, request)
         began = time.perf_counter()
-        found, texts = await asyncio.to_thread(
-            library.search, queries, vectors, body.k, body.threshold, body.where
+        found = await asyncio.to_thread(
+            library.search, snapshot, queries, vectors, body.k, body.threshold, body.where
         )
         seconds = time.perf_counter() - began
         _log_facts(request, metrics, inputs=len(queries), tokens=tokens, truncated=cut)
         results = [
-            {"query": query, "hits": hits} for query, hits in zip(queries, found, strict=True)
+            {"query": query, "hits": [asdict(hit) for hit in hits]}
+            for query, hits in zip(queries, found, strict=True)
         ]
-        return reply({"results": results, "texts": texts, "seconds": seconds})
+        return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
 
     @app.get("/map", response_model=schemas.MapResponse, responses=REFUSALS)
     async def map_(
@@ -218,7 +207,12 @@ def _add_search(
 
 
 def _add_status(
-    app: FastAPI, model: Served, library: Library | None, metrics: Metrics, limits: Settings
+    app: FastAPI,
+    model: Served,
+    library: Library | None,
+    beside: Library | None,
+    metrics: Metrics,
+    limits: Settings,
 ) -> None:
     info = {
         "id": model.name,
@@ -246,13 +240,16 @@ def _add_status(
     @app.get("/health", response_model=schemas.Health)
     async def health() -> Response:
         """Whether the server works."""
+        now = None if library is None else await asyncio.to_thread(library.newest)
         return reply(
             {
                 "status": "ok",
                 "model": model.name,
                 "dimension": model.dimension,
                 "max_tokens": model.max_tokens,
-                "texts": None if library is None else await asyncio.to_thread(library.texts),
+                "texts": None if now is None else now.texts,
+                "threshold": None if now is None else now.threshold,
+                "compare": None if beside is None else beside.name,
                 "key_needed": bool(limits.api_key),
             }
         )

@@ -35,6 +35,10 @@ def is_address(name: str) -> bool:
 def check_address(address: str, option: str) -> None:
     """Refuse what is no http address.
 
+    Args:
+        address: what was given.
+        option: what named it.
+
     Raises:
         OptionError: it is none.
     """

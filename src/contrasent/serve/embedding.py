@@ -54,7 +54,12 @@ class Embedder:
     async def ids(
         self, rows: Sequence[Sequence[int]], client: str = ""
     ) -> tuple[Vectors, int, int]:
-        """The same for token ids without special tokens."""
+        """The same for token ids without special tokens.
+
+        Args:
+            rows: ids of each text.
+            client: who asks.
+        """
         refuse_many(len(rows), self.settings.max_inputs)
         for row in rows:
             for token in row:
@@ -88,7 +93,12 @@ class Embedder:
 
 
 def refuse_many(count: int, most: int) -> None:
-    """Refuse more inputs than one request may have."""
+    """Refuse more inputs than one request may have.
+
+    Args:
+        count: of inputs.
+        most: that may be.
+    """
     if count > most:
         raise Refused(
             400, f"{count:,} inputs in one list; at most {most:,} are taken", "too_many_inputs"
@@ -96,7 +106,13 @@ def refuse_many(count: int, most: int) -> None:
 
 
 def shortened(vectors: Vectors, dimensions: int | None, most: int) -> Vectors:
-    """The first dimensions, scaled to length one."""
+    """The first dimensions, scaled to length one.
+
+    Args:
+        vectors: (n, d).
+        dimensions: to keep; all if None.
+        most: d.
+    """
     if dimensions is None:
         return vectors
     if dimensions > most:
@@ -105,7 +121,12 @@ def shortened(vectors: Vectors, dimensions: int | None, most: int) -> Vectors:
 
 
 def encoded(vector: NDArray[np.float32], form: str) -> Any:
-    """A vector as an answer holds it."""
+    """A vector as an answer holds it.
+
+    Args:
+        vector: (d,).
+        form: "float" or "base64".
+    """
     if form == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
     return np.ascontiguousarray(vector)

@@ -1,21 +1,30 @@
 """The index behind a server: searched in threads, opened anew when a writer has changed it."""
 
+import json
+import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contrasent.errors import UserError
+from contrasent.errors import InputError, UserError
 from contrasent.search.hybrid import Hybrid, searcher
 from contrasent.search.index import Index
 from contrasent.search.opening import AnyIndex
 from contrasent.search.plane import plane, spread
-from contrasent.types import Vectors
+from contrasent.search.query import Hit
+from contrasent.types import EncodeFn, Vectors, for_task
+
+log = logging.getLogger("contrasent.serve")
+
+OpenModel = Callable[[AnyIndex], EncodeFn]
+"""Loads the model that an index names."""
 
 LOOK_EVERY = 1.0
 PATIENCE = 2.0
@@ -24,40 +33,78 @@ PLACED = {"pca": 5000, "umap": 2000}
 """Rows that a map is made of, by method."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """An index as it was at a moment.
+
+    Attributes:
+        index: the rows.
+        searcher: what searches them, by vectors or by words as well.
+        texts: how many there are.
+        encode: makes vectors of queries; None if the server's own model does.
+    """
+
+    index: AnyIndex
+    searcher: AnyIndex | Hybrid
+    texts: int
+    encode: EncodeFn | None
+
+    @property
+    def threshold(self) -> float | None:
+        """The score that means "the same" here, if it is known and what a search gives."""
+        return None if isinstance(self.searcher, Hybrid) else self.index.manifest.threshold
+
+
 class Library:
     """The newest snapshot of an index.
 
     Args:
         index: opened from a folder, built in memory, or in Milvus.
+        identity: of the model that the server embeds with.
+        open_model: loads the model that an index names, for queries of an index of another model;
+            without it such an index is refused.
         hybrid: whether words count beside vectors; as the index was made if None.
         lexical_weight: share of BM25, or None for the index's own.
 
     Raises:
+        ModelError: the index was made by another model, which cannot be loaded.
         OptionError: hybrid search of an index in Milvus.
     """
 
     def __init__(
         self,
         index: AnyIndex,
+        identity: str,
         *,
+        open_model: OpenModel | None = None,
         hybrid: bool | None = None,
         lexical_weight: float | None = None,
     ) -> None:
-        self._index = index
-        self._open = partial(searcher, hybrid=hybrid, lexical_weight=lexical_weight)
-        self._searcher = self._open(index)
-        self._texts = len(index)
+        self.identity, self._open_model = identity, open_model
+        self._searcher = partial(searcher, hybrid=hybrid, lexical_weight=lexical_weight)
+        self._snapshot = self._take(index)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
         self._opening = threading.Thread()
+        self._encoding = threading.Lock()
         self._drawing = threading.Lock()
         self._maps: dict[tuple[int, str], dict[str, Any]] = {}
 
-    def _newest(self) -> tuple[AnyIndex, int]:
-        """The snapshot to use and its size; looks for a newer one once a second at most.
+    def _take(self, index: AnyIndex) -> Snapshot:
+        encode = None
+        if index.model != self.identity:
+            if self._open_model is None:
+                index.check_model(self.identity, "the model served")
+            else:
+                encode = for_task(self._open_model(index), "query")
+        return Snapshot(index, self._searcher(index), len(index), encode)
 
-        A newer one is opened in a thread, since its words may have to be counted first, and is
-        waited for a moment alone: until it is there, answers come from the one before.
+    def newest(self) -> Snapshot:
+        """The snapshot to use; looks for a newer one once a second at most.
+
+        A newer one is opened in a thread, since its words may have to be counted first and its
+        model loaded, and is waited for a moment alone: until it is there, answers come from the one
+        before.
         """
         opening = None
         with self._lock:
@@ -68,49 +115,66 @@ class Library:
         if opening is not None:
             opening.join(PATIENCE)
         with self._lock:
-            return self._index, self._texts
+            return self._snapshot
 
     def _refresh(self) -> None:
-        with suppress(UserError):  # where the folder has gone, what is mapped stays good
-            newest, using = self._index.refreshed(), self._searcher
-            if newest is not self._index:
-                using = self._open(newest)
+        with suppress(InputError):  # where the folder has gone, what is mapped stays good
+            newest = self._snapshot.index.refreshed()
+            if newest is self._snapshot.index:
+                return
+            try:
+                taken = self._take(newest)
+            except UserError as error:
+                problem = f"the index as it was answers on: {error}"
+                log.error("%s", json.dumps({"event": "index", "problem": problem}))
+                return
             with self._lock:
-                self._index, self._searcher, self._texts = newest, using, len(newest)
+                self._snapshot = taken
 
-    def texts(self) -> int:
-        """How many texts there are, or were when the index was last within reach."""
-        return self._newest()[1]
+    @property
+    def name(self) -> str:
+        """What a person may call it: the name of the model that made it."""
+        manifest = self._snapshot.index.manifest
+        return Path(manifest.source or manifest.model).name
 
     def search(
         self,
+        snapshot: Snapshot,
         queries: Sequence[str],
-        vectors: Vectors,
+        vectors: Vectors | None,
         k: int,
-        threshold: float | None,
-        where: dict[str, Any] | None,
-    ) -> tuple[list[list[dict[str, Any]]], int]:
-        """What each query finds, and the number of texts in the index.
+        threshold: float | None = None,
+        where: dict[str, Any] | None = None,
+    ) -> list[list[Hit]]:
+        """What each query finds.
 
         Args:
+            snapshot: of :meth:`newest`.
             queries: q texts.
-            vectors: (q, d), of the queries.
+            vectors: (q, d), of the queries, if the snapshot's own model does not make them.
             k: rows to find for each.
             threshold: smallest score that counts, or None.
             where: filter on metadata, or None.
         """
-        _, texts = self._newest()
-        using = self._searcher
-        if isinstance(using, Hybrid):
-            found = using.search(queries, vectors=vectors, k=k, threshold=threshold, where=where)
-        else:
-            found = using.search(vectors, k=k, threshold=threshold, where=where)
-        return [[asdict(hit) for hit in hits] for hits in found], texts
+        if vectors is None:
+            if snapshot.encode is None:
+                raise UserError("the queries have no vectors")
+            with self._encoding:
+                vectors = snapshot.encode(queries)
+        return snapshot.searcher.search(
+            queries, vectors=vectors, k=k, threshold=threshold, where=where
+        )
 
     def map(self, limit: int, method: str) -> dict[str, Any]:
-        """Some points of the index on a plane; placed once for each snapshot, one at a time."""
+        """Some points of the index on a plane; placed once for each snapshot, one at a time.
+
+        Args:
+            limit: points at most.
+            method: "pca" or "umap".
+        """
         with self._drawing:
-            index, texts = self._newest()
+            snapshot = self.newest()
+            index = snapshot.index
             key = (index.generation, method)
             if key not in self._maps:
                 rows = index if isinstance(index, Index) else index.sample(PLACED["pca"])
@@ -123,4 +187,4 @@ class Library:
                 self._maps[key] = {"points": points, "method": method, "explained": flat.explained}
             placed = self._maps[key]
         shown = spread(np.arange(len(placed["points"])), limit)
-        return {**placed, "points": [placed["points"][at] for at in shown], "texts": texts}
+        return {**placed, "points": [placed["points"][at] for at in shown], "texts": snapshot.texts}

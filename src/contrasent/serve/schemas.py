@@ -157,6 +157,29 @@ class SearchResponse(BaseModel):
     seconds: float
 
 
+class CompareRequest(RequestBody):
+    """A query for the server's index and the one beside it."""
+
+    query: Text
+    k: Annotated[Whole, Field(ge=1)] = 10
+    where: dict[str, Any] | None = Field(None, description="Filter on metadata, as of /search.")
+
+
+class ComparedHit(FoundHit):
+    """A text found, and its rank from 1 in the other list, null if that is not so deep."""
+
+    other: int | None
+
+
+class CompareResponse(BaseModel):
+    """What both indexes find, best first; ``overlap`` is the share of the two lists in common."""
+
+    old: list[ComparedHit]
+    new: list[ComparedHit]
+    overlap: float
+    rank_biased_overlap: float
+
+
 class Health(BaseModel):
     """Whether the server works, and what it serves."""
 
@@ -165,6 +188,8 @@ class Health(BaseModel):
     dimension: int
     max_tokens: int
     texts: int | None
+    threshold: float | None = Field(description="The index's own score for the same, if any.")
+    compare: str | None = Field(description="Name of the index beside it, if there is one.")
     key_needed: bool
 
 

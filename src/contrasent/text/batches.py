@@ -22,7 +22,13 @@ ORDER, HELDOUT, VIEW = 1, 3, 16
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
-    """A generator of its own for every (seed, purpose, key of up to two numbers)."""
+    """A generator of its own for every (seed, purpose, key of up to two numbers).
+
+    Args:
+        seed: of the run.
+        purpose: what it is for; other purposes draw other numbers.
+        *key: up to two numbers, such as row and epoch.
+    """
     high = [0, *key, *([0] * (2 - len(key))), purpose]
     return np.random.Generator(np.random.Philox(key=seed, counter=high))
 
@@ -46,6 +52,12 @@ class Plan:
     @classmethod
     def make(cls, rows: NDArray[np.int64], *, batch: int, seed: int, parts: int) -> "Plan":
         """Check a batch size against the rows and the number of equal parts it is cut into.
+
+        Args:
+            rows: (n,) the corpus rows to train on.
+            batch: rows a step, over all processes.
+            seed: of the order.
+            parts: equal parts that a batch is cut into.
 
         Raises:
             OptionError: the batch does not divide into the parts.
@@ -198,7 +210,13 @@ class Collator:
     prompts: tuple[str, ...] = ()
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
-        """Part ``part`` of the ``parts`` equal parts of a step's batch."""
+        """Part ``part`` of the ``parts`` equal parts of a step's batch.
+
+        Args:
+            step: from 0.
+            part: from 0.
+            parts: how many there are.
+        """
         size = self.plan.batch // parts
         rows = self.plan.at(step)[part * size : (part + 1) * size]
         width = len(self.cache.columns)

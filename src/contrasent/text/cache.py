@@ -7,9 +7,8 @@ memory-mapped, and ``meta.json``, written last, with a key of corpus and tokeniz
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,7 +19,7 @@ from contrasent import progress
 from contrasent.files import atomic_folder
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer, lowered
-from contrasent.types import Tokens
+from contrasent.types import Tokens, batched
 
 CHUNK = 8192
 FORMAT = 1
@@ -61,12 +60,22 @@ class TokenCache:
         return len(self.columns[0].offsets) - 1
 
     def tokens(self, column: int, rows: NDArray[np.int64]) -> Tokens:
-        """Token ids of the named rows of a column."""
+        """Token ids of the named rows of a column.
+
+        Args:
+            column: from 0.
+            rows: (n,) numbers.
+        """
         part = self.columns[column]
         return Tokens(part.ids, part.offsets).select(rows)
 
     def text(self, column: int, row: int) -> str:
-        """A sentence as it was read."""
+        """A sentence as it was read.
+
+        Args:
+            column: from 0.
+            row: its number.
+        """
         part = self.columns[column]
         raw = part.text[part.text_offsets[row] : part.text_offsets[row + 1]]
         return raw.tobytes().decode("utf-8")
@@ -150,7 +159,7 @@ def _build(
         writers = [_Writer(target, c) for c in range(corpus.width)]
         truncated = count = 0
         try:
-            for chunk in _chunks(iter(corpus)):
+            for chunk in batched(corpus, CHUNK):
                 columns = zip(*chunk, strict=True)
                 for writer, texts, first in zip(writers, columns, prompts, strict=True):
                     tokens, cut = tokenizer(*lowered(texts, first) if lower else (texts, first))
@@ -190,8 +199,3 @@ def _open(folder: Path, column: int) -> Column:
         read("text", np.uint8),  # type: ignore[arg-type]
         np.asarray(read("text_offsets", np.int64)),
     )
-
-
-def _chunks(rows: Iterator[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    while chunk := list(islice(rows, CHUNK)):
-        yield chunk

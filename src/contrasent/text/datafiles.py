@@ -26,7 +26,12 @@ def data_folder() -> Path | None:
 
 
 def find(places: Sequence[str], folder: Path | None) -> Path | None:
-    """The first of several places below the data folder that is a file, or None."""
+    """The first of several places below the data folder that is a file, or None.
+
+    Args:
+        places: below the data folder, the usual one first.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+    """
     root = folder if folder is not None else data_folder()
     if root is None:
         return None
@@ -52,7 +57,13 @@ def need(task: str, places: Sequence[str], folder: Path | None, why: str) -> Pat
 
 
 def missing(task: str, place: str, why: str) -> str:
-    """The message for a data set that is nowhere: what to put where."""
+    """The message for a data set that is nowhere: what to put where.
+
+    Args:
+        task: its name.
+        place: where it belongs.
+        why: no copy was fetched.
+    """
     root = data_folder()
     where = f"{root}/{place}" if root else f"{place} in a folder that {VARIABLE} names"
     return f"{task}: not found, and {why}; put the file at {where}"
@@ -83,7 +94,14 @@ def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
 
 
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:
-    """Refuse a file that has not the official number of rows."""
+    """Refuse a file that has not the official number of rows.
+
+    Args:
+        path: the file.
+        found: its rows.
+        expected: official rows.
+        unit: what a row is, for the message.
+    """
     if found != expected:
         raise DataError(
             f"{path}: {found:,} {unit}, the official file has {expected:,}; fetch it again"

@@ -104,7 +104,13 @@ def score_digest(scores: Sequence[float]) -> str:
 
 
 def sts_places(task: str, form: str, path: str) -> list[str]:
-    """Where a file of a similarity task may lie below the data folder, the usual place first."""
+    """Where a file of a similarity task may lie below the data folder, the usual place first.
+
+    Args:
+        task: its name.
+        form: "senteval" or "raw".
+        path: of the file within the task.
+    """
     if task.startswith("STSB-"):
         return [f"STSB-multi-mt/{path}"]
     if form == "raw":

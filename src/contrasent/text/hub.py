@@ -56,7 +56,13 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
 
 
 def split_files(names: list[str], split: str, config: str = "") -> list[str]:
-    """The files of a data set's repository that hold a split, JSON lines or parquet, sorted."""
+    """The files of a data set's repository that hold a split, JSON lines or parquet, sorted.
+
+    Args:
+        names: of all files.
+        split: "train", "dev" or "test".
+        config: the wanted part, if there are several.
+    """
     last = re.compile(
         rf"(?:^|[-_/]){HUB_SPLITS[split]}(?:[-_/][^/]*)?\.(?:jsonl(?:\.gz)?|parquet)$"
     )

@@ -184,6 +184,11 @@ def read_parquet(
 ) -> Reading:
     """Open a parquet file, all columns or some of them in the order given.
 
+    Args:
+        path: the file, or its stream.
+        source: what the user called it.
+        columns: by name; all if None.
+
     Raises:
         InputError: now or while rows are read: the file is missing or broken.
         MissingExtraError: pyarrow is not installed.
@@ -239,7 +244,12 @@ def reading(source: str) -> Iterator[None]:
 
 
 def content(path: Path, source: str) -> Iterator[bytes]:
-    """The bytes of a file, block by block."""
+    """The bytes of a file, block by block.
+
+    Args:
+        path: the file.
+        source: what the user called it.
+    """
     with reading(source), path.open("rb") as stream:
         while block := stream.read(1 << 20):
             yield block

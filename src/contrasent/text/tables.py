@@ -89,7 +89,7 @@ def open_table(
     chosen = (
         _every_column(head, first, file, text_only, last)
         if columns is None
-        else _positions(head, first, columns, file.shown)
+        else tuple(position(head, len(first), one, file.shown) for one in columns)
     ) + last
     names = tuple(head.names[i] if head.names else str(i) for i in chosen)
 
@@ -113,6 +113,11 @@ def memory_table(
 ) -> Table:
     """Rows that are in memory already, as a table without names; ``score`` as in ``open_table``.
 
+    Args:
+        texts: rows of one or several cells.
+        columns: the columns wanted; all if None.
+        score: a column of numbers that follows the others.
+
     Raises:
         InputError: there are none.
         OptionError: there is no such column.
@@ -126,9 +131,9 @@ def memory_table(
     width = len(held[0])
     head = Reading(None, iter(()))
     last = _scores_column(head, held[0], score, MEMORY)
-    chosen = tuple(position for position in range(width) if position not in last)
+    chosen = tuple(at for at in range(width) if at not in last)
     if columns is not None:
-        chosen = _positions(head, held[0], columns, MEMORY)
+        chosen = tuple(position(head, width, one, MEMORY) for one in columns)
     chosen += last
 
     def rows() -> Iterator[Record]:
@@ -136,7 +141,7 @@ def memory_table(
             if len(row) != width:
                 problem = f"{len(row)} columns where the first row has {width}"
                 raise InputError(MEMORY, problem, line=number)
-            yield number, [row[position] for position in chosen]
+            yield number, [row[at] for at in chosen]
 
     def hashed() -> Iterator[bytes]:
         for row in held:
@@ -144,12 +149,17 @@ def memory_table(
                 data = str(text).encode(errors="surrogatepass")
                 yield len(data).to_bytes(8, "little") + data
 
-    names = tuple(str(position) for position in chosen)
+    names = tuple(map(str, chosen))
     return Table(MEMORY, names, False, f"memory {width} {chosen}", rows, hashed)
 
 
 def check_same_columns(first: Table, other: Table) -> None:
-    """Refuse a file of a folder whose columns are not those of the folder's first file."""
+    """Refuse a file of a folder whose columns are not those of the folder's first file.
+
+    Args:
+        first: table of the first file.
+        other: table of another one.
+    """
     same = len(first.names) == len(other.names)
     if same and first.named and other.named:
         same = first.names == other.names
@@ -197,6 +207,12 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
 def number_cell(value: Any, column: str, source: str, line: int) -> float:
     """A cell's number.
 
+    Args:
+        value: what the file holds there.
+        column: its name, for messages.
+        source: the file.
+        line: the line, or the row.
+
     Raises:
         InputError: it is no number, or not a finite one.
     """
@@ -224,14 +240,14 @@ def _as_number(value: Any) -> float | None:
 
 def _pick(rows: Iterator[Record], chosen: tuple[int, ...]) -> Iterator[Record]:
     for number, cells in rows:
-        yield number, None if cells is None else [cells[position] for position in chosen]
+        yield number, None if cells is None else [cells[at] for at in chosen]
 
 
 def _scores_column(
     head: Reading, first: Sequence[Any], score: str | int | None, source: str
 ) -> tuple[int, ...]:
     """The position of the scores, or none."""
-    return () if score is None else (_position(head, len(first), score, source, "score"),)
+    return () if score is None else (position(head, len(first), score, source, "score"),)
 
 
 def _every_column(
@@ -276,15 +292,21 @@ def _check_header(names: Sequence[str], source: str) -> None:
         raise InputError(source, f"{problem}(0, 1, ...) if it is no header, by name if it is one")
 
 
-def _positions(
-    head: Reading, first: Sequence[Any], columns: Columns, source: str
-) -> tuple[int, ...]:
-    return tuple(_position(head, len(first), column, source) for column in columns)
-
-
-def _position(
+def position(
     head: Reading, width: int, column: str | int, source: str, option: str = "columns"
 ) -> int:
+    """Where a column stands.
+
+    Args:
+        head: the opened file.
+        width: how many columns it has.
+        column: by name, or by position from 0.
+        source: what the user called the file.
+        option: what named the column.
+
+    Raises:
+        OptionError: there is no such column.
+    """
     if not isinstance(column, str):
         if not 0 <= column < width:
             problem = f"{source} has columns 0 to {width - 1}"

@@ -5,10 +5,9 @@ holds everything that is needed.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError
-from contrasent.types import Tokens
+from contrasent.types import Tokens, batched
 
 CHUNK = 4096
 SLOT, MASK = "[X]", "[MASK]"
@@ -192,7 +191,7 @@ class Tokenizer:
             sentences = [prompt + sentence for sentence in sentences]
         rows: list[NDArray[np.int32]] = []
         cut: list[bool] = []
-        for chunk in _chunks(sentences, CHUNK):
+        for chunk in batched(sentences, CHUNK):
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=True):
                 rows.append(np.asarray(encoding.ids or self._nothing, dtype=np.int32))
                 cut.append(bool(encoding.overflowing))
@@ -211,7 +210,7 @@ class Tokenizer:
                 f"{len(before) + len(after)}",
             )
         rows, cut = [], []
-        for chunk in _chunks(sentences, CHUNK):
+        for chunk in batched(sentences, CHUNK):
             for encoding in self.backend.encode_batch_fast(chunk, add_special_tokens=False):
                 ids = np.asarray(encoding.ids, dtype=np.int32)
                 rows.append(np.concatenate([before, ids[:room], after]))
@@ -224,16 +223,15 @@ class Tokenizer:
 
 
 def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
-    """Sentences in lower case, with what stands before them; a template stays as it is."""
+    """Sentences in lower case, with what stands before them; a template stays as it is.
+
+    Args:
+        sentences: any number.
+        prompt: what stands before each.
+    """
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""
-
-
-def _chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, size)):
-        yield chunk
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """The transfer tasks of SentEval: sentences, or pairs of them, with a class each."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +47,14 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled
         places = [f"{root}/{file.path}" for root in ROOTS]
         path = need(task, places, folder, "no copy on the hub is known to be SentEval's")
         parts.setdefault(file.split, []).append(_read_transfer(task, path, file))
-    return {split: _join(found) for split, found in parts.items()}
+    return {
+        split: Labelled(
+            tuple(text for part in found for text in part.first),
+            found[0].second,
+            np.concatenate([part.labels for part in found]),
+        )
+        for split, found in parts.items()
+    }
 
 
 def _read_transfer(task: str, path: Path, file: TransferFile) -> Labelled:
@@ -80,13 +86,3 @@ def _transfer_row(task: str, line: str, label: int | None) -> tuple[str, str, in
     if task == "MRPC":
         return columns[3], columns[4], ("0", "1").index(columns[0])
     return columns[0], "", ("0", "1").index(columns[1])
-
-
-def _join(parts: Sequence[Labelled]) -> Labelled:
-    if len(parts) == 1:
-        return parts[0]
-    return Labelled(
-        tuple(s for part in parts for s in part.first),
-        None,
-        np.concatenate([part.labels for part in parts]),
-    )

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contrasent.engine.parameters import renamed
 from contrasent.engine.registry import needs_pairs, published
-from contrasent.train.settings import Settings, choose, renamed
+from contrasent.train.settings import Settings, choose
 
 SENTENCE_ENCODER, LANGUAGE_MODEL = "sentence encoder", "language model"
 

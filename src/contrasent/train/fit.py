@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +20,10 @@ from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
 from contrasent.train.defaults import Defaults
 from contrasent.train.monitor import Drift, Monitor
+from contrasent.train.outcome import Keep, Run
 from contrasent.train.prepare import configure
 from contrasent.train.rows import collator, total_steps
-from contrasent.train.run import Keep, Run, RunFolder, run_config
+from contrasent.train.run import RunFolder, run_config
 from contrasent.train.scores import Evaluate, ModelSelector
 from contrasent.train.settings import Settings
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
@@ -82,9 +83,10 @@ def fit(
         UserError: bad input, a target that cannot be written, NaN, collapse.
         KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
     """
-    place = RunFolder(Path(folder))
+    place, counted = RunFolder(Path(folder)), clock or Clock()
     if clock is not None and objective.encoder.device.type == "cuda":
         clock.settle = torch.cuda.synchronize
+    shape = geometry if settings.geometry_every else None
     with parallel.processes():
         with memory.retain_freed_memory():
             loop = _Loop(
@@ -92,11 +94,9 @@ def fit(
                 open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,
                 settings,
                 place,
-                evaluate,
-                geometry,
-                keep,
+                ModelSelector(objective.encoder, place, evaluate, shape, counted, keep),
                 facts or CardMetadata(),
-                clock or Clock(),
+                counted,
                 defaults,
                 on_start,
             )
@@ -106,40 +106,32 @@ def fit(
     return run
 
 
+@dataclass
 class _Loop:
-    """One run in progress."""
+    """One run in progress; see :func:`fit`."""
 
-    def __init__(
-        self,
-        objective: Objective,
-        corpus: Corpus,
-        settings: Settings,
-        place: RunFolder,
-        evaluate: Evaluate | None,
-        geometry: Evaluate | None,
-        keep: Keep,
-        facts: CardMetadata,
-        clock: Clock,
-        defaults: Defaults | None,
-        on_start: Callable[[], None] | None,
-    ) -> None:
-        self.defaults, self.on_start = defaults, on_start
-        self.objective, self.corpus, self.settings = objective, corpus, settings
-        self.place, self.facts = place, facts
-        self.encoder = objective.encoder
-        shape = geometry if settings.geometry_every else None
-        self.selector = ModelSelector(self.encoder, place, evaluate, shape, clock, keep)
-        self.monitor = Monitor()
-        self.training_seconds = 0.0
-        self.clock, self.trained = clock, False
+    objective: Objective
+    corpus: Corpus
+    settings: Settings
+    place: RunFolder
+    selector: ModelSelector
+    facts: CardMetadata
+    clock: Clock
+    defaults: Defaults | None
+    on_start: Callable[[], None] | None
+    monitor: Monitor = field(default_factory=Monitor)
+    training_seconds: float = 0.0
+    trained: bool = False
+
+    def __post_init__(self) -> None:
+        self.encoder = self.objective.encoder
 
     def run(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> Run:
         began = time.monotonic()
         corpus = self.corpus
         self.objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         going_on = self._open(rows, resume=resume, overwrite=overwrite)
-        done = self.place.finished()
-        if done is not None:
+        if (done := self.place.finished()) is not None:
             return done
         configure(self.objective, self.settings)
         self.trained = True
@@ -157,7 +149,10 @@ class _Loop:
         )
         total = total_steps(batches.plan, self.settings)
         self.drift = Drift.of(self.objective, batches, total)
-        first = self._restore(optimizer) if going_on else self._begin()
+        first = self._restore(optimizer) if going_on else 0
+        if parallel.is_main():
+            # A run that was killed may have written lines of steps after its last checkpoint.
+            self.place.cut_log(first if going_on else -1)
         steps = StepRunner(
             self.objective,
             parallel.wrap(self.objective),
@@ -168,7 +163,7 @@ class _Loop:
             total,
             self.monitor,
             self.clock,
-            window=_window(self.encoder.device.type),
+            window=1 if self.encoder.device.type == "cpu" else WINDOW,
         )
         if self.on_start is not None:
             self.on_start()
@@ -187,19 +182,11 @@ class _Loop:
             defaults=self.defaults,
             keep=self.selector.keep,
         )
-        going_on = False
-        if parallel.is_main():
-            weights = sum(p.numel() * p.element_size() for p in self.objective.parameters())
-            going_on = self.place.open(
-                config, resume=resume, overwrite=overwrite, needed=7 * weights
-            )
+        needed = 7 * sum(p.numel() * p.element_size() for p in self.objective.parameters())
+        going_on = parallel.is_main() and self.place.open(
+            config, resume=resume, overwrite=overwrite, needed=needed
+        )
         return bool(parallel.from_main(going_on))
-
-    def _begin(self) -> int:
-        if parallel.is_main():
-            # A run that was killed before its first checkpoint may have written lines.
-            self.place.cut_log(-1)
-        return 0
 
     def _restore(self, optimizer: torch.optim.Optimizer) -> int:
         tensors, state = checkpoint.read(self.place.checkpoint)
@@ -208,18 +195,9 @@ class _Loop:
         self.monitor.high = state["collapse"]
         self.selector.restore(state)
         self.drift.restore(state.get("drift"))
-        step = int(state["step"])
-        if parallel.is_main():
-            self.place.cut_log(step)
-        return step
+        return int(state["step"])
 
     def _checkpoint(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        with self.clock.part("checkpoint"):
-            if parallel.is_main():
-                self._save_checkpoint(step, optimizer)
-            parallel.barrier()
-
-    def _save_checkpoint(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         state = {
             "step": step,
             "scaler": self.scaler.state_dict(),
@@ -227,12 +205,14 @@ class _Loop:
             "drift": self.drift.state(),
             **self.selector.state(),
         }
-        checkpoint.save(self.place.checkpoint, self.objective, optimizer, state)
+        with self.clock.part("checkpoint"):
+            if parallel.is_main():
+                checkpoint.save(self.place.checkpoint, self.objective, optimizer, state)
+            parallel.barrier()
 
     def _steps(self, steps: StepRunner, first: int) -> int:
         plan, settings, total = steps.collator.plan, self.settings, steps.total
         batch, optimizer = plan.batch, steps.optimizer
-        saved = first
         selector = self.selector
         stopping = selector.out_of(settings.patience)
         if selector.evaluator is not None and first == 0 and not selector.history:
@@ -259,7 +239,8 @@ class _Loop:
                 self._look(step)  # before the lines are written: the last one has the last drift
                 self._log(metrics, total)
                 shown = {"loss": metrics[-1].terms["loss"]} if metrics else {}
-                advance(batch, **shown, **self._best())
+                best = selector.best()
+                advance(batch, **shown, **({"best": best[1]} if best else {}))
                 if evaluating:
                     selector.evaluate(step, self._write)
                     stopping = selector.out_of(settings.patience)
@@ -268,15 +249,12 @@ class _Loop:
                     selector.measure(step)
                 # Asked once and agreed on: processes that disagree would wait for one another.
                 leaving = parallel.anywhere(interrupted())
-                if leaving or step % settings.checkpoint_every == 0 or step == total:
+                due = step % settings.checkpoint_every == 0 or step == total
+                if leaving or stopping or due:
                     self._log(steps.known(), total)
                     self._checkpoint(step, optimizer)
-                    saved = step
                 if leaving:
                     raise KeyboardInterrupt
-        if saved < step:
-            self._log(steps.known(), total)
-            self._checkpoint(step, optimizer)
         return step
 
     def _look(self, step: int) -> None:
@@ -290,10 +268,6 @@ class _Loop:
             wanted = one.step % LOG_EVERY == 0 or one.step < LOG_EVERY or one.step == total - 1
             if wanted and parallel.is_main():
                 self.place.write_log(one.line() | self.drift.values)
-
-    def _best(self) -> dict[str, float]:
-        best = self.selector.best()
-        return {"best": best[1]} if best else {}
 
     def _write(self, target: Path, step: int, report: Report | None) -> None:
         facts = self.facts.with_training(
@@ -324,8 +298,3 @@ class _Loop:
             discard(self.place.tokens)
         parallel.barrier()
         return run
-
-
-def _window(device: str) -> int:
-    """Steps between looks at the numbers."""
-    return 1 if device == "cpu" else WINDOW

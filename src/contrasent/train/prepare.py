@@ -6,7 +6,9 @@ from typing import Any
 import torch
 
 from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import renamed
 from contrasent.engine.registry import check, find
+from contrasent.engine.registry import parameters as parameters_by_name
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.folder import describe
@@ -35,7 +37,8 @@ def prepare(
     Raises:
         UserError: as loading the model and the objective do.
     """
-    check(objective, parameters, base=base)
+    given = renamed(parameters, parameters_by_name(objective))
+    check(objective, given, base=base)
     torch.manual_seed(settings.seed)
     stated = describe(base).pooler
     attention = settings.attention_dropout
@@ -49,7 +52,7 @@ def prepare(
     )
     encoder.prompts = _prompts(encoder.prompts, settings)
     encoder.nested = ()  # what trains it now says whether its first dimensions are vectors
-    made = find(objective)(encoder, **parameters)
+    made = find(objective)(encoder, **given)
     if settings.pooler not in (None, encoder.pooling):
         problem = f"{objective} pools by {encoder.pooling!r}; leave it out"
         raise OptionError("pooler", settings.pooler, problem)

@@ -18,12 +18,13 @@ import hashlib
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
+from contrasent.train.outcome import Gain, Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,68 +36,6 @@ if TYPE_CHECKING:
 
 WRITTEN = ("checkpoint.safetensors", "base", "best", "last", "tokens", "log.jsonl", "settings.json")
 TEMPORARY = tuple(f".{name}." for name in WRITTEN)
-
-Keep = Literal["best", "trained", "last"]
-"""Which model a run gives: the best step if it beats the base, else the base; the best step in any
-case; the last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """A paired difference from the base, on items that took no part in choosing the step.
-
-    Attributes:
-        value: the mean difference.
-        low: lower end of its 95 % interval.
-        high: upper end of it.
-        count: items.
-    """
-
-    value: float
-    low: float | None
-    high: float | None
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a run.
-
-    Attributes:
-        improved: whether the best step beats the base: by its score, and where there is a gain, by
-            an interval above zero. None if nothing was evaluated, or by what cannot see it.
-        kept: the step after which the model at the top of the folder was taken; 0 for the base.
-        base_score: the evaluation's first value before the first step.
-        gain: the best step's over the base, where the evaluation has paired items.
-    """
-
-    improved: bool | None = None
-    kept: int | None = None
-    base_score: float | None = None
-    gain: Gain | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Run(Outcome):
-    """What a finished run tells, beside its outcome.
-
-    Attributes:
-        folder: the model's folder.
-        steps: optimizer steps taken.
-        seconds: time in this process, evaluations included.
-        sentences_per_second: corpus rows a second of training, evaluations excluded.
-        score: the best first value of an evaluation after a step, or None.
-        best_step: the step after which it was reached, or None.
-        history: (step, score) of every evaluation.
-    """
-
-    folder: Path
-    steps: int
-    seconds: float
-    sentences_per_second: float
-    score: float | None
-    best_step: int | None
-    history: list[tuple[int, float]] = field(default_factory=list)
 
 
 def run_config(
@@ -240,10 +179,12 @@ class RunFolder:
         Raises:
             OutputError: a setting, the corpus or the file of a method is another one.
         """
-        from contrasent.train.settings import renamed
+        from contrasent.engine.parameters import renamed
 
         before = json.loads(self.settings.read_text("utf-8"))
         before["settings"] = renamed(before["settings"])
+        if "objective" in before:
+            before["objective"] = renamed(before["objective"], config["objective"])
         later = _defaults(before)
         now = json.loads(json.dumps(config))
         for key in sorted((before.keys() | now.keys()) - {"defaults"}):
@@ -271,8 +212,7 @@ class RunFolder:
         """Settings chosen for the run there; empty if an older version began it, None if no run."""
         if not self.settings.is_file():
             return None
-        stored = json.loads(self.settings.read_text("utf-8")).get("defaults", {})
-        return dict(stored)
+        return dict(json.loads(self.settings.read_text("utf-8")).get("defaults", {}))
 
     def cut_log(self, step: int) -> None:
         """Forget log lines of steps from ``step`` on; they will be written again."""

@@ -9,7 +9,8 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.prompts import TaskEncoder
 from contrasent.report import Report
 from contrasent.train.clock import Clock
-from contrasent.train.run import Gain, Keep, Outcome, RunFolder
+from contrasent.train.outcome import Gain, Keep, Outcome
+from contrasent.train.run import RunFolder
 from contrasent.types import EncodeFn
 
 Evaluate = Callable[[EncodeFn], Report]
@@ -82,10 +83,8 @@ class ModelSelector:
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what a checkpoint kept."""
         self.history = [(int(s), float(v)) for s, v in state["history"]]
-        base, report, latest = (state.get(name) for name in ("base", "report", "latest"))
-        self.base = Report.from_json(base) if base else None
-        self.report = Report.from_json(report) if report else None
-        self.latest = Report.from_json(latest) if latest else None
+        stored = [state.get(name) for name in ("base", "report", "latest")]
+        self.base, self.report, self.latest = (r and Report.from_json(r) for r in stored)
 
     def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:
         """Score the encoder after a step; save the base, and a step that is the best so far.

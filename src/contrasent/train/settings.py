@@ -7,7 +7,15 @@ from dataclasses import InitVar, dataclass, fields
 from functools import cache
 from typing import Annotated, Any, Literal, get_type_hints
 
-from contrasent.engine.parameters import Count, Parameter, Positive, Range, Size, check_values
+from contrasent.engine.parameters import (
+    RENAMED,
+    Count,
+    Parameter,
+    Positive,
+    Range,
+    Size,
+    check_values,
+)
 from contrasent.engine.registry import parameters
 from contrasent.errors import OptionError
 from contrasent.text.batches import FINE
@@ -17,9 +25,6 @@ Padding = Literal["none", "groups"]
 Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two", "mask"]
 Head = Literal["none", "tanh", "batchnorm"]
 Probability = Annotated[float, Range(least=0, below=1)]
-
-RENAMED = {"chunk": "grad_cache_rows"}
-"""Former names of settings, which ``--set``, recipes and stored runs may still have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +134,6 @@ def run_settings() -> dict[str, Parameter]:
     return {f.name: Parameter(f.name, hints[f.name], f.default) for f in fields(Settings)}
 
 
-def renamed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values under today's names of their settings."""
-    return {RENAMED.get(name, name): value for name, value in values.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """Named values, divided into those of the run and those of the objective."""
@@ -163,8 +163,8 @@ def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -
     chosen = Chosen({}, {})
     for name, value in given.items():
         setting = name if name in own else RENAMED.get(name, name)
-        if name in own:
-            chosen.objective[name] = own[name].read(value)
+        if setting in own:
+            chosen.objective[setting] = own[setting].read(value)
         elif setting in known:
             chosen.run[setting] = known[setting].read(value)
         else:

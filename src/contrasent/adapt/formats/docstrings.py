@@ -145,8 +145,13 @@ def _parse(root: Path, path: Path) -> _Module | None:
         if isinstance(statement, ast.ImportFrom) and package:
             origin = _origin(module.name, statement)
             module.imports.extend((origin, alias.name) for alias in statement.names)
-        elif isinstance(statement, ast.Assign) and _is_all(statement.targets[0]):
-            module.public = _listed(statement.value)
+        elif isinstance(statement, ast.Assign) and (
+            getattr(statement.targets[0], "id", "") == "__all__"
+        ):
+            names = getattr(statement.value, "elts", None)  # of a list or a tuple
+            module.public = names and frozenset(
+                str(name.value) for name in names if isinstance(name, ast.Constant)
+            )
     return module
 
 
@@ -176,16 +181,6 @@ def _origin(package: str, statement: ast.ImportFrom) -> str:
     parents = package.split(".")
     base = parents[: len(parents) - statement.level + 1] if statement.level else []
     return ".".join([*base, *([statement.module] if statement.module else [])])
-
-
-def _is_all(target: ast.expr) -> bool:
-    return isinstance(target, ast.Name) and target.id == "__all__"
-
-
-def _listed(value: ast.expr) -> frozenset[str] | None:
-    if isinstance(value, ast.List | ast.Tuple):
-        return frozenset(str(item.value) for item in value.elts if isinstance(item, ast.Constant))
-    return None
 
 
 def _documented(modules: list[_Module]) -> Iterator[Documented]:

@@ -50,11 +50,11 @@ def read_markdown(text: str) -> tuple[str, tuple[Section, ...]]:
             title = named[1].strip("\"'")
         text = text[front.end() :]
     builder = SectionBuilder()
-    add_markdown(builder, text)
+    _add_markdown(builder, text)
     return builder.finish(title)
 
 
-def add_markdown(builder: SectionBuilder, text: str) -> None:
+def _add_markdown(builder: SectionBuilder, text: str) -> None:
     """Add the blocks of a piece of Markdown."""
     level, rows = 0, list[list[str]]()
     for token in _parser().parse(text):
@@ -118,7 +118,7 @@ def read_notebook(text: str) -> tuple[str, tuple[Section, ...]]:
         source = cell.get("source", cell.get("input", ""))
         source = source if isinstance(source, str) else "".join(source)
         if cell.get("cell_type") == "markdown":
-            add_markdown(builder, source)
+            _add_markdown(builder, source)
         elif cell.get("cell_type") == "heading":
             builder.heading(int(cell.get("level", 1)), source)
         elif cell.get("cell_type") == "code":

@@ -36,7 +36,7 @@ def _add(
 ) -> None:
     """Add what stands in lines ``start`` to ``end``: docstring, code, and inner definitions."""
     if docstring := ast.get_docstring(node):
-        add_docstring(builder, docstring)
+        _add_docstring(builder, docstring)
         shown = node.body[0]
         before = lines[start : shown.lineno - 1]
         builder.lines("\n".join(before))
@@ -54,7 +54,7 @@ def _add(
     builder.lines("\n".join(lines[start:end]))
 
 
-def add_docstring(builder: SectionBuilder, docstring: str) -> None:
+def _add_docstring(builder: SectionBuilder, docstring: str) -> None:
     """Add a docstring's paragraphs; lists of parameters and examples keep their lines."""
     for block in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
         if _SET_OUT.search(block):

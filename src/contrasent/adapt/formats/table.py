@@ -163,7 +163,12 @@ def as_row(value: Any) -> Row | None:
 
 
 def csv_rows(lines: Iterator[str], delimiter: str) -> Iterator[Row | None]:
-    """Rows of a csv or tsv; columns have numbers for names where the first row is no header."""
+    """Rows of a csv or tsv; columns have numbers for names where the first row is no header.
+
+    Args:
+        lines: of the file.
+        delimiter: between its cells, if it has any.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     first = next(lines, "")
     if delimiter == "," and "," not in first:
@@ -199,6 +204,10 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def parquet_rows(stream: IO[bytes], source: str) -> Iterator[Row | None]:
     """Rows of a parquet file.
+
+    Args:
+        stream: of the file.
+        source: what it is called.
 
     Raises:
         InputError: it is broken.

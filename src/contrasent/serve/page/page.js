@@ -53,11 +53,14 @@ function onSubmit(form, note, work) {
 
 // ------------------------------------------------------------------ state of the server, theme
 
+let state = { threshold: null, compare: null };
+
 async function health() {
   try {
-    const state = await ask("health");
+    state = await ask("health");
     const texts = state.texts === null ? "no index" : `${state.texts.toLocaleString()} texts`;
     $("facts").textContent = `${state.model} · ${state.dimension} dimensions · ${texts}`;
+    if (state.compare !== null) $("threshold").parentElement.hidden = true;
     $("key-form").hidden = !state.key_needed || key !== "";
     if (state.texts === null) {
       say("search-note", "This server was started without --index: compare, heat map and file work.");
@@ -126,13 +129,40 @@ function list(target, hits) {
     bar.append(fill);
     left.append(bar);
     const right = element("div");
+    if (hit.other !== undefined) right.append(moved(hit, hits.indexOf(hit) + 1, target));
     right.append(element("p", "text", hit.text));
     const more = hit.metadata === null || hit.metadata === undefined ? "" : JSON.stringify(hit.metadata);
     right.append(element("p", "more", [hit.id, more].filter(Boolean).join("  ")));
     item.append(left, right);
     return item;
   });
+  // Where the index has a threshold, a line stands between.
+  const below = hits.findIndex((hit) => state.threshold !== null && hit.score < state.threshold);
+  if (target === "results" && below >= 0) {
+    const words = `below ${state.threshold.toFixed(4)}, the threshold of this index`;
+    items.splice(below, 0, element("li", "border", words));
+  }
   $(target).replaceChildren(...items);
+}
+
+// Where a text stands in the list beside: ranks from 1, null if it is not so deep.
+function moved(hit, rank, target) {
+  if (hit.other === null) {
+    return element("p", "moved gone", target === "new-results" ? "new here" : "lost");
+  }
+  const there = hit.other === rank ? "same place" : `${target === "new-results" ? "was" : "now"} ${hit.other}`;
+  return element("p", hit.other === rank ? "moved" : "moved far", there);
+}
+
+async function compareIndexes(body) {
+  const data = await ask("compare", body);
+  $("old-name").textContent = `In use: ${state.model}`;
+  $("new-name").textContent = `Beside it: ${state.compare}`;
+  list("old-results", data.old);
+  list("new-results", data.new);
+  $("sides").hidden = false;
+  say("search-note", `${(data.overlap * 100).toFixed(0)} % of the first ${body.k} in common, `
+    + `rank-biased overlap ${data.rank_biased_overlap.toFixed(2)}`);
 }
 
 async function search(text) {
@@ -144,6 +174,11 @@ async function search(text) {
     } catch {
       throw new Error('the filter is not JSON; an example: {"year": {"$gte": 2000}}');
     }
+  }
+  if (state.compare !== null) {
+    delete body.threshold; // the scores of two models have no threshold in common
+    await compareIndexes(body);
+    return;
   }
   const data = await ask("search", body);
   const hits = data.results[0].hits;

@@ -103,7 +103,12 @@ class InsertMask(View):
         return self.insert(sentence, random)[0]
 
     def insert(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
-        """The ids with [MASK] between them, and where in the result it stands."""
+        """The ids with [MASK] between them, and where in the result it stands.
+
+        Args:
+            sentence: (n,) ids.
+            random: of the choice.
+        """
         ends = np.asarray([word[-1] + 1 for word in _words(sentence, self.continues)])
         count = repeats(len(ends), self.rate, self.rule, random, words=self.continues is not None)
         if count == 0:
@@ -131,7 +136,12 @@ class InsertMaskedPrediction(View):
         return self.many([sentence], [random])[0]
 
     def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
-        """Several sentences by one call of the model."""
+        """Several sentences by one call of the model.
+
+        Args:
+            sentences: (n,) ids each.
+            randoms: a generator each.
+        """
         masked = [self.where.insert(s, r) for s, r in zip(sentences, randoms, strict=True)]
         return _filled(masked, self.fill, "argmax", randoms)
 
@@ -168,7 +178,12 @@ class ReplaceMasked(View):
         return self.many([sentence], [random])[0]
 
     def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
-        """Several sentences by one call of the model."""
+        """Several sentences by one call of the model.
+
+        Args:
+            sentences: (n,) ids each.
+            randoms: a generator each.
+        """
         masked = [self._masked(s, r) for s, r in zip(sentences, randoms, strict=True)]
         return _filled(masked, self.fill, self.draw, randoms)
 

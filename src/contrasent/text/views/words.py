@@ -4,6 +4,7 @@ A sentence that a view leaves as it is comes back unchanged, white space include
 spaces between words (Chinese, Japanese, Thai) is one word to these views; use those of tokens.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -37,98 +38,107 @@ STOP_WORDS = (
 """English function words, for ``InsertStopWords``."""
 
 
+class WordView(View):
+    """A view of the words of a sentence; they are joined again by single spaces."""
+
+    level: ClassVar[Level] = "word"
+
+    def __call__(self, sentence: str, random: np.random.Generator) -> str:
+        """The sentence rewritten; as it is, white space included, where no word changes.
+
+        Args:
+            sentence: its words stand between white space.
+            random: of the choice.
+        """
+        words = self._rewritten(sentence.split(), random)
+        return sentence if words is None else " ".join(words)
+
+    @abstractmethod
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        """The new words; None for the same."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Crop(View):
+class Crop(WordView):
     """Keep one contiguous run of (100 - percent) % of the words (SimCSE, Table 1, "crop k%").
 
     The start is uniform and at least one word stays. The paper's author counts whole words; where
     the run starts is not said there.
     """
 
-    level: ClassVar[Level] = "word"
     percent: float = 10.0
 
     def __post_init__(self) -> None:
         check_percent(self.percent)
 
-    def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The words that stay, joined by single spaces."""
-        words = sentence.split()
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         keep = max(1, portion(len(words), 100 - self.percent))
         if keep >= len(words):
-            return sentence
+            return None
         start = int(random.integers(len(words) - keep + 1))
-        return " ".join(words[start : start + keep])
+        return words[start : start + keep]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteWords(View):
+class DeleteWords(WordView):
     """Delete percent % of the words at random (SimCSE, Table 1, "word deletion k%").
 
     The number is rounded, halves up; at least one word stays.
     """
 
-    level: ClassVar[Level] = "word"
     percent: float = 10.0
 
     def __post_init__(self) -> None:
         check_percent(self.percent)
 
-    def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The words that stay, joined by single spaces."""
-        words = sentence.split()
-        gone = min(portion(len(words), self.percent), len(words) - 1)
-        return _without(sentence, words, gone, random)
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        return _without(words, min(portion(len(words), self.percent), len(words) - 1), random)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteOneWord(View):
+class DeleteOneWord(WordView):
     """Delete exactly one word (SimCSE, Tables 1 and 2); a sentence of one word is left alone."""
 
-    level: ClassVar[Level] = "word"
-
-    def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The words that stay, joined by single spaces."""
-        words = sentence.split()
-        return _without(sentence, words, 1 if len(words) > 1 else 0, random)
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        return _without(words, min(1, len(words) - 1), random)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatWords(View):
+class RepeatWords(WordView):
     """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
 
     ``rule="code"`` is the released code: fewer than ten, never the last word. ``rule="paper"`` is
     equation 3, any word. ``repeats`` in this package's ``_base`` states both.
     """
 
-    level: ClassVar[Level] = "word"
     rate: float = 0.32
     rule: Rule = "code"
 
     def __post_init__(self) -> None:
         check_rate(self.rate, self.rule)
 
-    def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The words with some of them twice, joined by single spaces."""
-        words = sentence.split()
+    def _selected(self, words: list[str], random: np.random.Generator) -> list[int]:
+        """Positions of the words to repeat, in order."""
         count = repeats(len(words), self.rate, self.rule, random, words=True)
         if count == 0:
-            return sentence
+            return []
         eligible = len(words) - (self.rule == "code")
-        twice = set(chosen(eligible, min(count, eligible), random).tolist())
-        return " ".join(w for i, word in enumerate(words) for w in [word] * (1 + (i in twice)))
+        return [int(i) for i in chosen(eligible, min(count, eligible), random)]
+
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        twice = set(self._selected(words, random))
+        if not twice:
+            return None
+        return [w for i, word in enumerate(words) for w in [word] * (1 + (i in twice))]
 
 
 @dataclass(frozen=True, kw_only=True)
-class InsertStopWords(View):
+class InsertStopWords(RepeatWords):
     """Insert a random stop word after each selected word (ESimCSE, Table 5).
 
     Words are selected as ``RepeatWords`` selects them.
     """
 
-    level: ClassVar[Level] = "word"
-    rate: float = 0.32
-    rule: Rule = "code"
     stop_words: Sequence[str] = STOP_WORDS
 
     def __post_init__(self) -> None:
@@ -136,21 +146,16 @@ class InsertStopWords(View):
         if not self.stop_words:
             raise OptionError("stop_words", [], "at least one is needed")
 
-    def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The words with stop words between them, joined by single spaces."""
-        words = sentence.split()
-        count = repeats(len(words), self.rate, self.rule, random, words=True)
-        if count == 0:
-            return sentence
-        eligible = len(words) - (self.rule == "code")
-        for position in chosen(eligible, min(count, eligible), random)[::-1]:
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
+        positions = self._selected(words, random)
+        for position in positions[::-1]:
             stop = self.stop_words[int(random.integers(len(self.stop_words)))]
-            words.insert(int(position) + 1, stop)
-        return " ".join(words)
+            words.insert(position + 1, stop)
+        return words if positions else None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplaceSynonym(View):
+class ReplaceSynonym(WordView):
     """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
 
     A word counts if ``synonyms`` knows one for it, in lower case and without the punctuation
@@ -163,7 +168,6 @@ class ReplaceSynonym(View):
         count: how many words to replace.
     """
 
-    level: ClassVar[Level] = "word"
     synonyms: Callable[[str], Sequence[str]]
     count: int = 1
 
@@ -171,13 +175,11 @@ class ReplaceSynonym(View):
         if self.count < 1:
             raise OptionError("count", self.count, "must be 1 or more")
 
-    def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The words with some replaced, joined by single spaces."""
-        words = sentence.split()
+    def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         cores = [word.strip("\"'`.,;:!?()[]{}") for word in words]
         known = [i for i, core in enumerate(cores) if core and self.synonyms(core.lower())]
         if not known:
-            return sentence
+            return None
         for place in chosen(len(known), min(self.count, len(known)), random):
             i = known[int(place)]
             choices = self.synonyms(cores[i].lower())
@@ -185,11 +187,11 @@ class ReplaceSynonym(View):
             if cores[i][0].isupper():
                 new = new[0].upper() + new[1:]
             words[i] = words[i].replace(cores[i], new, 1)
-        return " ".join(words)
+        return words
 
 
-def _without(sentence: str, words: list[str], gone: int, random: np.random.Generator) -> str:
+def _without(words: list[str], gone: int, random: np.random.Generator) -> list[str] | None:
     if gone <= 0:
-        return sentence
+        return None
     lost = set(chosen(len(words), gone, random).tolist())
-    return " ".join(word for i, word in enumerate(words) if i not in lost)
+    return [word for i, word in enumerate(words) if i not in lost]

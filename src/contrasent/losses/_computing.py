@@ -1,6 +1,7 @@
-"""Losses that compare every row with every other, in memory that grows with the rows alone."""
+"""How losses are computed: in full precision, and in memory that grows with the rows alone."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -36,3 +37,15 @@ def _again(block: Callable[[slice], Tensor], part: slice) -> Tensor:
     # Nothing random happens here, so torch's generator need not be set back.
     result: Tensor = checkpoint(block, part, use_reentrant=False, preserve_rng_state=False)
     return result
+
+
+def full(vectors: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 if it came so."""
+    return vectors if vectors.dtype == torch.float64 else vectors.float()
+
+
+@contextmanager
+def full_precision(like: Tensor) -> Iterator[None]:
+    """Switch autocast off: it would turn matrix products of float32 into half precision again."""
+    with torch.autocast(device_type=like.device.type, enabled=False):
+        yield

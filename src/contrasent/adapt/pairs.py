@@ -1,0 +1,302 @@
+"""Pairs of a query and what it should find, made of passages without labels: a maker a function.
+
+None of these queries was typed by a person, but for those of click logs. Each maker stands for one
+way of searching: by a title, by a sentence on the same matter, by a few telling words. What a
+passage has in common with a query that was taken from it is the trap: the makers take the query's
+text out of what it should find, and :func:`without_copied` takes out of a query words that stand in
+both.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from contrasent.adapt.formats.prose import summary_and_explanation
+from contrasent.adapt.passages import Passage
+from contrasent.search.lexical import STOP_WORDS, words
+
+FEWEST_WORDS = 4
+"""Words of a sentence or a crop that says something."""
+QUESTION_WORDS = 3
+"""Words of a question that does."""
+SHORTEST, LONGEST = 0.05, 0.5
+"""Shares of a passage's words that a crop may be; Contriever's."""
+KEYWORDS = (2, 4)
+"""Words of a keyword query, at least and at most."""
+TAKEN_FROM = 8
+"""It is drawn from so many words, the most telling ones."""
+COMMON = 3
+"""A heading of more documents than this, such as "Introduction", asks for nothing in particular."""
+
+_STOP = frozenset().union(*STOP_WORDS.values())
+_MARKED = re.compile(
+    r"(?:^|\n)\s*Q(?:uestion)?\s*[.:]\s*(?P<question>[^\n]+?)\s*\n+\s*A(?:nswer)?\s*[.:]\s*"
+    r"(?P<answer>.+?)(?=\n\s*Q(?:uestion)?\s*[.:]|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+_MARKS = ("?", "？", "؟")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A query and what it should find.
+
+    Attributes:
+        query: what is searched for.
+        text: what should be found: the passage's text, without what the query was taken from.
+        passage: number of that passage.
+        maker: what made the pair.
+        old: whether it is of text that the base was made of, where a model is updated.
+    """
+
+    query: str
+    text: str
+    passage: int
+    maker: str
+    old: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What pairs are made of.
+
+    Attributes:
+        passages: all of them.
+        numbers: those to make pairs of.
+        split: a text's sentences, in order.
+        seed: of everything random.
+    """
+
+    passages: Sequence[Passage]
+    numbers: Sequence[int]
+    split: Callable[[str], list[str]]
+    seed: int
+
+    def __iter__(self) -> Iterator[tuple[int, Passage]]:
+        return ((number, self.passages[number]) for number in self.numbers)
+
+
+Maker = Callable[[Source], Iterator[Pair]]
+
+
+def random_of(seed: int, purpose: int, passage: int) -> np.random.Generator:
+    """A generator for one passage, whatever the order in which passages are taken.
+
+    Args:
+        seed: of the run.
+        purpose: of the maker.
+        passage: the passage's number.
+    """
+    return np.random.Generator(np.random.Philox(key=seed, counter=[0, passage, purpose, 7]))
+
+
+def pieces(text: str) -> list[str]:
+    """What a text is cut into: its words, or its characters where it is written without spaces.
+
+    Joined by :func:`joined` they are the text again, white space aside.
+    """
+    spaced = text.split()
+    return spaced if 3 * len(spaced) >= len(words(text)) else [c for c in text if not c.isspace()]
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Pieces as a text: characters side by side, words with a space between."""
+    return ("" if all(len(part) == 1 for part in parts) else " ").join(parts)
+
+
+def _as_indexed(passage: Passage, text: str) -> str:
+    """A part of a passage's text with the title and headings that are indexed before it."""
+    return f"{passage.prefix}\n{text}" if passage.prefix else text
+
+
+def without_copied(
+    query: str, text: str, terms: Callable[[str], list[str]], share: float, seed: int
+) -> str:
+    """A query without some of the words that stand in the text it should find.
+
+    A person who has not seen a text uses other words for it; a query that was cut out of the text
+    does not. What search by words gains from that is no gain to the person.
+
+    Args:
+        query: the query.
+        text: what it should find.
+        terms: terms of a text, as search by words compares them.
+        share: of the words that stand in both, how many are taken out: 0 none, 1 all.
+        seed: of the choice.
+
+    Returns:
+        What is left, in order; "" if nothing is.
+    """
+    there = set(terms(text))
+    random = np.random.default_rng(seed)
+    parts, space = pieces(query), " "
+    if len(parts) > len(query.split()):  # characters: words of unspaced scripts are about a pair
+        parts, space = ["".join(parts[at : at + 2]) for at in range(0, len(parts), 2)], ""
+    left = [w for w in parts if not (there & set(terms(w)) and random.random() < share)]
+    return space.join(left)
+
+
+# ---------------------------------------------------------------------- the makers
+
+
+def title_to_passage(source: Source) -> Iterator[Pair]:
+    """The title and the headings of each passage, as far as they are the document's own."""
+    named: dict[int, set[str]] = {}
+    for passage in source.passages:
+        named.setdefault(passage.document, set()).update((passage.title, *passage.headings))
+    headings = Counter(name for names in named.values() for name in sorted(names) if name)
+    for number, passage in source:
+        telling = [name for name in passage.headings if headings[name] <= COMMON]
+        parts = [part for part in (passage.title, *telling) if part]
+        if parts and headings[passage.title] <= COMMON:
+            yield Pair(" ".join(dict.fromkeys(parts)), passage.text, number, "title")
+
+
+def first_sentence(source: Source) -> Iterator[Pair]:
+    """The first sentence of each passage asks for the rest of it.
+
+    That of a docstring asks in :func:`summary_to_explanation`.
+    """
+    for number, passage in source:
+        first, *rest = ([] if passage.docstring else source.split(passage.text)) or [""]
+        if rest and len(pieces(first)) >= FEWEST_WORDS:
+            yield Pair(first, _as_indexed(passage, " ".join(rest)), number, "first sentence")
+
+
+def inverse_cloze(source: Source) -> Iterator[Pair]:
+    """A sentence of each passage asks for the others (Lee et al., 2019, Section 4)."""
+    for number, passage in source:
+        sentences = source.split(passage.text)
+        usable = [i for i, s in enumerate(sentences) if len(pieces(s)) >= FEWEST_WORDS]
+        if len(sentences) < 3 or not usable:
+            continue
+        taken = usable[int(random_of(source.seed, 1, number).integers(len(usable)))]
+        rest = [s for i, s in enumerate(sentences) if i != taken]
+        yield Pair(sentences[taken], _as_indexed(passage, " ".join(rest)), number, "sentence")
+
+
+def question_to_answer(source: Source) -> Iterator[Pair]:
+    """Headings and titles that are questions, "Q: ... A: ..." and questions that open a passage."""
+    for number, passage in source:
+        marked = list(_MARKED.finditer(passage.text))
+        for match in marked:
+            yield Pair(match["question"], match["answer"].strip(), number, "question")
+        if marked:
+            continue
+        titles = [name for name in (passage.title, *passage.headings) if _is_question(name)]
+        first, *rest = source.split(passage.text) or [""]
+        if titles:
+            yield Pair(titles[-1], passage.text, number, "question")
+        elif rest and _is_question(first):
+            yield Pair(first, _as_indexed(passage, " ".join(rest)), number, "question")
+
+
+def _is_question(text: str) -> bool:
+    return text.rstrip().endswith(_MARKS) and len(pieces(text)) >= QUESTION_WORDS
+
+
+def summary_to_explanation(source: Source) -> Iterator[Pair]:
+    """The summary of a docstring asks for the prose that explains it."""
+    for number, passage in source:
+        if passage.docstring:
+            summary, explanation = summary_and_explanation(passage.text.replace("\n", "\n\n"))
+            if explanation:
+                yield Pair(summary, _as_indexed(passage, explanation), number, "docstring")
+
+
+def crops(source: Source) -> Iterator[Pair]:
+    """Two spans of words of each passage, drawn apart from each other; they may overlap.
+
+    Contriever (Izacard et al., 2022), Section 3.1.
+    """
+    for number, passage in source:
+        parts = pieces(passage.text)
+        if len(parts) >= 2 * FEWEST_WORDS:
+            random = random_of(source.seed, 2, number)
+            yield Pair(_crop(parts, random), _crop(parts, random), number, "crop")
+
+
+def _crop(parts: Sequence[str], random: np.random.Generator) -> str:
+    low = max(FEWEST_WORDS, round(SHORTEST * len(parts)))
+    high = max(low, round(LONGEST * len(parts)))
+    length = int(random.integers(low, high + 1))
+    start = int(random.integers(len(parts) - length + 1))
+    return joined(parts[start : start + length])
+
+
+def neighbours(source: Source) -> Iterator[Pair]:
+    """A sentence of each passage asks for the passage that follows in its document."""
+    wanted = set(source.numbers)
+    for number, here in source:
+        following = number + 1
+        if following not in wanted or following >= len(source.passages):
+            continue
+        there = source.passages[following]
+        if here.document != there.document:
+            continue
+        sentences = [s for s in source.split(here.text) if len(pieces(s)) >= FEWEST_WORDS]
+        if sentences:
+            at = int(random_of(source.seed, 3, number).integers(len(sentences)))
+            yield Pair(sentences[at], there.indexed, following, "neighbour")
+
+
+def keyword_query(source: Source) -> Iterator[Pair]:
+    """Words that stand often in a passage and in few others, by BM25's weights.
+
+    A word that stands in one passage alone is most likely a name or a slip, and is left out.
+    """
+    passages = source.passages
+    holding = Counter(word for passage in passages for word in set(words(passage.text)))
+    for number, passage in source:
+        count = Counter(words(passage.text))
+        length = count.total()
+        weights = {
+            word: math.log(1 + (len(passages) - holding[word] + 0.5) / (holding[word] + 0.5))
+            * often
+            / (often + 0.3 + 0.9 * length / 100)
+            for word, often in count.items()
+            if holding[word] > 1 and len(word) > 2 and word not in _STOP and "_" not in word
+        }
+        best = sorted(weights, key=lambda word: (-weights[word], word))[:TAKEN_FROM]
+        random = random_of(source.seed, 4, number)
+        size = int(random.integers(KEYWORDS[0], KEYWORDS[1] + 1))
+        if len(best) >= size:
+            query = " ".join(str(word) for word in random.permutation(best)[:size])
+            yield Pair(query, passage.indexed, number, "keywords")
+
+
+def clicks(
+    log: Sequence[tuple[str, Mapping[int, float]]], holding: Sequence[Sequence[int]]
+) -> Maker:
+    """A maker of pairs from a click log.
+
+    A query asks for the passage of the opened document that shares most words with it. It belongs
+    to the part of the documents (training, choosing, proving) in which the one lies that was
+    opened most often for it, and to that part alone. A pair is repeated for every doubling of its
+    count.
+
+    Args:
+        log: queries, and how often each document was opened.
+        holding: for each document the passages that hold its text.
+    """
+
+    def opened(source: Source) -> Iterator[Pair]:
+        wanted = set(source.numbers)
+        for query, counts in log:
+            if wanted.isdisjoint(holding[max(counts, key=lambda document: counts[document])]):
+                continue
+            terms = set(words(query))
+            for document, count in counts.items():
+                there = [number for number in holding[document] if number in wanted]
+                texts = [source.passages[at].indexed for at in there]
+                shared = [len(terms.intersection(words(text))) for text in texts]
+                if there:
+                    best = shared.index(max(shared))
+                    pair = Pair(query, texts[best], there[best], "click")
+                    yield from [pair] * max(1, int(count).bit_length())
+
+    return opened

@@ -1,0 +1,120 @@
+"""A report in the making: rows with their intervals, the items behind them, and means of rows."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from contrasent.evaluate.bootstrap import FEWEST, Keys, interval, mean_draws
+from contrasent.report import Items, ItemsByRow, Report, Row
+
+Floats = NDArray[np.float64]
+NONE = np.empty(0)
+"""The draws of what was not resampled."""
+
+
+class Sheet:
+    """The rows of a report, in order.
+
+    Attributes:
+        rows: so far.
+        items: behind the rows that have any.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.items: ItemsByRow = {}
+        self._draws: list[Floats] = []
+
+    def add(
+        self,
+        task: str,
+        split: str,
+        metric: str,
+        value: float,
+        count: int,
+        *,
+        aggregate: str = "",
+        draws: Floats = NONE,
+        items: Items | None = None,
+    ) -> None:
+        """Add a row; of fewer than 20 items without an interval.
+
+        Args:
+            task: see :class:`contrasent.report.Row`, as the four others.
+            split: of the row.
+            metric: of the row.
+            value: unrounded.
+            count: items that it rests on.
+            aggregate: of the row.
+            draws: (r,) the value of each bootstrap resample; none for no interval.
+            items: behind the value, if they are known.
+        """
+        draws = draws if count >= FEWEST else NONE
+        bounds = interval(draws) if len(draws) else (None, None)
+        self.rows.append(Row(task, split, metric, aggregate, float(value), count, *bounds))
+        self._draws.append(draws)
+        if items is not None:
+            self.items[self.rows[-1].key] = items
+
+    def mean(
+        self,
+        task: str,
+        split: str,
+        metric: str,
+        values: ArrayLike,
+        *,
+        resamples: int,
+        seed: int | Sequence[int] = 0,
+        keys: Keys | None = None,
+        keyed: bool = True,
+        context: str = "",
+        aggregate: str = "",
+    ) -> None:
+        """Add the mean of a value an item.
+
+        Args:
+            task: see :class:`contrasent.report.Row`, as the three others.
+            split: of the row.
+            metric: of the row.
+            values: (n,) of the items.
+            resamples: bootstrap resamples; 0 for no interval.
+            seed: of the bootstrap.
+            keys: (n,) of the items; with them reports can be compared item by item.
+            keyed: whether equal items are resampled together.
+            context: see :class:`contrasent.report.Items`.
+            aggregate: of the row.
+        """
+        v = np.asarray(values, dtype=np.float64)
+        items = Items("mean", keys, v[None], context=context) if keys is not None else None
+        number = resamples if len(v) >= FEWEST else 0
+        draws = mean_draws(v, number, seed, keys if keyed else None)
+        value = float(v.mean())
+        self.add(task, split, metric, value, len(v), aggregate=aggregate, draws=draws, items=items)
+
+    def average(
+        self, task: str, over: Sequence[str], split: str, metric: str, aggregate: str, name: str
+    ) -> None:
+        """Add the plain mean of rows of several tasks, resampled together.
+
+        Args:
+            task: of the new row.
+            over: tasks of the rows.
+            split: of all of them.
+            metric: of all of them.
+            aggregate: of the rows.
+            name: the new row's aggregate.
+        """
+        places = {row.key: i for i, row in enumerate(self.rows)}
+        found = [places[own, split, metric, aggregate] for own in over]
+        rows, draws = [self.rows[i] for i in found], [self._draws[i] for i in found]
+        whole = np.mean(draws, axis=0) if all(map(len, draws)) else NONE
+        value, count = sum(row.value for row in rows) / len(rows), sum(row.count for row in rows)
+        self.add(task, split, metric, value, count, aggregate=name, draws=whole)
+        if all(row.key in self.items for row in rows):
+            self.items[self.rows[-1].key] = tuple(row.key for row in rows)
+
+    def report(self, notes: dict[str, Any]) -> Report:
+        """The report of all rows, with these notes."""
+        return Report(tuple(self.rows), notes, self.items)

@@ -1,0 +1,85 @@
+"""The files of a model folder: JSON and safetensors. Nothing is unpickled."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+
+from contrasent.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a model folder.
+
+    Raises:
+        ModelError: it is missing or not JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not valid JSON ({error})") from error
+
+
+def read_object(path: Path, *, needed: bool = False) -> dict[str, Any]:
+    """Read a JSON object of a model folder.
+
+    Args:
+        path: the file.
+        needed: whether it must be there; else it is empty.
+
+    Raises:
+        ModelError: it is missing or no JSON object.
+    """
+    data = read_json(path) if needed or path.is_file() else {}
+    if not isinstance(data, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return data
+
+
+def write_object(path: Path, data: Any) -> None:
+    """Write JSON into a folder that is being made.
+
+    Args:
+        path: the file.
+        data: what JSON can hold.
+    """
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
+    """Write tensors as safetensors, each with storage of its own.
+
+    Args:
+        path: the file.
+        tensors: by name.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    try:
+        save_file(ready, path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path) -> "dict[str, Tensor]":
+    """Read a safetensors file.
+
+    Raises:
+        ModelError: it is missing or none.
+    """
+    from safetensors.torch import load_file
+
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error
