@@ -89,7 +89,8 @@ def reembed(
             return np.concatenate(parts)
 
         _replace(writer, vectors_of, model, source, dimension, settings or {})
-    shutil.rmtree(place)
+        writer.commit()
+        shutil.rmtree(place)  # while no other writer can have begun there
     return writer.index
 
 
