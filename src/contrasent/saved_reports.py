@@ -7,6 +7,7 @@ JSON names it. JSON without it (of earlier versions) is read as well.
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from contrasent.files import atomic_file, write_json
 from contrasent.report import Items, ItemsByRow, Report, RowKey
 
 FORMAT = "contrasent items 1"
+ARRAYS = ("keys", "columns")
+"""Fields of ``Items`` that are arrays."""
 
 
 def write_reports(path: Path, reports: Mapping[str, Report]) -> None:
@@ -88,14 +91,9 @@ def _pack(reports: list[Report]) -> bytes:
         for key, items in report.items.items():
             entry: dict[str, Any] = {"report": number, "row": key}
             if isinstance(items, Items):
-                entry |= {
-                    "statistic": items.statistic,
-                    "keys": name_of(items.keys),
-                    "columns": name_of(items.columns),
-                    "sizes": items.sizes,
-                    "aggregate": items.aggregate,
-                    "context": items.context,
-                }
+                for field in fields(items):
+                    value = getattr(items, field.name)
+                    entry[field.name] = name_of(value) if field.name in ARRAYS else value
             else:
                 entry["mean_of"] = items
             index.append(entry)
@@ -116,14 +114,9 @@ def _unpack(path: Path, reports: int) -> list[ItemsByRow]:
         if "mean_of" in entry:
             found[entry["report"]][key] = tuple(_key(k) for k in entry["mean_of"])
             continue
-        found[entry["report"]][key] = Items(
-            entry["statistic"],
-            arrays[entry["keys"]],
-            arrays[entry["columns"]],
-            tuple(entry["sizes"]),
-            entry["aggregate"],
-            entry["context"],
-        )
+        own = {field.name: entry[field.name] for field in fields(Items)}
+        own |= {name: arrays[own[name]] for name in ARRAYS} | {"sizes": tuple(own["sizes"])}
+        found[entry["report"]][key] = Items(**own)
     return found
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import DataError
+from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Report, Row
 from contrasent.reproduce import corpora, measures, work
 from contrasent.reproduce.corpora import read_corpora
@@ -181,7 +182,7 @@ def test_mean_cosine_by_rating():
 
     one = ScoredPairs("STSB", ("a", "b", "a"), ("b", "c", "c"), np.array([5.0, 4.0, 3.9]), "ours")
     two = ScoredPairs("STSB", ("a", "b"), ("d", "e"), np.array([0.0, 1.0]), "ours")
-    found = {r.aggregate: r for r in measures.by_rating(encode, [one, two], "all")}
+    found = {r.aggregate: r for r in by_rating(encode, [one, two], "all")}
     assert list(found) == ["0-1", "1-2", "3-4", "4-5"]
     assert found["0-1"].value == pytest.approx(np.cos(2.0))
     assert found["1-2"].value == pytest.approx(np.cos(2.7))

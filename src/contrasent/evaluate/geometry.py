@@ -6,6 +6,7 @@ papers do not say which split, nor whether a sentence that occurs twice counts t
 options here, and the report names them.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +173,36 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
         similarity: (n,) cosines.
         scores: (n,) ratings.
     """
-    bins = np.minimum(np.floor(scores).astype(int), RATINGS - 1)
+    bins = _ratings(scores)
     edges = np.linspace(-1, 1, BINS + 1)
     return {
         f"{b}-{b + 1}": np.histogram(similarity[bins == b], edges)[0].tolist()
         for b in range(RATINGS)
     }
+
+
+def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> list[Row]:
+    """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
+
+    Args:
+        encode: the model.
+        parts: pairs with scores from 0 to 5.
+        split: of the rows.
+
+    Returns:
+        Rows of metric "mean_cosine", their aggregate the ratings: "0-1" to "4-5". A rating on a
+        border belongs to the upper one, 5 to the last.
+    """
+    first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
+    encoded, sheet = encode_distinct(encode, [first, second]), Sheet()
+    cosines = metrics.cosine(encoded(first), encoded(second))
+    bins = _ratings(np.concatenate([part.scores for part in parts]))
+    for low in np.unique(bins):
+        own, name = cosines[bins == low], f"{low}-{low + 1}"
+        sheet.mean(parts[0].name, split, "mean_cosine", own, resamples=RESAMPLES, aggregate=name)
+    return sheet.rows
+
+
+def _ratings(scores: Floats) -> NDArray[np.int64]:
+    """(n,) the whole ratings that scores belong to: a border to the upper one, 5 to the last."""
+    return np.minimum(np.floor(scores).astype(np.int64), RATINGS - 1)

@@ -42,6 +42,10 @@ class Finding:
     message: str
 
 
+def _wrong(check: str, message: str) -> Finding:
+    return Finding(check, False, message)
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Vectors against golden ones.
@@ -93,11 +97,11 @@ def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
     if all(finding.good for finding in findings):
         same = now.identity == then.identity
         if cosine >= NEAR and not same:
-            findings.append(Finding("precision", False, f"weights have fewer bits: {summary}"))
+            findings.append(_wrong("precision", f"weights have fewer bits: {summary}"))
         else:
             cause = "the same weights compute differently here" if same else "weights differ"
-            findings.append(Finding("weights", False, f"{cause} from those that were saved"))
-    return [*findings, Finding("vectors", False, summary)]
+            findings.append(_wrong("weights", f"{cause} from those that were saved"))
+    return [*findings, _wrong("vectors", summary)]
 
 
 def _settings(now: EncoderConfig, then: EncoderConfig) -> list[Finding]:
@@ -132,9 +136,8 @@ def _tokens(encoder: Encoder, golden: Golden) -> list[Finding]:
     if not differ:
         return [Finding("tokenisation", True, f"{len(golden.texts)} probes give the same ids")]
     return [
-        Finding(
+        _wrong(
             "tokenisation",
-            False,
             f"{len(differ)} of {len(golden.texts)} probes give other ids, first "
             f"{differ[0][:40]!r}: tokenizer.json is not the one that was saved",
         )
@@ -142,8 +145,8 @@ def _tokens(encoder: Encoder, golden: Golden) -> list[Finding]:
 
 
 def _dimension(have: int, want: int) -> Finding:
-    return Finding(
-        "dimension", False, f"vectors have {have} dimensions and had {want}: another model or head"
+    return _wrong(
+        "dimension", f"vectors have {have} dimensions and had {want}: another model or head"
     )
 
 
@@ -165,21 +168,19 @@ def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Find
     if cosine >= ALIKE and abs(measured.scale - 1) > 0.01:
         before = "scaled to length one" if golden.config.normalise else "not scaled"
         return [
-            Finding(
-                "normalisation",
-                False,
-                f"the directions match, the lengths do not: vectors were {before}",
+            _wrong(
+                "normalisation", f"the directions match, the lengths do not: vectors were {before}"
             ),
-            Finding("vectors", False, summary),
+            _wrong("vectors", summary),
         ]
     finding = _partly(measured, golden) or _explain(vectors, golden, folder)
     if finding is None and cosine >= NEAR:
-        finding = Finding("precision", False, f"the same model with fewer bits: {summary}")
+        finding = _wrong("precision", f"the same model with fewer bits: {summary}")
     if finding is None:
-        finding = Finding("weights", False, "no variation of this model gives such vectors")
+        finding = _wrong("weights", "no variation of this model gives such vectors")
     if finding.check == "truncation":
         finding = _where_cut(vectors, golden, folder) or finding
-    return [finding, Finding("vectors", False, summary)]
+    return [finding, _wrong("vectors", summary)]
 
 
 def _partly(measured: Comparison, golden: Golden) -> Finding | None:
@@ -189,19 +190,16 @@ def _partly(measured: Comparison, golden: Golden) -> Finding | None:
         return None
     lengths = golden.tokens.lengths
     if lengths[wrong].min() > lengths[~wrong].max():
-        return Finding(
+        return _wrong(
             "truncation",
-            False,
             f"texts of {lengths[wrong].min()} tokens and more differ, shorter ones do not: "
             f"they are cut elsewhere than at {golden.config.max_tokens}",
         )
     texts = [text for text, bad in zip(golden.texts, wrong, strict=True) if bad]
     if all(text != text.lower() for text in texts):
         return Finding("lower_case", False, f"texts with capitals differ, first {texts[0][:40]!r}")
-    return Finding(
-        "tokenisation",
-        False,
-        f"{len(texts)} of {len(golden.texts)} texts differ, first {texts[0][:40]!r}",
+    return _wrong(
+        "tokenisation", f"{len(texts)} of {len(golden.texts)} texts differ, first {texts[0][:40]!r}"
     )
 
 
@@ -213,7 +211,7 @@ def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
     if config.head:
         bare = Encoder.load(folder, head="none")
         if bare.dimension == config.dimension and _alike(bare, texts, vectors, short):
-            return Finding("head", False, "the dense head is left out")
+            return _wrong("head", "the dense head is left out")
     for name in POOLERS:
         if name in (config.pooling, "mask"):  # no other model has a mask token in its rows
             continue
@@ -221,10 +219,8 @@ def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
             other = Encoder.load(folder, pooler=name, head=head)
             if other.dimension == config.dimension and _alike(other, texts, vectors, short):
                 more = ", and the dense head is left out" if head else ""
-                return Finding(
-                    "pooling",
-                    False,
-                    f"tokens are pooled by {name} and not by {config.pooling}{more}",
+                return _wrong(
+                    "pooling", f"tokens are pooled by {name} and not by {config.pooling}{more}"
                 )
     return None
 
@@ -244,9 +240,8 @@ def _where_cut(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None
             break
         found = compare(Encoder.load(folder, max_tokens=length).encode(text), vectors[[longest]])
         if found.cosine[0] >= ALIKE:
-            return Finding(
+            return _wrong(
                 "truncation",
-                False,
                 f"texts are cut at {length} tokens and not at {golden.config.max_tokens}",
             )
     return None

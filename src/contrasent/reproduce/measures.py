@@ -20,7 +20,6 @@ from contrasent.types import EncodeFn
 
 if TYPE_CHECKING:
     from contrasent.reproduce.store import Record
-    from contrasent.text.datasets import ScoredPairs
 
 Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
 Transfer = Literal["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
@@ -120,7 +119,7 @@ def _repeated(folder: Path | None, *, text: str, **_: Any) -> Sequence[str]:
 
 
 def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -> Report:
-    from contrasent.evaluate.geometry import geometry
+    from contrasent.evaluate.geometry import by_rating, geometry
 
     found = geometry(encode, split=split, form=form, folder=folder)
     rows = by_rating(encode, data.scored_pairs(folder, split=split, form=form), split)
@@ -202,39 +201,6 @@ def _speed(record: "Record") -> Report:
         Row("training", "", "seconds_per_step", "", batch / rate if rate else 0.0, steps),
     )
     return Report(rows, {})
-
-
-def by_rating(encode: EncodeFn, parts: Sequence["ScoredPairs"], split: str) -> list[Row]:
-    """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
-
-    Args:
-        encode: the model.
-        parts: pairs with scores from 0 to 5.
-        split: of the rows.
-
-    Returns:
-        Rows of metric "mean_cosine", their aggregate the ratings: "0-1" to "4-5". A rating on a
-        border belongs to the upper one, 5 to the last.
-    """
-    import numpy as np
-
-    from contrasent.evaluate.bootstrap import mean_interval
-    from contrasent.evaluate.geometry import RATINGS
-    from contrasent.evaluate.vectors import encode_distinct
-    from contrasent.metrics import cosine
-
-    first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
-    encoded = encode_distinct(encode, [first, second])
-    cosines = cosine(encoded(first), encoded(second))
-    scores = np.concatenate([p.scores for p in parts])
-    found = []
-    for low in range(RATINGS):
-        last = low == RATINGS - 1
-        own = cosines[(scores >= low) & ((scores < low + 1) | last)]
-        if len(own):
-            name, mean, bounds = f"{low}-{low + 1}", float(own.mean()), mean_interval(own)
-            found.append(Row(parts[0].name, split, "mean_cosine", name, mean, len(own), *bounds))
-    return found
 
 
 FORM = (Form, "senteval")

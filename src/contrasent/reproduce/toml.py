@@ -3,7 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -22,16 +22,12 @@ from typing import (
 
 from contrasent.engine.parameters import Parameter, Range
 from contrasent.errors import InputError, OptionError, suggestion
+from contrasent.reproduce.lines import Place, Source, headers
 
 HERE = Path(__file__).parent / "items"
 """The package's own items."""
 
-Place = tuple[str | int, ...]
-"""Where a value stands: keys of tables, positions in arrays."""
-
 REQUIRED: Any = object()
-
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\]]+?)\s*\]\]?\s*(#.*)?$")
 
 T = TypeVar("T")
 Value = str | bool | int | float
@@ -45,65 +41,6 @@ NAMES: dict[type, tuple[tuple[type, ...], str]] = {
     dict: ((dict,), "a table"),
 }
 """What a value of each type may be read from, and what it is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A TOML file and the lines that its values stand on.
-
-    Attributes:
-        path: the file, as it is named in messages.
-        lines: its lines.
-        headers: the line of each [table] and [[element of an array]], from 1.
-    """
-
-    path: Path
-    lines: list[str]
-    headers: dict[Place, int]
-
-    def line(self, at: Place) -> int | None:
-        """The line of a value, or of the nearest thing around it whose line is known."""
-        depth = next((n for n in range(len(at), 0, -1) if at[:n] in self.headers), 0)
-        found, last = self._section(at[:depth])
-        for name in (part for part in at[depth:] if isinstance(part, str)):
-            found = self._find(name, found, last) or found
-        return found or None
-
-    def holds(self, at: Place, name: str) -> bool:
-        """Whether a table of the file names something.
-
-        Args:
-            at: the table.
-            name: of a key.
-        """
-        return at in self.headers and self._find(name, *self._section(at)) is not None
-
-    def _section(self, at: Place) -> tuple[int, int]:
-        """The line of a table's header, and the first one after the table."""
-        first = self.headers.get(at, 0)
-        last = min((n for n in self.headers.values() if n > first), default=len(self.lines) + 1)
-        return first, last
-
-    def _find(self, name: str, first: int, last: int) -> int | None:
-        """The first line that has a key of its own, one of an inline table, or a value."""
-        word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
-        for pattern in (rf"^\s*\W?{word}\W?\s*[.=]", rf"{word}\W?\s*=", word):
-            for number in range(max(first, 1), last):
-                if re.search(pattern, self.lines[number - 1]):
-                    return number
-        return None
-
-    def refuse(self, at: Place, problem: str) -> Never:
-        """Complain about a value.
-
-        Args:
-            at: the value.
-            problem: what is wrong with it.
-
-        Raises:
-            InputError: always.
-        """
-        raise InputError(self.path, problem, line=self.line(at))
 
 
 def read(path: Path) -> "Table":
@@ -124,7 +61,7 @@ def read(path: Path) -> "Table":
     except UnicodeDecodeError as error:
         raise InputError(path, "not UTF-8") from error
     lines = text.splitlines()
-    return Table(Source(path, lines, _headers(lines)), data)
+    return Table(Source(path, lines, headers(lines)), data)
 
 
 def shared(folder: Path, name: str) -> "Table":
@@ -139,24 +76,6 @@ def shared(folder: Path, name: str) -> "Table":
     """
     own = folder / name
     return read(own if own.is_file() else HERE / name)
-
-
-def _headers(lines: Iterable[str]) -> dict[Place, int]:
-    """Where tables begin; an element of an array of tables is known by its number."""
-    found: dict[Place, int] = {}
-    counts: dict[Place, int] = {}
-    for number, line in enumerate(lines, start=1):
-        header = _HEADER.match(line)
-        if header:
-            at: Place = ()
-            for part in header.group(2).split("."):
-                at = (*at, counts[at]) if at in counts else at
-                at = (*at, part.strip().strip("\"'"))
-            if header.group(1) == "[[":
-                counts[at] = counts.get(at, -1) + 1
-                at = (*at, counts[at])
-            found.setdefault(at, number)
-    return found
 
 
 class Table:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import Report, Row
@@ -18,10 +18,6 @@ from contrasent.reproduce.jobs import Job, Training, Unit
 from contrasent.reproduce.measures import MEASURES, STS, Options, measure
 from contrasent.reproduce.store import Measurement, Record, Store
 from contrasent.types import EncodeFn
-
-if TYPE_CHECKING:
-    from contrasent.train.run import RunFolder
-    from contrasent.train.settings import Settings
 
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
@@ -189,7 +185,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
     settings = Settings(**values)
     learner = prepare(base, resolved.objective, dict(resolved.given), settings)
     corpus = open_corpus(training.corpus.path, documents=training.corpus.documents)
-    resume = _same_settings(RunFolder(target), settings)
+    resume = _same_settings(RunFolder(target).settings, settings)
     began = time.monotonic()
     run = fit(
         learner,
@@ -215,12 +211,12 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
     }
 
 
-def _same_settings(place: "RunFolder", settings: "Settings") -> bool:
-    """Whether a run that was begun in a folder, if any, can be gone on with."""
+def _same_settings(stored: Path, settings: Any) -> bool:
+    """Whether a run whose settings may be stored already can be gone on with."""
     from contrasent.engine.parameters import renamed
 
     try:
-        before = renamed(json.loads(place.settings.read_text("utf-8"))["settings"])
+        before = renamed(json.loads(stored.read_text("utf-8"))["settings"])
     except (OSError, ValueError, KeyError):
         return True
     return bool(before == json.loads(json.dumps(asdict(settings))))
