@@ -9,12 +9,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import check_choice
-from contrasent.evaluate.bootstrap import RESAMPLES, digest, item_keys
+from contrasent.evaluate.bootstrap import digest, item_keys
 from contrasent.evaluate.retrieval import rank_vectors, ranking_report, retrieval
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report
@@ -24,6 +25,7 @@ from contrasent.text.qrels import Collection, read_collection
 from contrasent.types import EncodeFn
 
 DIRECTIONS = ("first", "both")
+CUTS = (1, 5, 10)
 
 Listing = dict[str, dict[str, list[tuple[float, str]]]]
 """Of each query, what each model found: (cosine, document), best first."""
@@ -35,10 +37,8 @@ def stsb_retrieval(
     directions: str = "both",
     form: str = "senteval",
     split: str = "test",
-    k: Sequence[int] = (1, 5, 10),
-    resamples: int = RESAMPLES,
-    seed: int = 0,
     folder: Path | None = None,
+    **options: Any,
 ) -> Report:
     """Recall on STS-B (DiffCSE, Section 6.2 and Table 10).
 
@@ -51,10 +51,8 @@ def stsb_retrieval(
         directions: "first" (find the second sentence with the first) or "both".
         form: "senteval" or "raw".
         split: "train", "dev" or "test".
-        k: cuts of recall.
-        resamples: bootstrap resamples over queries; 0 for no intervals.
-        seed: of the bootstrap.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+        options: see :func:`contrasent.evaluate.retrieval.ranking_report`; k is (1, 5, 10).
 
     Raises:
         OptionError: an unknown value.
@@ -78,35 +76,24 @@ def stsb_retrieval(
     )
     found = ranking_report(
         ranking,
-        k=k,
         task="STSB-retrieval",
         split=split,
-        resamples=resamples,
-        seed=seed,
         # The two directions of a pair are one item.
         keys=item_keys([q for q, _ in query_pairs], [a for _, a in query_pairs]),
         context=digest([*pairs.first, *pairs.second]),
+        **{"k": CUTS, **options},
     )
     notes = {"directions": directions, "pairs": len(best), "retrieval_form": form}
     return Report(found.rows, {**found.notes, **notes, **encoded.notes}, found.items)
 
 
-def caption_retrieval(
-    encode: EncodeFn,
-    captions: Captions,
-    *,
-    k: Sequence[int] = (1, 5, 10),
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Report:
+def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> Report:
     """Find a picture's other captions with its first one.
 
     Args:
         encode: the model.
         captions: several pictures with two captions or more.
-        k: cuts of recall.
-        resamples: bootstrap resamples over queries; 0 for no intervals.
-        seed: of the bootstrap.
+        options: see :func:`contrasent.evaluate.retrieval.retrieval`; k is (1, 5, 10).
     """
     groups: dict[str, list[str]] = {}
     for text, picture in zip(captions.texts, captions.pictures, strict=True):
@@ -120,17 +107,8 @@ def caption_retrieval(
         queries.append(texts[0])
         relevant.append(range(len(documents), len(documents) + len(texts) - 1))
         documents += texts[1:]
-    return retrieval(
-        encode,
-        queries,
-        documents,
-        relevant,
-        k=k,
-        task="Flickr30k",
-        split="test",
-        resamples=resamples,
-        seed=seed,
-    )
+    given: dict[str, Any] = {"task": "Flickr30k", "split": "test", "k": CUTS, **options}
+    return retrieval(encode, queries, documents, relevant, **given)
 
 
 def folder_retrieval(
@@ -140,9 +118,7 @@ def folder_retrieval(
     split: str = "test",
     own_ids: bool = False,
     found: Collection | None = None,
-    k: Sequence[int] = (1, 10),
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    **options: Any,
 ) -> Report:
     """Retrieval on a folder in BEIR's layout; see :func:`contrasent.text.qrels.read_collection`.
 
@@ -156,9 +132,7 @@ def folder_retrieval(
         own_ids: keep such documents, for a collection whose queries and documents have equal ids by
             chance.
         found: what the folder holds, if it was read already.
-        k: cuts of recall.
-        resamples: bootstrap resamples over queries; 0 for no intervals.
-        seed: of the bootstrap.
+        options: see :func:`contrasent.evaluate.retrieval.retrieval`.
 
     Raises:
         DataError: a file is missing or a line is not of its form.
@@ -171,11 +145,9 @@ def folder_retrieval(
         found.documents,
         found.relevant,
         exclude=None if own_ids else found.own,
-        k=k,
         task=path.absolute().name,
         split=split,
-        resamples=resamples,
-        seed=seed,
+        **options,
     )
     if left_out and not own_ids:
         rule = f"left out for {left_out:,} queries"
