@@ -98,6 +98,7 @@ class Asking:
         asked: queries of people, or None.
         log: clicks of people.
         seed: of everything random.
+        old: documents with smaller numbers are old text, of which a model is not to lose much.
 
     Attributes:
         documents: number of each passage's document.
@@ -107,9 +108,17 @@ class Asking:
     """
 
     def __init__(
-        self, reading: Reading, parts: NDArray[np.int8], asked: Asked | None, log: Asked, seed: int
+        self,
+        reading: Reading,
+        parts: NDArray[np.int8],
+        asked: Asked | None,
+        log: Asked,
+        seed: int,
+        *,
+        old: int = 0,
     ) -> None:
         self.reading, self.parts, self.asked, self.seed = reading, parts, asked, seed
+        self.old = old
         self.documents = [passage.document for passage in reading.passages]
         self.people = None if asked is None else len(asked)
         self.lines: list[str] = []
@@ -128,7 +137,7 @@ class Asking:
                     f"the clicks are about {fewest} documents to choose or judge by, and {FEWEST} "
                     "are needed: they are trained on, and queries made of the text judge"
                 )
-        proofs = int((parts == SEALED).sum()) if asked is None else len(asked) // 2
+        proofs = int((parts[old:] == SEALED).sum()) if asked is None else len(asked) // 2
         self.provable = proofs >= FEWEST
         if not self.provable:
             self.lines.append(
@@ -156,18 +165,18 @@ class Asking:
             half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
             return judged_evidence(texts, self.documents, self.reading.holding, half)
         pairs = list(dict.fromkeys(self._pairs(self._asking, part)))
-        if not pairs:
+        if all(pair.old for pair in pairs):
             raise InputError(
-                self.reading.documents[0],
+                self.reading.documents[self.old],
                 "and the other documents have no titles and too few sentences to make queries of; "
                 "give real ones (--queries FILE)",
             )
-        limit = rows // len({pair.maker for pair in pairs})
+        limit = rows // len({(pair.maker, pair.old) for pair in pairs})
         return made_evidence(texts, self.documents, pairs, limit=limit, terms=terms, seed=self.seed)
 
     def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
         numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
-        return made_pairs(makers, self.reading.passages, numbers, self.seed)
+        return made_pairs(makers, self.reading.passages, numbers, self.seed, old=self.old)
 
 
 def made_pairs(

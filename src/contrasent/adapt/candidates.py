@@ -183,7 +183,7 @@ def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
 
 
 def measure_candidate(
-    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None, *fusions: Fusion
+    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None = None, *fusions: Fusion
 ) -> Floats:
     """nDCG@10 of each query for vectors, words, or both by each fusion, (max(1, f), q).
 

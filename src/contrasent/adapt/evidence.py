@@ -122,15 +122,18 @@ def made_evidence(
     """
     rows, units, queries = list(texts), list(range(len(texts))), list[Query]()
     kinds = _by_kind(pairs)
-    enough = {
-        kind: found
-        for kind, found in kinds.items()
-        if len({documents[pair.passage] for pair in found}) >= FEWEST
-    }
+    chosen: dict[str, list[Pair]] = {}
+    for old in (False, True):
+        of_side = {kind: found for kind, found in kinds.items() if found[0].old == old}
+        chosen |= {
+            kind: found
+            for kind, found in of_side.items()
+            if len({documents[pair.passage] for pair in found}) >= FEWEST
+        } or of_side
     of_document: dict[int, list[int]] = {}
     for row, document in enumerate(documents):
         of_document.setdefault(document, []).append(row)
-    for kind, found in (enough or kinds).items():
+    for kind, found in chosen.items():
         for pair in _spread(found, documents, limit, seed):
             share = 0.0 if pair.maker in WRITTEN else copied
             text = without_copied(pair.query, pair.text, terms, share, seed + pair.passage)

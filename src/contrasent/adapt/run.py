@@ -32,6 +32,13 @@ from contrasent.adapt.selection import Ground, Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
+from contrasent.adapt.update import (
+    Previous,
+    old_vectors,
+    open_previous,
+    updated_parts,
+    with_previous,
+)
 from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
@@ -43,6 +50,7 @@ from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
 from contrasent.types import Vectors
 
+BASE = "all-MiniLM-L6-v2"
 CLICKED = TrainingPlan("clicks", ("click",), 5e-5)
 """What is tried besides where there is a click log."""
 
@@ -73,7 +81,8 @@ def adapt(
     source: str | Path | Documents,
     output: str | Path,
     *,
-    base: str = "all-MiniLM-L6-v2",
+    base: str = BASE,
+    update: str | Path | None = None,
     budget: float = 1800.0,
     queries: str | Path | None = None,
     collection: str | Path | None = None,
@@ -98,6 +107,9 @@ def adapt(
         source: a folder, an archive or a file of documents, or documents from elsewhere.
         output: folder for the model, its index and its report.
         base: model to begin from, by folder or name.
+        update: instead, the folder that an earlier adaptation left: its model is trained on these
+            documents and on some that it was made of, judged on both, and may lose little of the
+            old ones. The index holds old and new documents.
         budget: seconds of computing, about.
         queries: a file of queries with documents that answer them; they decide instead of queries
             that are made of the text.
@@ -120,14 +132,15 @@ def adapt(
         UserError: nothing to read, too little of it, an output that exists or cannot be written.
         KeyboardInterrupt: Ctrl-C; ``resume`` goes on.
     """
-    target, place = Path(output), resolve(base)
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
-    if queries is not None and collection is not None:
-        raise OptionError("queries", str(queries), "give queries or a collection, not both")
-    for given in (queries, collection, clicks):
-        if given is not None and not Path(given).exists():
-            raise InputError(given, missing(Path(given)))
+    _check_people(queries, collection, clicks, update)
+    target, place = Path(output), resolve(base if update is None else str(update))
+    previous = None
+    if update is not None:
+        if base != BASE:
+            raise OptionError("base", base, "an update begins from the model that is updated")
+        base, previous = str(update), open_previous(place, target)
     if isinstance(source, str | Path):
         source = open_documents(Path(source).absolute(), columns=columns)
         if source.source.resolve().is_relative_to(target.resolve()):
@@ -140,6 +153,7 @@ def adapt(
         {
             "source": str(source),
             "base": base,
+            "update": previous and previous.stamp,
             "budget": budget,
             "queries": None if queries is None else str(queries),
             "collection": None if collection is None else str(collection),
@@ -154,8 +168,10 @@ def adapt(
     encoder = Encoder.load(place, normalise=False)
     kept = work.folder / "passages.jsonl"
     try:
+        if previous is not None:
+            previous.check_model(encoder)
         if not kept.is_file():
-            write_reading(kept, _read(source, encoder))
+            write_reading(kept, _read(source, encoder, previous))
         reading = load_reading(kept)
         asked = read_asked(queries, collection, reading)
         log = read_clicks(clicks, reading, asked)
@@ -168,17 +184,40 @@ def adapt(
         raise
     for line in reading.lines:
         say(line)
-    run = _Run(work, reading, encoder, place, base, asked, log, budget, seed, say)
+    run = _Run(work, reading, encoder, place, base, previous, asked, log, budget, seed, say)
     done = run.finish(target, (CLICKED, *plans) if log else plans, steps)
     return shipping.tidied(done, keep_candidates)
 
 
-def _read(source: Documents, encoder: Encoder) -> Reading:
+def _check_people(
+    queries: str | Path | None,
+    collection: str | Path | None,
+    clicks: str | Path | None,
+    update: str | Path | None,
+) -> None:
+    """Refuse queries of people that cannot be taken.
+
+    Raises:
+        UserError: so.
+    """
+    if queries is not None and collection is not None:
+        raise OptionError("queries", str(queries), "give queries or a collection, not both")
+    for given in (queries, collection, clicks):
+        if given is not None and not Path(given).exists():
+            raise InputError(given, missing(Path(given)))
+        if given is not None and update is not None:
+            problem = "an update is judged by queries made of old and new text alone; leave it out"
+            raise OptionError("update", str(given), problem)
+
+
+def _read(source: Documents, encoder: Encoder, previous: Previous | None) -> Reading:
     def count(texts: Sequence[str]) -> list[int]:
         found = encoder.tokenizer.backend.encode_batch_fast(list(texts))
         return [len(one.ids) for one in found]
 
     reading = read_source(source, count_tokens=count, max_tokens=encoder.max_tokens)
+    if previous is not None:
+        return with_previous(previous, reading)
     if len(reading.documents) < FEWEST_DOCUMENTS:
         raise InputError(
             str(source),
@@ -206,6 +245,7 @@ class _Run:
         base: Encoder,
         base_folder: Path,
         base_name: str,
+        previous: Previous | None,
         asked: Asked | None,
         log: Asked,
         budget: float,
@@ -216,19 +256,34 @@ class _Run:
         self.base_folder, self.base_name = base_folder, base_name
         self.budget, self.seed = budget, seed
         self.texts = reading.texts
-        self.parts = parts_of(reading.documents, seed=seed)
+        self.previous = previous
+        self.fusion = None if previous is None else previous.fusion
+        self.parts = (
+            parts_of(reading.documents, seed=seed)
+            if previous is None
+            else updated_parts(previous, reading, seed=seed)
+        )
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Lexical.build(self.texts)
-        self.asking = Asking(reading, self.parts, asked, log, seed)
+        old = reading.facts.get("old_documents", 0)
+        self.asking = Asking(reading, self.parts, asked, log, seed, old=old)
         for line in self.asking.lines:
             say(line)
 
     def _base_vectors(self) -> tuple[Vectors, float]:
-        self.say(f"encoding {len(self.texts):,} passages by {self.base_name}")
+        fresh = self.texts[self.reading.facts.get("old_passages", 0) :]
+        self.say(f"encoding {len(fresh):,} passages by {self.base_name}")
         began = self.work.seconds()
-        raw = self.work.vectors("base", lambda: encode_all(self.base.encode, self.texts))
+
+        def encoded() -> Vectors:
+            made = encode_all(self.base.encode, fresh)
+            if self.previous is None:
+                return made
+            return np.concatenate([old_vectors(self.previous, self.reading), unit(made)])
+
+        raw = self.work.vectors("base", encoded)
         spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
-        return raw, float(spent) / len(self.texts)
+        return raw, float(spent) / len(fresh)
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
         selection = self._select(plans, steps)
@@ -244,6 +299,7 @@ class _Run:
             sealed=queries,
             changes=changes,
             reading=self.reading,
+            parts=self.parts,
             base_name=self.base_name,
             asked=self.asking.people,
             say=self.say,
@@ -281,6 +337,8 @@ class _Run:
             wide=part(WIDE, np.arange(len(whole.queries))),
             narrow=part(min(HAYSTACK, 2 * self.affordable // 3), narrow),
             seed=self.seed,
+            fusion=self.fusion,
+            updating=self.previous is not None,
         )
         # The sealed queries' answers by the base and by what is shipped; a network also encodes
         # all passages.
@@ -293,7 +351,8 @@ class _Run:
             return selection
         pairs = self.asking.pairs()
         few = {} if steps is None else {"most": 16 * steps}
-        selection.mapped(pairs, self.encoding, self.budget - answers, **few)
+        if self.previous is None:
+            selection.mapped(pairs, self.encoding, self.budget - answers, **few)
         texts = len(ground.narrow.evidence.texts) + len(narrow) / 4
         pair = TRAINING * self.encoding
         selection.train(pairs, self.encoding * texts, pair, plans=plans, steps=steps)
@@ -319,9 +378,10 @@ class _Run:
         lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
         raw = encode_evidence(self.base.encode, evidence, np.asarray(self.raw))
         base = raw.by(unit)
-        before = measure_candidate(evidence, base, None)[0]
+        own = () if self.fusion is None else (lexical, self.fusion)
+        before = measure_candidate(evidence, base, *own)[0]
         after, encoded, checked = before, base, None
-        words = None if chosen.fusion is None else lexical
+        ways = () if chosen.fusion is None else (lexical, chosen.fusion)
         if chosen.model != "base":
             encoder, passages = selection.encoder(chosen), selection.passages(chosen)
             layer = selection.layer(chosen.model, chosen.share)
@@ -330,16 +390,17 @@ class _Run:
             )
             checked = check_general(self.base.encode, encoder.encode)
         if chosen.name != "base":
-            fusions = () if chosen.fusion is None else (chosen.fusion,)
-            after = measure_candidate(evidence, encoded, words, *fusions)[0]
+            after = measure_candidate(evidence, encoded, *ways)[0]
         verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=self.seed)
         order = np.argsort(after - before, kind="stable")
         most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
 
-        def found(number: int, by: Encoded, lexical: Lexical | None) -> list[dict[str, Any]]:
+        def found(
+            number: int, by: Encoded, words: Lexical | None = None, fusion: Fusion | None = None
+        ) -> list[dict[str, Any]]:
             query = evidence.queries[number]
-            fusions = [chosen.fusion or Fusion()]
-            (best,) = rankings(evidence, query, by.queries[number], by.rows, lexical, fusions)
+            fusions = [fusion or Fusion()]
+            (best,) = rankings(evidence, query, by.queries[number], by.rows, words, fusions)
             return [
                 {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}
                 for row in best[:3]
@@ -352,8 +413,8 @@ class _Run:
                 "before": float(before[n]),
                 "after": float(after[n]),
                 "answer": self._answer(evidence, n),
-                "base": found(n, base, None),
-                "chosen": found(n, encoded, words),
+                "base": found(n, base, *own),
+                "chosen": found(n, encoded, *ways),
             }
             for n in dict.fromkeys(map(int, most))
         ]

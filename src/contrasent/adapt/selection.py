@@ -94,6 +94,8 @@ class Ground:
         wide: what candidates are measured on that need nothing encoded anew.
         narrow: what trained networks are measured on.
         seed: of everything random.
+        fusion: how words count beside the base's vectors, where a model is updated that has one.
+        updating: whether the base is an earlier adaptation; only its network is trained further.
     """
 
     base_folder: Path
@@ -107,6 +109,8 @@ class Ground:
     wide: Part
     narrow: Part
     seed: int
+    fusion: Fusion | None = None
+    updating: bool = False
 
 
 class Selection:
@@ -175,8 +179,9 @@ class Selection:
         """(q,) the base's nDCG@10 of each part's queries."""
 
         def measure(part: Part) -> list[float]:
-            base = self.vectors("base", 1.0, part)
-            values: list[float] = measure_candidate(part.evidence, base, None)[0].tolist()
+            base, fusion = self.vectors("base", 1.0, part), self.ground.fusion
+            words = () if fusion is None else (self._words[id(part)], fusion)
+            values: list[float] = measure_candidate(part.evidence, base, *words)[0].tolist()
             return values
 
         return {
@@ -299,11 +304,12 @@ class Selection:
 
     def cheap(self) -> None:
         """The base, words alone, both together, and the base whitened."""
-        self.try_one(Candidate("base"))
+        base = Candidate("base", fusion=self.ground.fusion)
+        self.try_one(base, values_of=lambda: self._before[id(self.ground.wide)])
         self.try_one(Candidate("BM25", model=""))
         self._fused(Candidate("base"))
         dimension = self.ground.raw.shape[1]
-        if len(self.ground.raw) > 4 * dimension:
+        if len(self.ground.raw) > 4 * dimension and not self.ground.updating:
             self.try_one(Candidate("whitened", model="whitened"))
             self._fused(Candidate("whitened", model="whitened"))
 
@@ -415,7 +421,9 @@ class Selection:
             better = ranked[: max(1, len(ranked) // 2)]
             beginnings = {plan: ends[plan].candidate.model for plan in better}
             trained = ends[ranked[0]]
-        for share in PATH if done else ():
+        if not done:
+            return
+        for share in PATH:
             if not self._late(f"path-{share}"):
                 name, model = trained.candidate.name, trained.candidate.model
                 self.try_one(Candidate(f"{name}, {share:g}", model, share))

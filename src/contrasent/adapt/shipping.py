@@ -9,11 +9,13 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.page import page
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.selection import Selection
+from contrasent.adapt.splitting import SEALED, SELECT
 from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
@@ -137,6 +139,7 @@ def ship(
     sealed: int,
     changes: list[dict[str, Any]],
     reading: Reading,
+    parts: NDArray[np.int8],
     base_name: str,
     asked: int | None,
     say: Callable[[str], None],
@@ -151,6 +154,7 @@ def ship(
         sealed: how many queries it has.
         changes: those of them that changed most, with what each finds.
         reading: the passages.
+        parts: the part of each document.
         base_name: of the base.
         asked: how many queries of people there were, or None.
         say: tells people what happens.
@@ -172,6 +176,10 @@ def ship(
         "trials": [asdict(trial) for trial in selection.trials],
         "reading": {**reading.facts, "lines": reading.lines},
         "changes": changes,
+        "held_out": {
+            name: [reading.documents[at] for at in np.flatnonzero(parts == part)]
+            for name, part in (("choose", SELECT), ("judge", SEALED))
+        },
         "queries": {"from_people": asked, "sealed": sealed},
         "seconds": round(work.seconds(), 1),
         "advice": advice(verdict, asked),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
+from numpy.typing import NDArray
 
-from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
+from contrasent.adapt.evidence import OLD, Evidence, Floats, mean_over_kinds
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import interval
 from contrasent.evaluate.significance import Difference, bootstrap_p
@@ -25,6 +26,9 @@ MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
 PROBE = files("contrasent.adapt") / "probe.txt"
 """Our own: a sentence, one that says the same, one that shares its words and says another thing."""
+FORGOTTEN = 0.03
+"""How much nDCG@10 of queries about old text may fall by an update, by the lower end of the 95 %
+interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Verdict:
         kinds: the same for each kind of query.
         general: quality elsewhere, or None where the model is the base's.
         reason: the verdict in a sentence.
+        old: of an update, what became of queries about old text; the numbers above are then of
+            those about new text, and ``kinds`` has both.
     """
 
     improved: bool
@@ -88,6 +94,7 @@ class Verdict:
     kinds: dict[str, KindChange]
     general: General | None
     reason: str
+    old: KindChange | None = None
 
 
 def check_general(base: EncodeFn, chosen: EncodeFn) -> General:
@@ -182,7 +189,8 @@ def decide(
     """Whether the chosen candidate may take the base's place.
 
     It may if the interval of its difference from the base lies above zero, and general quality has
-    not fallen by more than the margin.
+    not fallen by more than the margin; of an update (some queries are about old text), if that is
+    so of the queries about new text, and those about old text are certain to lose little.
 
     Args:
         evidence: the sealed queries.
@@ -192,8 +200,16 @@ def decide(
         general: quality elsewhere, where the model changed.
         seed: of the bootstrap.
     """
-    kinds = {kind: _of_kind(evidence, kind, before, after, name, seed) for kind in evidence.kinds}
-    old, new = mean_over_kinds(evidence, before), mean_over_kinds(evidence, after)
+    kinds = {
+        kind: _change(evidence, evidence.of_kind(kind), before, after, name, seed)
+        for kind in evidence.kinds
+    }
+    is_old = np.array([query.kind.endswith(OLD) for query in evidence.queries])
+    old = None
+    if is_old.any():
+        old = _change(evidence, np.flatnonzero(is_old), before, after, name, seed)
+        evidence = evidence.part(np.flatnonzero(~is_old))
+        before, after = before[~is_old], after[~is_old]
     documents = len({query.document for query in evidence.queries})
     difference = None
     improved = False
@@ -206,12 +222,17 @@ def decide(
         )
     else:
         difference = clustered_difference(evidence, before, after, seed=seed)
-        gain = (
-            f"{name} changes nDCG@10 by {difference.value:+.3f} "
-            f"[{difference.low:+.3f}, {difference.high:+.3f}] on the sealed part"
-        )
+        gain = f"{name} changes nDCG@10 by {_shown(difference)} on the sealed part"
+        if old is not None and old.difference is not None:
+            gain += f" of the new text, by {_shown(old.difference)} on that of the old"
         if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
+        elif old is not None and old.difference is None:
+            reason = (
+                f"{gain}; too little old text is sealed to say what it loses ({FEWEST} documents)"
+            )
+        elif old is not None and old.difference and old.difference.low < -FORGOTTEN:
+            reason = f"{gain}, which may be a loss of more than {FORGOTTEN}"
         elif general is not None and general.fell:
             reason = (
                 f"{gain}, but {general.task} falls from {general.before:.3f} to "
@@ -219,17 +240,28 @@ def decide(
             )
         else:
             improved, reason = True, gain
-    return Verdict(improved, difference, old, new, kinds, general, reason)
+    means = mean_over_kinds(evidence, before), mean_over_kinds(evidence, after)
+    return Verdict(improved, difference, *means, kinds, general, reason, old)
 
 
-def _of_kind(
-    evidence: Evidence, kind: str, before: Floats, after: Floats, name: str, seed: int
+def _shown(gap: Difference) -> str:
+    return f"{gap.value:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
+
+
+def _change(
+    evidence: Evidence,
+    chosen: NDArray[np.int64],
+    before: Floats,
+    after: Floats,
+    name: str,
+    seed: int,
 ) -> KindChange:
-    chosen = evidence.of_kind(kind)
+    """What became of some of the queries."""
     part = evidence.part(chosen)
     old, new = before[chosen], after[chosen]
     enough = len({query.document for query in part.queries}) >= FEWEST
     difference = None
     if name != "base" and enough:
         difference = clustered_difference(part, old, new, resamples=RESAMPLES_OF_KIND, seed=seed)
-    return KindChange(float(old.mean()), float(new.mean()), len(chosen), difference)
+    means = mean_over_kinds(part, old), mean_over_kinds(part, new)
+    return KindChange(*means, len(chosen), difference)

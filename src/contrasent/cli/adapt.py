@@ -27,6 +27,12 @@ def adapt(
     ],
     output: AdaptedModel,
     base: Annotated[str, typer.Option(help="Model to begin from.")] = DEFAULT_BASE,
+    update: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead: what an earlier adapt left. SOURCE is new text; little is forgotten."
+        ),
+    ] = None,
     budget: Annotated[str, typer.Option(help="Time to spend, about: 90s, 30m, 2h.")] = "30m",
     queries: Annotated[
         Path | None,
@@ -62,6 +68,7 @@ def adapt(
         source,
         output,
         base=base,
+        update=update,
         budget=options.parse_budget(budget),
         queries=queries,
         collection=collection,
@@ -108,7 +115,10 @@ def summary(done: "Adaptation") -> str:
         lines.append(f"{line}  ({one.queries} queries)")
     if (general := verdict.general) is not None:
         lines.append(f"{general.task:32s} {general.before:.3f} -> {general.after:.3f}")
-    what = f"{done.shipped.name} is shipped" if done.improved else "the base is shipped, unchanged"
+    base = "base" if verdict.old is None else "earlier model"
+    what = (
+        f"{done.shipped.name} is shipped" if done.improved else f"the {base} is shipped, unchanged"
+    )
     return "\n".join(
         [
             *lines,

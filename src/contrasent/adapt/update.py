@@ -1,0 +1,178 @@
+"""New text for a model that an earlier adaptation left, without forgetting what it was made of.
+
+The earlier index holds the old text: its passages and vectors are taken over, and documents that
+the new text has as well are replaced. Of the old documents a sample is trained on again (replay),
+and those that were held out before are held out again: the old model has never seen them.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.indexed import passage_of, row_numbers
+from contrasent.adapt.passages import Passage
+from contrasent.adapt.reading import Reading
+from contrasent.adapt.shipping import INDEX, REPORT, is_adapted
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED, by_hash, parts_of
+from contrasent.errors import InputError, OutputError
+from contrasent.model.encoder import Encoder
+from contrasent.search.hybrid import Fusion, own_fusion
+from contrasent.search.index import Index
+from contrasent.types import Vectors
+
+REPLAYED = 1000
+"""Old documents that are trained on again at most, or as many as there are new ones if more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Previous:
+    """What an earlier adaptation left.
+
+    Attributes:
+        folder: of the model.
+        index: of the text that it was made of.
+        held_out: ids of the documents that chose, and of those that judged; None if it does not
+            say.
+    """
+
+    folder: Path
+    index: Index
+    held_out: tuple[frozenset[str], frozenset[str]] | None
+
+    @property
+    def fusion(self) -> Fusion | None:
+        """How words count beside its vectors."""
+        return own_fusion(self.index.manifest.settings)
+
+    @property
+    def stamp(self) -> list[str | int]:
+        """Changes when another run of the same command would begin from something else."""
+        return [str(self.folder), self.index.model, self.index.generation]
+
+    def check_model(self, encoder: Encoder) -> None:
+        """Refuse a folder whose index is of another model than the one in it.
+
+        Raises:
+            ModelError: so.
+        """
+        scaled, encoder.normalise = encoder.normalise, True
+        self.index.check_model(encoder.identity, f"the model in {self.folder}")
+        encoder.normalise = scaled
+
+
+def open_previous(folder: Path, target: Path) -> Previous:
+    """What is updated.
+
+    Args:
+        folder: of the model that an earlier adaptation left.
+        target: where the updated one is to be.
+
+    Raises:
+        InputError: the folder is none, or its index has no texts.
+        OutputError: the target is this folder, or in it.
+    """
+    if not is_adapted(folder):
+        raise InputError(
+            folder,
+            f"was not made by 'contrasent adapt' (no {REPORT} or no {INDEX} in it); adapt it with "
+            "--base, on the old and the new text together",
+        )
+    if target.resolve().is_relative_to(folder.resolve()):
+        raise OutputError(f"{target}: is the model that is updated; choose another folder")
+    index = Index.open(folder / INDEX)
+    row_numbers(index)
+    stated = json.loads((folder / REPORT).read_text("utf-8")).get("held_out")
+    held_out = stated and (frozenset(stated["choose"]), frozenset(stated["judge"]))
+    return Previous(folder, index, held_out)
+
+
+def with_previous(previous: Previous, new: Reading) -> Reading:
+    """The old passages and the new ones; ``facts`` says how many of each are old.
+
+    Args:
+        previous: what is updated.
+        new: the new text. Where it has a document of the same id, that one counts.
+
+    Raises:
+        InputError: all of it is there already.
+    """
+    numbers: dict[str, int] = {}
+    passages: list[Passage] = []
+    place: dict[str, int] = {}
+    held = {previous.index.named(int(row))["text"] for row in row_numbers(previous.index)}
+    if all(passage.indexed in held for passage in new.passages):
+        raise InputError("the new text", f"is in {previous.folder} already, all of it")
+    for row in _rows(previous, set(new.documents)):
+        hit = previous.index.hit(int(row), 0.0)
+        name = _document(hit.id, hit.metadata)
+        number = numbers.setdefault(name, len(numbers))
+        place.setdefault(hit.text, len(passages))
+        passages.append(passage_of(hit.text, hit.id, hit.metadata, number))
+    holding: list[list[int]] = [[] for _ in numbers]
+    for at, passage in enumerate(passages):
+        holding[passage.document].append(at)
+    old, moved = len(passages), list[int]()
+    for passage in new.passages:
+        if passage.indexed not in place:
+            place[passage.indexed] = len(passages)
+            number = passage.document + len(numbers)
+            passages.append(replace(passage, document=number))
+        moved.append(place[passage.indexed])
+    holding += [[moved[at] for at in held] for held in new.holding]
+    lines = (
+        *new.lines,
+        f"{old:,} passages of {len(numbers):,} documents are in {previous.folder} already",
+    )
+    facts = {**new.facts, "old_documents": len(numbers), "old_passages": old}
+    return Reading(
+        tuple(passages),
+        (*numbers, *new.documents),
+        tuple(map(tuple, holding)),
+        lines,
+        {**facts, "passages": len(passages)},
+    )
+
+
+def old_vectors(previous: Previous, reading: Reading) -> Vectors:
+    """(old passages, d) unit vectors of the old passages of :func:`with_previous`."""
+    new = set(reading.documents[reading.facts["old_documents"] :])
+    return previous.index.vectors_of(_rows(previous, new))
+
+
+def updated_parts(previous: Previous, reading: Reading, *, seed: int) -> NDArray[np.int8]:
+    """(documents,) the part of each: the new ones divided, the old ones as they were.
+
+    Args:
+        previous: what is updated.
+        reading: old and new documents, of :func:`with_previous`.
+        seed: of the division of the new ones, and of which old ones are trained on again.
+    """
+    count = reading.facts["old_documents"]
+    old, new = reading.documents[:count], reading.documents[count:]
+    if previous.held_out is None:
+        parts = parts_of(old, seed=seed)
+    else:
+        choose, judge = previous.held_out
+        names = [SELECT if name in choose else SEALED if name in judge else TRAIN for name in old]
+        parts = np.array(names, dtype=np.int8)
+    order = np.array(by_hash(old, seed=seed), dtype=np.int64)
+    trained_on = order[parts[order] == TRAIN]
+    parts[trained_on[max(REPLAYED, len(new)) :]] = UNUSED
+    return np.concatenate([parts, parts_of(new, seed=seed)])
+
+
+def _document(identity: str, metadata: object) -> str:
+    named = metadata.get("document") if isinstance(metadata, dict) else None
+    return named if isinstance(named, str) else identity
+
+
+def _rows(previous: Previous, new: set[str]) -> NDArray[np.int64]:
+    """Rows of the earlier index, without those of documents that the new text has as well."""
+    rows = row_numbers(previous.index)
+    hits = (previous.index.hit(int(row), 0.0) for row in rows)
+    old = np.array([_document(hit.id, hit.metadata) not in new for hit in hits], dtype=bool)
+    left: NDArray[np.int64] = rows[old]
+    return left

@@ -1,0 +1,291 @@
+"""``contrasent adapt --update``: old and new text, replay, and what forgets is not shipped."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from contrasent.adapt import selection, training
+from contrasent.adapt.evidence import OLD, Evidence, Query, made_evidence
+from contrasent.adapt.pairs import Pair
+from contrasent.adapt.run import adapt
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED
+from contrasent.adapt.training import mixture
+from contrasent.adapt.update import open_previous, updated_parts
+from contrasent.adapt.verdict import FORGOTTEN, Verdict, decide
+from contrasent.cli.app import app
+from contrasent.errors import InputError, ModelError, OptionError, OutputError
+from contrasent.search.hybrid import SETTING, own_fusion
+from contrasent.search.index import Index
+
+
+def write_notes(folder, sentences, numbers, words=""):
+    folder.mkdir(exist_ok=True)
+    for n in numbers:
+        body = " ".join(sentences[(n * 5 + i * 7) % 800] for i in range(3))
+        text = f"# Note {n} {sentences[n]}\n\n{body} {words} Filed as k{n:03d}.\n"
+        (folder / f"note-{n:03d}.md").write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, bert, sentences):
+    """An adapted model with a hundred notes, and a folder of notes of which ninety are new."""
+    from contrasent.model.encoder import Encoder
+
+    place = tmp_path_factory.mktemp("update")
+    Encoder.load(bert, pooler="mean", normalise=True).save(place / "tiny")
+    old = write_notes(place / "old", sentences, range(100))
+    write_notes(place / "new", sentences, range(90, 180), "By the harbour.")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CONTRASENT_DATA", raising=False)
+        patch.setattr(selection.Selection, "train", lambda *_, **__: None)
+        adapt(old, place / "model", base=str(place / "tiny"), budget=10.0)
+    return place
+
+
+@pytest.fixture
+def two_steps(monkeypatch):
+    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    monkeypatch.setattr(
+        selection.Selection, "_steps", lambda self, n, plans, look, pair: {0: 2}.get(n, 0)
+    )
+
+
+def test_old_and_new_are_trained_on_judged_and_indexed(home, two_steps, monkeypatch):
+    rows, train = [], training.train
+
+    def spy(base, chosen, **options):
+        rows.append((base, chosen))
+        train(base, chosen, **options)
+
+    monkeypatch.setattr(selection, "train", spy)
+    said = []
+    before = Index.open(home / "model" / "index")
+    plans = training.PLANS[:1]
+    done = adapt(
+        home / "new",
+        home / "updated",
+        update=home / "model",
+        budget=60.0,
+        plans=plans,
+        say=said.append,
+    )
+    ((base, chosen),) = rows
+    assert base == home / "model"
+    assert len(chosen) == 2 * 64
+    of_new = sum("harbour" in text for row in chosen for text in row[1:])
+    # Of old and of new notes each, as many: pairs of titles and crops lack the words about half
+    # the time, and no pair of old notes has them.
+    assert 20 < of_new <= 64
+    names = [trial.candidate.name for trial in done.trials]
+    assert names[0] == "base"
+    assert done.trials[0].candidate.fusion == own_fusion(before.manifest.settings)
+    assert any(name.endswith(", 0.5") for name in names)
+    assert not any(name.startswith(("mapped", "whitened")) for name in names)
+    kinds = done.verdict.kinds
+    assert {kind + OLD for kind in kinds if not kind.endswith(OLD)} & set(kinds)
+    assert done.verdict.old.queries == sum(
+        one.queries for kind, one in kinds.items() if kind.endswith(OLD)
+    )
+    index = Index.open(home / "updated" / "index")
+    texts = {}
+    for row in range(len(index)):
+        hit = index.hit(row, 0.0)
+        texts.setdefault(hit.metadata["document"], []).append(hit.text)
+    assert set(texts) == {f"note-{n:03d}.md" for n in range(180)}
+    assert "harbour" in " ".join(texts["note-095.md"])  # the new version alone
+    assert len(texts["note-095.md"]) == len(set(texts["note-095.md"]))
+    assert "harbour" not in " ".join(texts["note-085.md"])
+    facts = json.loads((home / "updated" / "report.json").read_text())
+    earlier = json.loads((home / "model" / "report.json").read_text())
+    for part in ("choose", "judge"):
+        old = {name for name in earlier["held_out"][part] if int(name[5:8]) < 90}
+        assert old == {name for name in facts["held_out"][part] if int(name[5:8]) < 90}
+        assert len(facts["held_out"][part]) > len(old) + 10
+    assert facts["reading"]["old_documents"] == 90
+    fresh = len(index) - facts["reading"]["old_passages"]
+    assert f"encoding {fresh} passages by {home / 'model'}" in said
+
+
+def test_few_new_documents_are_indexed_with_the_earlier_model(home, sentences):
+    """Four documents of twenty are sealed: no gain can be proven."""
+    ferries = [f"The ferry of pier {n} carries {n} tons of coal." for n in range(800)]
+    few = write_notes(home / "few", ferries, range(180, 200))
+    arguments = ("adapt", few, "-o", home / "more", "--update", home / "model", "--budget", "10s")
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert "the earlier model is shipped, unchanged" in result.stdout.splitlines()[-1]
+    earlier, index = (Index.open(home / name / "index") for name in ("model", "more"))
+    assert index.model == earlier.model
+    assert index.manifest.settings.get(SETTING) == earlier.manifest.settings.get(SETTING)
+    assert len(index) > len(earlier) + 20
+    kept = np.array(index.segments[0].vectors[: len(earlier)])
+    assert np.allclose(kept, earlier.segments[0].vectors, atol=1e-6)
+
+
+def test_a_killed_update_goes_on_and_another_one_does_not(home, two_steps, tmp_path):
+    model = shutil.copytree(home / "model", tmp_path / "model")
+    options = {"update": model, "budget": 60.0, "plans": training.PLANS[:1]}
+
+    def stop(line):
+        if line.startswith("chosen"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        adapt(home / "new", tmp_path / "m", **options, say=stop)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("contrasent.adapt.run.read_source", None)
+        patch.setattr("contrasent.adapt.run.old_vectors", None)
+        patch.setattr("contrasent.adapt.selection.train", None)
+        done = adapt(home / "new", tmp_path / "m", **options, resume=True)
+    whole = adapt(home / "new", tmp_path / "whole", **options)
+    assert (done.shipped, done.verdict) == (whole.shipped, whole.verdict)
+    shutil.rmtree(tmp_path / "m")
+    with pytest.raises(KeyboardInterrupt):
+        adapt(home / "new", tmp_path / "m", **options, say=stop)
+    from contrasent.search.writer import Writer
+
+    with Writer(model / "index") as writer:
+        writer.delete(["note-001.md#0"])
+    with pytest.raises(OutputError, match="was begun with update"):
+        adapt(home / "new", tmp_path / "m", **options, resume=True)
+
+
+def evidence_of(documents):
+    queries = tuple(
+        Query(f"{kind} {document}", kind, document, {document % 30: 1.0})
+        for document in range(documents)
+        for kind in (("a", "b") if document % 2 else ("a" + OLD, "b" + OLD))
+    )
+    return Evidence(tuple(f"text {n}" for n in range(30)), 30, np.arange(30), queries)
+
+
+def test_what_forgets_is_refused():
+    """A gain on new text of 0.1, and on old text nothing, a slight loss, a loss."""
+    evidence = evidence_of(160)
+    is_old = np.array([query.kind.endswith(OLD) for query in evidence.queries])
+    random = np.random.default_rng(0)
+    before = random.uniform(0.3, 0.7, len(is_old))
+
+    def judged(loss, gain=0.1, noise=0.05):
+        after = before + np.where(is_old, -loss, gain) + noise * random.standard_normal(len(is_old))
+        return decide(evidence, before, after, name="trained")
+
+    kept = judged(0.0)
+    assert kept.improved
+    assert kept.difference.value == pytest.approx(0.1, abs=0.02)
+    assert kept.before == pytest.approx(before[~is_old].mean())  # all kinds are of one size
+    assert kept.old.before == pytest.approx(before[is_old].mean())
+    assert kept.old.queries == is_old.sum()
+    assert "on that of the old" in kept.reason
+    assert Verdict.from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
+    assert judged(FORGOTTEN / 3).improved
+    lost = judged(2 * FORGOTTEN)
+    assert not lost.improved
+    assert f"a loss of more than {FORGOTTEN}" in lost.reason
+    unsure = judged(0.02, noise=0.5, gain=0.3)
+    assert unsure.difference.low > 0
+    assert not unsure.improved  # the interval reaches below the margin
+    assert not judged(0.0, gain=0.0).improved  # all that it gains is on old text: nothing
+    few = decide(evidence_of(30), np.zeros(60), np.full(60, 0.1), name="trained")
+    assert not few.improved
+    half = evidence_of(60)
+    some = [n for n, q in enumerate(half.queries) if not q.kind.endswith(OLD) or q.document < 20]
+    part = half.part(np.array(some))
+    assert (
+        "too little old text"
+        in decide(part, np.zeros(len(some)), np.full(len(some), 0.1), name="trained").reason
+    )
+
+
+def test_half_of_the_pairs_are_replayed():
+    pairs = [Pair(f"q{n}", f"t{n}", n, "title", old=n < 900) for n in range(1000)]
+    chosen = mixture(pairs, ("title",), 128, seed=0)
+    assert sum(pair.old for pair in chosen) == 64
+    assert len({pair.query for pair in chosen}) == 128
+    plain = mixture([replace(pair, old=False) for pair in pairs], ("title",), 128, seed=0)
+    assert len(plain) == 128
+
+
+def test_kinds_of_either_side_count_if_they_are_about_enough_documents():
+    texts = [f"text number {n} of many" for n in range(100)]
+    pairs = [Pair(f"ask {n}", texts[n], n, "title", old=n < 60) for n in range(100)]
+    pairs += [Pair(f"more {n}", texts[n], n, "question", old=n < 60) for n in range(50, 75)]
+    found = made_evidence(
+        texts, list(range(100)), pairs, limit=30, terms=str.split, copied=0.0, seed=0
+    )
+    # Ten old documents have questions, and fifteen new ones.
+    assert set(found.kinds) == {"title", "title" + OLD}
+    few = [pair for pair in pairs if pair.passage >= 45 and pair.passage < 75]
+    found = made_evidence(
+        texts, list(range(100)), few, limit=30, terms=str.split, copied=0.0, seed=0
+    )
+    assert set(found.kinds) == {kind + side for kind in ("title", "question") for side in ("", OLD)}
+
+
+def test_old_documents_stay_what_they_were_and_many_are_not_replayed(home, monkeypatch):
+    monkeypatch.setattr("contrasent.adapt.update.REPLAYED", 7)
+    previous = open_previous(home / "model", home / "elsewhere")
+    names = tuple(f"note-{n:03d}.md" for n in range(100))
+    reading = type(
+        "Reading", (), {"documents": (*names, "a", "b"), "facts": {"old_documents": 100}}
+    )
+    parts = updated_parts(previous, reading, seed=0)
+    stated = json.loads((home / "model" / "report.json").read_text())["held_out"]
+    assert [names[at] for at in np.flatnonzero(parts[:100] == SELECT)] == stated["choose"]
+    assert [names[at] for at in np.flatnonzero(parts[:100] == SEALED)] == stated["judge"]
+    assert (parts[:100] == TRAIN).sum() == 7
+    assert (parts == UNUSED).sum() == 60 - 7
+    unknown = updated_parts(replace(previous, held_out=None), reading, seed=0)
+    assert (unknown[:100] == SEALED).sum() == 20
+
+
+def refused(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    return result.exception
+
+
+def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
+    new = home / "new"
+
+    def update(model, target=None, source=new, **options):
+        return adapt(source, target or tmp_path / "m", update=model, budget=10.0, **options)
+
+    with pytest.raises(InputError, match="was not made by 'contrasent adapt'"):
+        update(home / "tiny")
+    with pytest.raises(OutputError, match="the model that is updated"):
+        update(home / "model", home / "model", overwrite=True)
+    with pytest.raises(OutputError, match="the model that is updated"):
+        update(home / "model", home / "model" / "index", overwrite=True)
+    assert (home / "model" / "index" / "index.json").is_file()
+    with pytest.raises(OptionError, match="base"):
+        update(home / "model", base="another")
+    with pytest.raises(OptionError, match="leave it out"):
+        update(home / "model", queries=new / "note-095.md")
+    with pytest.raises(InputError, match="the new text: is in .*, all of it"):
+        update(home / "model", source=home / "old")
+    other = shutil.copytree(home / "model", tmp_path / "other")
+    shutil.rmtree(other / "index")
+    Index.create(other / "index", lambda t: np.ones((len(t), 8)), [("a", None, None)], model="x")
+    with pytest.raises(ModelError, match="holds vectors of model 'x'"):
+        update(other)
+    shutil.rmtree(other / "index")
+    Index.create(other / "index", lambda t: np.ones((len(t), 8)), [(" ", None, None)], model="x")
+    with pytest.raises(InputError, match="holds no texts"):
+        update(other)
+    assert not (tmp_path / "m").exists()
+    (tmp_path / "empty").mkdir()
+    error = refused(
+        "adapt",
+        tmp_path / "empty",
+        "-o",
+        tmp_path / "m",
+        "--update",
+        home / "model",
+        "--budget",
+        "10s",
+    )
+    assert "the folder is empty" in str(error)
