@@ -32,12 +32,12 @@ CHEAP = ("whitened", "mapped 0.5", "mapped 1", "256 dimensions", "128 dimensions
 DEAR = ("bf16 weights", "int8 export", "4 layers", "trained", "trained 0.5", "lab trained")
 DEPTH = 100
 PERSISTENCE = 0.9
-PAIRS = 1000
+PAIRS = 500
 """Titles and sentences that the linear map learns from."""
 STEPS = 10
 """Of training, on pairs of the collection, or on Wikipedia for the lab's encoder."""
 SPLITS = 500
-SIDE = 300
+SIDE = 100
 """Texts of each side of a split."""
 REPEATS = 40
 PERMUTATIONS = 199
@@ -265,10 +265,6 @@ def wikipedia() -> Iterator[tuple[str, str]]:
 
 def sources(work: Path, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
     """Vectors by the base and the document of each row: of collections, and of Wikipedia."""
-    found = {}
-    for name in names:
-        at = Collection(data_folder() / "ir" / name, work)
-        found[name] = at.raw[1], np.array(at.documents)
     sentences = list(islice(wikipedia(), 5 * ARTICLES))
     path = work / "wikipedia.npy"
     if not path.is_file():
@@ -277,7 +273,11 @@ def sources(work: Path, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
 
         encoder = Encoder.load(resolve(BASE), normalise=False)
         np.save(path, encoder.encode([text for _, text in sentences]), allow_pickle=False)
-    found["wikipedia"] = np.load(path), np.array([page for page, _ in sentences])
+    found = {"wikipedia": (np.load(path), np.array([page for page, _ in sentences]))}
+    for name in names:
+        at = Collection(data_folder() / "ir" / name, work)
+        rows = at.saved("base", lambda at=at: at.base.encode(at.reading.texts))
+        found[name] = rows, np.array(at.documents)
     return found
 
 
@@ -340,18 +340,15 @@ def watch_arms(texts: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, Callabl
             tests.append(test(before, mixed, seed))
         return counted(tests)
 
-    for name in texts:
-        yield f"halves of {name}", lambda name=name: quiet(name, True)
-    yield (
-        "halves of wikipedia, documents unknown",
-        lambda: quiet("wikipedia", False),
-    )
     for old, new in pairwise([*texts, next(iter(texts))]):
-        for size, share in ((20, 1.0), (100, 1.0), (100, 0.2), (SIDE, 0.1)):
+        for size, share in ((20, 1.0), (SIDE, 1.0), (SIDE, 0.2)):
             yield (
                 f"{old}, then {size} texts, {share:.0%} of {new}",
                 lambda a=old, b=new, n=size, s=share: drift(a, b, n, s),
             )
+    for name in texts:
+        yield f"halves of {name}", lambda name=name: quiet(name, True)
+    yield "halves of wikipedia, documents unknown", lambda: quiet("wikipedia", False)
 
 
 # ---------------------------------------------------------------------- results

@@ -20,6 +20,7 @@ from contrasent.cli.app import app
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
 from contrasent.search.hybrid import SETTING, own_fusion
 from contrasent.search.index import Index
+from contrasent.search.writer import Writer
 
 
 def write_notes(folder, sentences, numbers, words=""):
@@ -47,33 +48,39 @@ def home(tmp_path_factory, bert, sentences):
     return place
 
 
-@pytest.fixture
-def two_steps(monkeypatch):
-    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    monkeypatch.setattr(
-        selection.Selection, "_steps", lambda self, n, plans, look, pair: {0: 2}.get(n, 0)
-    )
+OPTIONS = {"budget": 60.0, "plans": training.PLANS[:1]}
 
 
-def test_old_and_new_are_trained_on_judged_and_indexed(home, two_steps, monkeypatch):
-    rows, train = [], training.train
+@pytest.fixture(scope="module")
+def two_steps():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CONTRASENT_DATA", raising=False)
+        steps = {0: 2}
+        patch.setattr(
+            selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0)
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def updated(home, two_steps):
+    """The update, what it trained on, and what it said."""
+    rows, said, train = [], [], training.train
 
     def spy(base, chosen, **options):
         rows.append((base, chosen))
         train(base, chosen, **options)
 
-    monkeypatch.setattr(selection, "train", spy)
-    said = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(selection, "train", spy)
+        folder = home / "updated"
+        done = adapt(home / "new", folder, update=home / "model", **OPTIONS, say=said.append)
+    return done, rows, said
+
+
+def test_old_and_new_are_trained_on_judged_and_indexed(home, updated):
+    done, rows, said = updated
     before = Index.open(home / "model" / "index")
-    plans = training.PLANS[:1]
-    done = adapt(
-        home / "new",
-        home / "updated",
-        update=home / "model",
-        budget=60.0,
-        plans=plans,
-        say=said.append,
-    )
     ((base, chosen),) = rows
     assert base == home / "model"
     assert len(chosen) == 2 * 64
@@ -126,32 +133,30 @@ def test_few_new_documents_are_indexed_with_the_earlier_model(home, sentences):
     assert np.allclose(kept, earlier.segments[0].vectors, atol=1e-6)
 
 
-def test_a_killed_update_goes_on_and_another_one_does_not(home, two_steps, tmp_path):
+def test_a_killed_update_goes_on_and_another_one_does_not(home, updated, tmp_path):
     model = shutil.copytree(home / "model", tmp_path / "model")
-    options = {"update": model, "budget": 60.0, "plans": training.PLANS[:1]}
 
-    def stop(line):
-        if line.startswith("chosen"):
-            raise KeyboardInterrupt
+    def killed_at(beginning):
+        def stop(line):
+            if line.startswith(beginning):
+                raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        adapt(home / "new", tmp_path / "m", **options, say=stop)
+        with pytest.raises(KeyboardInterrupt):
+            adapt(home / "new", tmp_path / "m", update=model, **OPTIONS, say=stop)
+
+    killed_at("chosen")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("contrasent.adapt.run.read_source", None)
         patch.setattr("contrasent.adapt.run.old_vectors", None)
         patch.setattr("contrasent.adapt.selection.train", None)
-        done = adapt(home / "new", tmp_path / "m", **options, resume=True)
-    whole = adapt(home / "new", tmp_path / "whole", **options)
-    assert (done.shipped, done.verdict) == (whole.shipped, whole.verdict)
+        done = adapt(home / "new", tmp_path / "m", update=model, **OPTIONS, resume=True)
+    assert (done.shipped, done.verdict) == (updated[0].shipped, updated[0].verdict)
     shutil.rmtree(tmp_path / "m")
-    with pytest.raises(KeyboardInterrupt):
-        adapt(home / "new", tmp_path / "m", **options, say=stop)
-    from contrasent.search.writer import Writer
-
+    killed_at("encoding")
     with Writer(model / "index") as writer:
         writer.delete(["note-001.md#0"])
     with pytest.raises(OutputError, match="was begun with update"):
-        adapt(home / "new", tmp_path / "m", **options, resume=True)
+        adapt(home / "new", tmp_path / "m", update=model, **OPTIONS, resume=True)
 
 
 def evidence_of(documents):
@@ -265,7 +270,7 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
         update(home / "model", base="another")
     with pytest.raises(OptionError, match="leave it out"):
         update(home / "model", queries=new / "note-095.md")
-    with pytest.raises(InputError, match="the new text: is in .*, all of it"):
+    with pytest.raises(InputError, match=r"the new text: is in .*, all of it"):
         update(home / "model", source=home / "old")
     other = shutil.copytree(home / "model", tmp_path / "other")
     shutil.rmtree(other / "index")
