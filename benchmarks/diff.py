@@ -168,8 +168,8 @@ def made_pairs(at: Collection, count: int) -> Any:
 def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:
     """What encodes by the new model of a dear pair."""
     import torch
-
     from contrasent.adapt.averaging import average
+
     from contrasent.adapt.training import BATCH, train
     from contrasent.model.encoder import Encoder
     from contrasent.model.export import export

@@ -115,22 +115,25 @@ SMALL = 0.01
 """Added to both sides of a ratio, so that a kind which nothing can answer does not decide."""
 
 
-PRICE = 0.4
-"""Of all neighbours lost, in units of the score. Training on made queries gains most on just such
-queries, while people's queries lose with every neighbour that moves; what a model gains must pay
-for what it moves. Were nothing learnt, losing a third of the neighbours cost 3 % of nDCG, and
-losing half of them 8 % (docs/results.md), and of a gain on made queries a fraction is left on those
-of people. The size is a guess (docs/log.md).
+PRICE = 0.2
+"""Of all neighbours lost to a linear layer, in units of the score. Learning from made queries gains
+most on just such queries, while people's queries lose with every neighbour that moves; what a
+model gains must pay for what it moves. Were nothing learnt, losing a third of the neighbours cost
+3 % of nDCG, and losing half of them 8 % (docs/results.md), and of a gain on made queries a fraction
+is left on those of people. The sizes are guesses (docs/log.md).
 """
+NETWORK_PRICE = 0.8
+"""The same of a trained network: it learns the manner of made queries, which a map cannot."""
 
 
-def drift_cost(overlap: float) -> float:
+def drift_cost(overlap: float, *, trained: bool) -> float:
     """What a candidate must gain for having moved so far from the base.
 
     Args:
         overlap: share of the base's ten nearest neighbours that are left.
+        trained: whether the network itself was trained.
     """
-    return PRICE * (1.0 - overlap)
+    return (NETWORK_PRICE if trained else PRICE) * (1.0 - overlap)
 
 
 def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:

@@ -287,9 +287,9 @@ class _Run:
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
         selection = self._select(plans, steps)
-        chosen = selection.best()
-        if chosen.score <= 0:
-            chosen = selection.trials[0]
+        chosen = selection.trials[0]
+        if selection.best().score > 0:
+            chosen = selection.nearest_to_best()
         verdict, queries, changes = self._judge(selection, chosen.candidate)
         return shipping.ship(
             target,

@@ -274,7 +274,8 @@ class Selection:
         values, before = np.array(found["values"]), self._before[id(part)]
         trial = Trial(
             candidate,
-            selection_score(part.evidence, before, values) - drift_cost(found["overlap"]),
+            selection_score(part.evidence, before, values)
+            - drift_cost(found["overlap"], trained=part is self.ground.narrow),
             kind_means(part.evidence, values),
             round(found["seconds"], 1),
             round(found["cost"], 1),
@@ -507,11 +508,7 @@ class Selection:
         )
 
     def best(self, *, dense: bool = False) -> Trial:
-        """The trial to go on with: that of the highest score, the first of equals.
-
-        Beside words it is the smallest share of BM25, for the same vectors, whose score is within
-        one standard error of the highest (Breiman et al., 1984, Section 3.4.3): made queries are
-        cut out of the text and share more words with it than people's do.
+        """The trial of the highest score, the first of equals.
 
         Args:
             dense: among those of vectors alone.
@@ -519,19 +516,29 @@ class Selection:
         able = [t for t in self.trials if t.candidate.model]
         if dense:
             able = [t for t in able if t.candidate.fusion is None]
-        highest = max(able, key=lambda trial: trial.score)
-        chosen = highest.candidate
-        if chosen.fusion is None:
-            return highest
-        near = {
-            t.candidate.fusion.lexical_weight: t
-            for t in able
-            if t.candidate.fusion is not None
-            and t.candidate.fusion.method == "weighted"
-            and (t.candidate.model, t.candidate.share) == (chosen.model, chosen.share)
-            and t.score >= highest.score - highest.error
-        }
-        return near[min(near)] if near else highest
+        return max(able, key=lambda trial: trial.score)
+
+    def nearest_to_best(self) -> Trial:
+        """Of all trials within one standard error of the best the one that is nearest to the base.
+
+        That rule is Breiman's (Breiman et al., 1984, Section 3.4.3). Made queries are cut out of
+        the text, so they share more with it than people's do, and favour what moves far. How far is
+        the share of BM25 and the share of neighbours that the vectors lost.
+        """
+        best = self.best()
+        near = [t for t in self.trials if t.candidate.model and t.score >= best.score - best.error]
+        own = _share_of_words(self.ground.fusion)
+
+        def distance(trial: Trial) -> float:
+            return abs(_share_of_words(trial.candidate.fusion) - own) + 1.0 - trial.overlap
+
+        return min(near, key=distance)
+
+
+def _share_of_words(fusion: Fusion | None) -> float:
+    if fusion is None:
+        return 0.0
+    return fusion.lexical_weight if fusion.method == "weighted" else 0.5
 
 
 def _slug(name: str) -> str:
