@@ -340,7 +340,7 @@ def summary(lines: Sequence[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Run what is missing."""
-    from contrasent.cli.adapt import parse_budget
+    from contrasent.cli.options import parse_budget
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS, help="a file of JSON lines")

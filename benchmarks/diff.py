@@ -127,7 +127,7 @@ def variants(at: Collection, pair: str) -> tuple[tuple[Any, Any], tuple[Any, Any
         fitted = whitening.fit(old[1])
         return old, (fitted(old[0]), fitted(old[1]))
     if pair.startswith("mapped"):
-        from contrasent.adapt.mapping import toward_identity
+        from contrasent.adapt.training import toward_identity
 
         matrix = toward_identity(fitted_map(at), float(pair.split()[1])).astype(np.float32)
         return old, (old[0] @ matrix, old[1] @ matrix)
@@ -146,7 +146,7 @@ def variants(at: Collection, pair: str) -> tuple[tuple[Any, Any], tuple[Any, Any
 
 def fitted_map(at: Collection) -> Any:
     """The map that adaptation learns, of titles and sentences of all passages."""
-    from contrasent.adapt.mapping import fit_map
+    from contrasent.adapt.training import fit_map
 
     pairs = made_pairs(at, PAIRS)
     queries = at.saved("map-queries", lambda: at.base.encode([pair.query for pair in pairs]))
@@ -168,9 +168,8 @@ def made_pairs(at: Collection, count: int) -> Any:
 def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:
     """What encodes by the new model of a dear pair."""
     import torch
-    from contrasent.adapt.averaging import average
 
-    from contrasent.adapt.training import BATCH, train
+    from contrasent.adapt.training import BATCH, average, train
     from contrasent.model.encoder import Encoder
     from contrasent.model.export import export
     from contrasent.model.pretrained import resolve
