@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from contrasent.adapt import selection, training
 from contrasent.adapt.evidence import OLD, Evidence, Query, made_evidence
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.run import adapt
+from contrasent.adapt.shipping import rebuilt
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED
 from contrasent.adapt.training import mixture
 from contrasent.adapt.update import open_previous, updated_parts
@@ -186,7 +187,7 @@ def test_what_forgets_is_refused():
     assert kept.old.before == pytest.approx(before[is_old].mean())
     assert kept.old.queries == is_old.sum()
     assert "on that of the old" in kept.reason
-    assert Verdict.from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
+    assert rebuilt(Verdict, json.loads(json.dumps(asdict(kept)))) == kept
     assert judged(FORGOTTEN / 3).improved
     lost = judged(2 * FORGOTTEN)
     assert not lost.improved

@@ -137,7 +137,12 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
 
 
 def old_vectors(previous: Previous, reading: Reading) -> Vectors:
-    """(old passages, d) unit vectors of the old passages of :func:`with_previous`."""
+    """(old passages, d) unit vectors of the old passages of :func:`with_previous`.
+
+    Args:
+        previous: what is updated.
+        reading: old and new documents.
+    """
     new = set(reading.documents[reading.facts["old_documents"] :])
     return previous.index.vectors_of(_rows(previous, new))
 
