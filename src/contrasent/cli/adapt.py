@@ -22,39 +22,18 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with a killed run.
 
 @options.command
 def adapt(
-    source: Annotated[
-        Path, typer.Argument(help="Documents: a folder, a zip archive or a file. See the docs.")
-    ],
+    source: Path,
     output: AdaptedModel,
-    base: Annotated[str, typer.Option(help="Model to begin from.")] = DEFAULT_BASE,
-    update: Annotated[
-        Path | None,
-        typer.Option(
-            help="Instead: what an earlier adapt left. SOURCE is new text; little is forgotten."
-        ),
-    ] = None,
-    budget: Annotated[str, typer.Option(help="Time to spend, about: 90s, 30m, 2h.")] = "30m",
-    queries: Annotated[
-        Path | None,
-        typer.Option(help="Queries of people: csv, tsv or jsonl with columns query, document."),
-    ] = None,
-    collection: Annotated[
-        Path | None, typer.Option(help="The same as a folder in BEIR's layout.")
-    ] = None,
-    clicks: Annotated[
-        Path | None,
-        typer.Option(help="What people opened: csv, tsv or jsonl, query, document and count."),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Columns of tables to read, with commas; title first.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    report: Annotated[
-        Path | None, typer.Option(help="Copy the report's page there (MODEL/report.html).")
-    ] = None,
-    require_improvement: Annotated[
-        bool, typer.Option("--require-improvement", help="Exit 3 if the base is what is shipped.")
-    ] = False,
+    base: str = DEFAULT_BASE,
+    update: Path | None = None,
+    budget: str = "30m",
+    queries: Path | None = None,
+    collection: Path | None = None,
+    clicks: Path | None = None,
+    columns: str | None = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    report: Path | None = None,
+    require_improvement: bool = False,
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -63,6 +42,19 @@ def adapt(
     No labels are needed: queries are made of the documents. What is tried: words (BM25) beside the
     base's vectors, the base whitened, trained on the documents, and averaged with what was
     trained. The best is shipped only if it beats the base on documents kept sealed until then.
+
+    Options:
+        source: Documents: a folder, a zip archive or a file. See the docs.
+        base: Model to begin from.
+        update: Instead: what an earlier adapt left. SOURCE is new text; little is forgotten.
+        budget: Time to spend, about: 90s, 30m, 2h.
+        queries: Queries of people: csv, tsv or jsonl with columns query, document.
+        collection: The same as a folder in BEIR's layout.
+        clicks: What people opened: csv, tsv or jsonl, query, document and count.
+        columns: Columns of tables to read, with commas; title first.
+        seed: Of everything random.
+        report: Copy the report's page there (MODEL/report.html).
+        require_improvement: Exit 3 if the base is what is shipped.
     """
     done = carry_out(
         source,

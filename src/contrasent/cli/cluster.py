@@ -14,14 +14,9 @@ SHOWN = 20
 @options.command
 def cluster(
     index: options.IndexFolder,
-    clusters: Annotated[
-        int | None, typer.Option("--clusters", "-c", help="How many clusters (k-means).")
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Instead: a text joins a cluster at this cosine or more."),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Start of k-means.")] = 0,
+    clusters: Annotated[int | None, typer.Option("--clusters", "-c")] = None,
+    threshold: float | None = None,
+    seed: int = 0,
     output: Listing = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -29,6 +24,11 @@ def cluster(
 
     The file of -o has a text a line with its cluster, numbered from the largest down, and its
     cosine with the cluster's middle.
+
+    Options:
+        clusters: How many clusters (k-means).
+        threshold: Instead: a text joins a cluster at this cosine or more.
+        seed: Start of k-means.
     """
     if clusters is not None and threshold is not None:
         raise OptionError("--threshold", threshold, "or --clusters: choose one of the two")

@@ -17,40 +17,30 @@ if TYPE_CHECKING:
 
 @options.command
 def compare(
-    before: Annotated[
-        str,
-        typer.Argument(
-            metavar="A",
-            help="Model, or its runs with several seeds: a,b,c; or their reports, written by "
-            "evaluate --json.",
-        ),
-    ],
-    after: Annotated[str, typer.Argument(metavar="B", help="What A is compared with, likewise.")],
+    before: Annotated[str, typer.Argument(metavar="A")],
+    after: Annotated[str, typer.Argument(metavar="B")],
     loading: options.Encoding,
-    suite: Annotated[
-        list[str] | None,
-        typer.Option(help="Of models: what to measure, as in evaluate; sts if not given."),
-    ] = None,
+    suite: list[str] | None = None,
     task: options.StsTask = None,
     form: options.StsForm = "senteval",
     split: options.StsSplit = "test",
     data: options.DataFolder = None,
-    seed_sd: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Standard deviation over seeds, in points, of an arm with one run. By default the "
-            "other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.",
-        ),
-    ] = None,
-    resamples: Annotated[
-        int | None, typer.Option(hidden=True, help="Of no use any more: nothing is drawn.")
-    ] = None,
+    seed_sd: Annotated[float | None, typer.Option(min=0)] = None,
+    resamples: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> options.Output:
     """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
 
     Items are paired, and both items and seeds count as chance. With one run an arm a spread over
     seeds is assumed, and what holds for these two models alone stands beside.
+
+    Options:
+        before: Model, or its runs with several seeds: a,b,c; or their reports, written by evaluate
+            --json.
+        after: What A is compared with, likewise.
+        suite: Of models: what to measure, as in evaluate; sts if not given.
+        seed_sd: Standard deviation over seeds, in points, of an arm with one run. By default the
+            other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
+        resamples: Of no use any more: nothing is drawn.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.evaluate.compare import SEED_SD, compare_reports

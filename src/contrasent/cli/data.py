@@ -47,14 +47,10 @@ def list_(folder: options.DataFolder = None) -> options.Output:
 @data.command("get")
 @options.command
 def get(
-    name: Annotated[str, typer.Argument(help="A data set, as `contrasent data list` names it.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help=".tsv, .csv, .jsonl or .txt")],
-    split: Annotated[
-        str | None, typer.Option(help="train, dev, test or all; test if it has one.")
-    ] = None,
-    form: Annotated[
-        str | None, typer.Option(help="Similarity text: senteval (the default) or raw.")
-    ] = None,
+    name: str,
+    output: Annotated[Path, typer.Option("-o", "--output")],
+    split: str | None = None,
+    form: str | None = None,
     folder: options.DataFolder = None,
     overwrite: options.Overwrite = False,
 ) -> None:
@@ -62,6 +58,12 @@ def get(
 
     A table keeps all columns under a header; a .txt file holds each distinct sentence once, as
     `train`, `postprocess` and `index` take it.
+
+    Options:
+        name: A data set, as `contrasent data list` names it.
+        output: .tsv, .csv, .jsonl or .txt
+        split: train, dev, test or all; test if it has one.
+        form: Similarity text: senteval (the default) or raw.
     """
     if output.suffix not in SUFFIXES:
         raise OptionError("-o", str(output), "must end in .tsv, .csv, .jsonl or .txt")

@@ -1,9 +1,7 @@
 """``contrasent dedupe INDEX``."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from contrasent.cli import options
 from contrasent.cli.listing import Listing, check_listing, write_listing
@@ -19,23 +17,20 @@ USUAL = 0.95
 @options.command
 def dedupe(
     index: options.IndexFolder,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Cosine from which two texts count as the same. [default: that which 'threshold "
-            "--pairs' has found for the index, else 0.95]"
-        ),
-    ] = None,
+    threshold: float | None = None,
     output: Listing = None,
-    remove: Annotated[
-        bool, typer.Option("--remove", help="Remove the near-duplicates from the index.")
-    ] = False,
+    remove: bool = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Find texts that nearly repeat an earlier one; the first of each kind is kept.
 
     The file of -o has one line for each text: its id, its text, and for a near-duplicate the id of
     the text it repeats and their score.
+
+    Options:
+        threshold: Cosine from which two texts count as the same. [default: that which 'threshold
+            --pairs' has found for the index, else 0.95]
+        remove: Remove the near-duplicates from the index.
     """
     check_listing(output, overwrite, threshold)
     from contrasent.search.opening import local_index, open_writer

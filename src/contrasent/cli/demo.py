@@ -22,11 +22,11 @@ LR = 1e-4
 @options.command
 def demo(
     output: AdaptedModel = Path("demo-model"),
-    base: Annotated[str, typer.Option(help="Model to begin from.")] = DEFAULT_BASE,
-    names: Annotated[int, typer.Option(min=200, help="Documented names to read at most.")] = 2000,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps at most.")] = 30,
-    budget: Annotated[str, typer.Option(help="Time to spend at most: 90s, 30m, 2h.")] = "15m",
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
+    base: str = DEFAULT_BASE,
+    names: Annotated[int, typer.Option(min=200)] = 2000,
+    steps: Annotated[int, typer.Option(min=1)] = 30,
+    budget: str = "15m",
+    seed: Annotated[int, typer.Option(min=0)] = 0,
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -36,6 +36,13 @@ def demo(
     imported or run). The first sentence of each is a query, the prose that explains it is what
     the query should find. What searches best is proven on names that nothing was trained on or
     chosen by, and then answers three questions. See ``contrasent adapt`` for documents of your own.
+
+    Options:
+        base: Model to begin from.
+        names: Documented names to read at most.
+        steps: Training steps at most.
+        budget: Time to spend at most: 90s, 30m, 2h.
+        seed: Of everything random.
     """
     seconds = options.parse_budget(budget)
     from contrasent.adapt.formats.docstrings import InstalledDocumentation

@@ -29,53 +29,39 @@ SHOWN = 3
 
 @options.command
 def diff(
-    old: Annotated[
-        str,
-        typer.Argument(
-            help="The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL."
-        ),
-    ],
-    new: Annotated[str, typer.Argument(help="What is to take its place, likewise.")],
+    old: str,
+    new: str,
     loading: Annotated[options.Loading, "batch"],
-    on: Annotated[str, typer.Option(help="Index folder, or a corpus: a file or folder.")] = "",
-    queries: Annotated[
-        Path | None,
-        typer.Option(help="File with one query a line; if not given, documents are the queries."),
-    ] = None,
-    sample: Annotated[
-        int, typer.Option(help="Queries at most, drawn at random; at least 20.")
-    ] = 1000,
-    documents: Annotated[
-        int, typer.Option(min=200, help="Documents at most, drawn at random.")
-    ] = 20_000,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Score of OLD to carry over to NEW; the index's own if not given."),
-    ] = None,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="Rated pairs (text, text, 0 or 1), to carry it over by precision."),
-    ] = None,
+    on: str = "",
+    queries: Path | None = None,
+    sample: int = 1000,
+    documents: Annotated[int, typer.Option(min=200)] = 20000,
+    threshold: float | None = None,
+    pairs: Path | None = None,
     column: options.Column = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write all of it as a page: FILE.html.")
-    ] = None,
-    fail_over: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Exit with 3 unless the share of the ten nearest that changed is surely (upper "
-            "end of its interval) at most this.",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    report: Path | None = None,
+    fail_over: Annotated[float | None, typer.Option(min=0, max=1)] = None,
+    seed: int = 0,
 ) -> options.Output:
     """Will a search still find what it found with another model, version or runtime?
 
     Both models rank the same documents for the same queries; nothing has to be known of what is
     right. What changed is shown with 95 % intervals. The stored vectors of an index are used where
     OLD made them. A key for a server is read from CONTRASENT_API_KEY.
+
+    Options:
+        old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
+        new: What is to take its place, likewise.
+        on: Index folder, or a corpus: a file or folder.
+        queries: File with one query a line; if not given, documents are the queries.
+        sample: Queries at most, drawn at random; at least 20.
+        documents: Documents at most, drawn at random.
+        threshold: Score of OLD to carry over to NEW; the index's own if not given.
+        pairs: Rated pairs (text, text, 0 or 1), to carry it over by precision.
+        report: Write all of it as a page: FILE.html.
+        fail_over: Exit with 3 unless the share of the ten nearest that changed is surely (upper
+            end of its interval) at most this.
+        seed: Of what is drawn.
     """
     if not on:
         raise OptionError("--on", on, "name the index, or the texts, that both models search")

@@ -2,9 +2,7 @@
 
 import logging
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from contrasent.cli import options
 from contrasent.cli.loading import find_model
@@ -18,24 +16,20 @@ if TYPE_CHECKING:
 def doctor(
     model: options.ModelName,
     loading: options.Reading,
-    url: Annotated[
-        str | None,
-        typer.Option(
-            help="Check a running server instead: http://HOST:PORT/v1 (OpenAI's interface)."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(help="What the server calls the model; its first if not given.")
-    ] = None,
-    write: Annotated[
-        bool, typer.Option("--write", help="Save golden vectors of the model as it is now.")
-    ] = False,
+    url: str | None = None,
+    name: str | None = None,
+    write: bool = False,
 ) -> options.Output:
     """Check that a model, or a server that serves it, gives the vectors it was saved with.
 
     Says what is wrong: pooling, a missing head or scaling, tokenisation, truncation, precision.
     Exits with 0 if all is well and with 1 if not. A key for the server is read from
     CONTRASENT_API_KEY.
+
+    Options:
+        url: Check a running server instead: http://HOST:PORT/v1 (OpenAI's interface).
+        name: What the server calls the model; its first if not given.
+        write: Save golden vectors of the model as it is now.
     """
     if url is not None and write:
         raise OptionError(

@@ -30,24 +30,14 @@ Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "ma
 
 @options.command
 def encode(
-    model: Annotated[str, typer.Argument(help="Model folder or name, or an exported model.")],
-    input_: Annotated[
-        str, typer.Argument(metavar="INPUT", help="File, folder, or - for standard input.")
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="FILE.npy, FILE.parquet, or a folder of shards.")
-    ],
+    model: str,
+    input_: Annotated[str, typer.Argument(metavar="INPUT")],
+    output: Annotated[Path, typer.Option("--output", "-o")],
     loading: Batched,
     column: options.Column = None,
-    unit: Annotated[bool, typer.Option("--unit", help="Scale vectors to length one.")] = False,
-    dimensions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Keep the first so many dimensions, scaled to length one."),
-    ] = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(help="Name of a prompt of the model, such as query. [default: the model's]"),
-    ] = None,
+    unit: bool = False,
+    dimensions: Annotated[int | None, typer.Option(min=1)] = None,
+    prompt: str | None = None,
     invariant: Annotated[bool, typer.Option("--invariant", hidden=True)] = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -57,6 +47,14 @@ def encode(
     folder holds .npy shards and a manifest. Memory stays bounded. If it is killed, the same command
     goes on where it was: shards are kept in the folder, or in .NAME.parts beside the file. Lines
     that repeat are computed once.
+
+    Options:
+        model: Model folder or name, or an exported model.
+        input_: File, folder, or - for standard input.
+        output: FILE.npy, FILE.parquet, or a folder of shards.
+        unit: Scale vectors to length one.
+        dimensions: Keep the first so many dimensions, scaled to length one.
+        prompt: Name of a prompt of the model, such as query. [default: the model's]
     """
     _check_output(output, overwrite)
     corpus = open_texts(input_, column)

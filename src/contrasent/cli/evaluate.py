@@ -20,89 +20,54 @@ if TYPE_CHECKING:
 
 @options.command
 def evaluate(
-    models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL...", help="Model folders or names, or GloVe text files."),
-    ],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...")],
     loading: options.Running,
-    suite: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="sts, protocols, transfer, geometry, retrieval, bias, paraphrase, triplets, "
-            "clustering, few-shot or all; can be repeated."
-        ),
-    ] = None,
+    suite: list[str] | None = None,
     data: options.DataFolder = None,
     form: options.StsForm = "senteval",
     task: options.StsTask = None,
     split: options.StsSplit = "test",
-    aggregate: Annotated[
-        list[str] | None, typer.Option(help="all, mean or wmean; can be repeated.")
-    ] = None,
-    protocol: Annotated[
-        list[str] | None,
-        typer.Option(help="For --suite protocols: one by name, such as senteval; can be repeated."),
-    ] = None,
-    subsets: Annotated[bool, typer.Option("--subsets", help="A row for each STS subset.")] = False,
-    solver: Annotated[
-        str, typer.Option(help="Transfer classifier: fast, senteval or senteval_prototype.")
-    ] = "fast",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of the transfer classifier.")] = 1,
-    solver_device: Annotated[
-        str | None,
-        typer.Option(help="Device of torch for --solver senteval, such as cuda; else numpy."),
-    ] = None,
-    captions: Annotated[
-        int, typer.Option(min=0, help="Flickr30k captions to search, from the end; 0 for all.")
-    ] = 5000,
-    pairs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.",
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,SCORE",
-            help="For --pairs: two texts and a number by name, or by position from 0 where there "
-            "is no header.",
-        ),
-    ] = None,
-    collection: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Your own retrieval set, in BEIR's layout."),
-    ] = None,
-    own_ids: Annotated[
-        bool,
-        typer.Option(
-            "--own-ids", help="For --collection: rank a document with the query's own id too."
-        ),
-    ] = False,
-    stop_words: Annotated[
-        bool, typer.Option("--stop-words", help="Average GloVe's vectors of stop words too.")
-    ] = False,
-    resamples: Annotated[
-        int, typer.Option(min=0, help="Bootstrap resamples of the 95 % intervals; 0 for none.")
-    ] = 1000,
-    json_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--json",
-            metavar="FILE",
-            help="Write the report as JSON, and beside it the items' scores for compare.",
-        ),
-    ] = None,
-    report_file: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write a page with pictures.")
-    ] = None,
-    arrows: Annotated[
-        bool,
-        typer.Option("--arrows", help="In the page, join models by arrows in the order given."),
-    ] = False,
+    aggregate: list[str] | None = None,
+    protocol: list[str] | None = None,
+    subsets: bool = False,
+    solver: str = "fast",
+    seeds: Annotated[int, typer.Option(min=1)] = 1,
+    solver_device: str | None = None,
+    captions: Annotated[int, typer.Option(min=0)] = 5000,
+    pairs: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B,SCORE")] = None,
+    collection: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    own_ids: bool = False,
+    stop_words: bool = False,
+    resamples: Annotated[int, typer.Option(min=0)] = 1000,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
+    report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
+    arrows: bool = False,
 ) -> None:
-    """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals."""
+    """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
+
+    Options:
+        models: Model folders or names, or GloVe text files.
+        suite: sts, protocols, transfer, geometry, retrieval, bias, paraphrase, triplets,
+            clustering, few-shot or all; can be repeated.
+        aggregate: all, mean or wmean; can be repeated.
+        protocol: For --suite protocols: one by name, such as senteval; can be repeated.
+        subsets: A row for each STS subset.
+        solver: Transfer classifier: fast, senteval or senteval_prototype.
+        seeds: Runs of the transfer classifier.
+        solver_device: Device of torch for --solver senteval, such as cuda; else numpy.
+        captions: Flickr30k captions to search, from the end; 0 for all.
+        pairs: Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.
+        columns: For --pairs: two texts and a number by name, or by position from 0 where there is
+            no header.
+        collection: Your own retrieval set, in BEIR's layout.
+        own_ids: For --collection: rank a document with the query's own id too.
+        stop_words: Average GloVe's vectors of stop words too.
+        resamples: Bootstrap resamples of the 95 % intervals; 0 for none.
+        json_file: Write the report as JSON, and beside it the items' scores for compare.
+        report_file: Write a page with pictures.
+        arrows: In the page, join models by arrows in the order given.
+    """
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.text.official import STS_TASKS

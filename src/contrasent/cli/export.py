@@ -21,28 +21,12 @@ SENTENCES = 500
 @options.command
 def export(
     model: options.ModelName,
-    to: Annotated[str, typer.Option("--to", help="Runtime: onnx or openvino.")],
+    to: Annotated[str, typer.Option()],
     loading: options.Reading,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="Compute matrix products with 8-bit integers.")
-    ] = False,
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            help="File with sentences like yours, for --int8; the documentation of the installed "
-            "packages if not given."
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder to write; MODEL/onnx and so on if not given."),
-    ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option(
-            "--measure", help="Also measure STS and speed against torch (needs the STS data)."
-        ),
-    ] = False,
+    int8: bool = False,
+    calibrate: str | None = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
+    measure: bool = False,
     data: options.DataFolder = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -50,6 +34,14 @@ def export(
 
     The graph's vectors are compared with torch's, and the difference is printed and written into
     the model's card. Use it with --runtime, or by its own folder.
+
+    Options:
+        to: Runtime: onnx or openvino.
+        int8: Compute matrix products with 8-bit integers.
+        calibrate: File with sentences like yours, for --int8; the documentation of the installed
+            packages if not given.
+        output: Folder to write; MODEL/onnx and so on if not given.
+        measure: Also measure STS and speed against torch (needs the STS data).
     """
     if calibrate is not None and not int8:
         raise OptionError("--calibrate", calibrate, "is for --int8 alone")

@@ -2,28 +2,25 @@
 
 from typing import Annotated
 
-import typer
-
 from contrasent.cli import options
 
 
 @options.command
 def import_(
-    checkpoint: Annotated[
-        str, typer.Argument(help="Folder of a released checkpoint, or its name@commit on the hub.")
-    ],
+    checkpoint: str,
     output: options.NewModel,
     loading: Annotated[options.Loading, "max_tokens"],
-    method: Annotated[
-        str | None,
-        typer.Option(help="unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if unknown."),
-    ] = None,
+    method: str | None = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Make a model folder of a checkpoint of SimCSE, ESimCSE, DiffCSE or SimCSE++.
 
     The folder says how its vectors are pooled and whether the head belongs to them, as the paper
     evaluates it, so that every reader gives the same vectors. Weights must be safetensors.
+
+    Options:
+        checkpoint: Folder of a released checkpoint, or its name@commit on the hub.
+        method: unsup-simcse, sup-simcse, esimcse, diffcse or simcse++, if unknown.
     """
     from contrasent.model.pretrained import resolve
 

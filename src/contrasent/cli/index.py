@@ -28,73 +28,50 @@ BACKENDS = ("exact", "binary", "faiss", "milvus")
 
 @options.command
 def index(
-    model: Annotated[
-        str, typer.Argument(help="Model folder or name; with --model the index that changes.")
-    ],
+    model: str,
     loading: options.Encoding,
-    corpus: Annotated[
-        str | None, typer.Argument(help="File, folder, or - for standard input.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Index folder to make.")
-    ] = None,
-    new_model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="NEW",
-            help="Give the index the vectors of this model, in place: a run that was killed goes "
-            "on, and the old vectors answer until all are there.",
-        ),
-    ] = None,
-    mapped: Annotated[
-        bool,
-        typer.Option("--map", help="Of --model: map the vectors linearly instead of encoding."),
-    ] = False,
-    map_limit: Annotated[
-        float,
-        typer.Option(
-            min=0, max=1, help="Of --map: refuse if more of the ten nearest may be lost than this."
-        ),
-    ] = 0.1,
-    sample: Annotated[
-        int, typer.Option(min=300, help="Of --map: texts to encode, to fit it and measure it.")
-    ] = 5000,
+    corpus: Annotated[str | None, typer.Argument()] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
+    new_model: Annotated[str | None, typer.Option("--model", metavar="NEW")] = None,
+    mapped: Annotated[bool, typer.Option("--map")] = False,
+    map_limit: Annotated[float, typer.Option(min=0, max=1)] = 0.1,
+    sample: Annotated[int, typer.Option(min=300)] = 5000,
     column: options.Column = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help="Column with the ids; row numbers if not given.")
-    ] = None,
-    metadata: Annotated[
-        str | None, typer.Option(help="Columns to keep as metadata: a,b,c; * for all others.")
-    ] = None,
-    metric: Annotated[str, typer.Option(help="cosine or dot.")] = "cosine",
-    backend: Annotated[
-        str,
-        typer.Option(help="exact; binary or faiss, approximate, for millions of texts; or milvus."),
-    ] = "exact",
-    kind: Annotated[
-        str, typer.Option(help="Of faiss: hnsw (accurate) or ivfpq (small, on disk).")
-    ] = "hnsw",
-    uri: Annotated[
-        str,
-        typer.Option(
-            help="Of a Milvus server, http://HOST:19530; a file in the index if not given."
-        ),
-    ] = "",
-    collection: Annotated[
-        str, typer.Option(help="Name of the collection in Milvus.")
-    ] = "contrasent",
-    hybrid: Annotated[
-        bool, typer.Option("--hybrid", help="To be searched by words (BM25) and vectors together.")
-    ] = False,
+    id_column: Annotated[str | None, typer.Option("--id")] = None,
+    metadata: str | None = None,
+    metric: str = "cosine",
+    backend: str = "exact",
+    kind: str = "hnsw",
+    uri: str = "",
+    collection: str = "contrasent",
+    hybrid: bool = False,
     lexical_weight: options.LexicalWeight = None,
-    add: Annotated[bool, typer.Option("--add", help="Add to an index that exists.")] = False,
-    update: Annotated[
-        bool, typer.Option("--update", help="Replace rows of the same id, add the others.")
-    ] = False,
+    add: bool = False,
+    update: bool = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search."""
+    """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search.
+
+    Options:
+        model: Model folder or name; with --model the index that changes.
+        corpus: File, folder, or - for standard input.
+        output: Index folder to make.
+        new_model: Give the index the vectors of this model, in place: a run that was killed goes
+            on, and the old vectors answer until all are there.
+        mapped: Of --model: map the vectors linearly instead of encoding.
+        map_limit: Of --map: refuse if more of the ten nearest may be lost than this.
+        sample: Of --map: texts to encode, to fit it and measure it.
+        id_column: Column with the ids; row numbers if not given.
+        metadata: Columns to keep as metadata: a,b,c; * for all others.
+        metric: cosine or dot.
+        backend: exact; binary or faiss, approximate, for millions of texts; or milvus.
+        kind: Of faiss: hnsw (accurate) or ivfpq (small, on disk).
+        uri: Of a Milvus server, http://HOST:19530; a file in the index if not given.
+        collection: Name of the collection in Milvus.
+        hybrid: To be searched by words (BM25) and vectors together.
+        add: Add to an index that exists.
+        update: Replace rows of the same id, add the others.
+    """
     if new_model is not None or mapped:
         check_model_change(new_model, {"CORPUS": corpus, "-o": output, "--add": add or None})
         mapping = Mapping(map_limit, sample) if mapped else None

@@ -13,11 +13,9 @@ SHOWN = 10
 @options.command
 def mine(
     index: options.IndexFolder,
-    limit: Annotated[int, typer.Option(min=1, help="Pairs to find.")] = 1000,
-    threshold: Annotated[float, typer.Option(help="Leave out pairs that score less.")] = 0.5,
-    identical: Annotated[
-        bool, typer.Option("--identical", help="Count pairs of the very same text too.")
-    ] = False,
+    limit: Annotated[int, typer.Option(min=1)] = 1000,
+    threshold: float = 0.5,
+    identical: bool = False,
     output: Listing = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -25,6 +23,11 @@ def mine(
 
     The file of -o has a pair a line, best first; 'contrasent train' reads it as pairs with
     --columns first,second.
+
+    Options:
+        limit: Pairs to find.
+        threshold: Leave out pairs that score less.
+        identical: Count pairs of the very same text too.
     """
     check_listing(output, overwrite, threshold)
     from contrasent.search.opening import local_index

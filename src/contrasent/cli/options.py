@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
@@ -111,9 +112,11 @@ Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
 def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`.
 
-    A parameter of type :class:`Loading` becomes the options that its annotation names.
+    Help of its options is what the section "Options:" of its docstring says of each parameter. A
+    parameter of type :class:`Loading` becomes the options that its annotation names.
     """
     own = inspect.signature(function)
+    about, help_of = _described(function)
     flat: list[inspect.Parameter] = []
     bundles: dict[str, tuple[str, ...]] = {}
     known = {field.name: field for field in fields(Loading)}
@@ -122,11 +125,10 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
             bundles[name] = given.annotation.__metadata__
             flat += [_option(one, known[one].type, known[one].default) for one in bundles[name]]
         elif name != "as_json":
-            flat.append(given.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            flat.append(_option(name, _with_help(given, help_of.get(name)), given.default))
     if Output in (own.return_annotation, *get_args(own.return_annotation)):
         flat.append(_option("as_json", Json, False))
     flat.append(_option("quiet", Quiet, False))
-
     own_json = "as_json" in own.parameters
 
     @wraps(function)
@@ -147,8 +149,31 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
         if output.status:
             raise typer.Exit(output.status)
 
+    run.__doc__ = about
     vars(run)["__signature__"] = own.replace(parameters=flat, return_annotation=None)
     return run
+
+
+def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """What a command does, and the help of its options, out of its docstring."""
+    about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
+    return about, {name: " ".join(text.split()) for name, text in entries}
+
+
+def _with_help(given: inspect.Parameter, text: str | None) -> Any:
+    """A parameter's type with its help; an argument where it has no default."""
+    if text is None:
+        return given.annotation
+    if get_origin(given.annotation) is Annotated:
+        kind, stated = given.annotation.__origin__, copy(given.annotation.__metadata__[0])
+        stated.help = text
+        return Annotated[kind, stated]
+    if given.default is inspect.Parameter.empty:
+        return Annotated[given.annotation, typer.Argument(help=text)]
+    # Of a flag the name keeps typer from adding its opposite.
+    flag = [f"--{given.name.replace('_', '-')}"] if given.annotation is bool else []
+    return Annotated[given.annotation, typer.Option(*flag, help=text)]
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:

@@ -26,36 +26,19 @@ FEWEST = {"whiten": 2, "flow": 64, "dimension-wise": 512}
 
 @options.command
 def postprocess(
-    method: Annotated[str, typer.Argument(help="whiten, flow or dimension-wise.")],
+    method: str,
     model: options.ModelName,
-    corpus: Annotated[Path, typer.Argument(help="Text to fit on: a file or folder.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the new model.")],
+    corpus: Path,
+    output: Annotated[Path, typer.Option("--output", "-o")],
     loading: options.Encoding,
-    dimensions: Annotated[
-        int | None,
-        typer.Option(min=1, help="whiten: keep so many dimensions; all by default."),
-    ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(help="dimension-wise: of the loss. [default: 0.05]")
-    ] = None,
-    levels: Annotated[int | None, typer.Option(min=1, help="flow: levels. [default: 3]")] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="flow: steps in each level. [default: 3]")
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, help="flow, dimension-wise: passes over the vectors. [default: 1]"),
-    ] = None,
-    lr: Annotated[
-        float | None, typer.Option(help="flow, dimension-wise: learning rate. [default: 0.001]")
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(min=0, help="flow, dimension-wise: of weights, views and order. [default: 0]"),
-    ] = None,
-    sentences: Annotated[
-        int, typer.Option(min=2, help="Fit on at most so many distinct sentences.")
-    ] = 100_000,
+    dimensions: Annotated[int | None, typer.Option(min=1)] = None,
+    temperature: float | None = None,
+    levels: Annotated[int | None, typer.Option(min=1)] = None,
+    steps: Annotated[int | None, typer.Option(min=1)] = None,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    lr: float | None = None,
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    sentences: Annotated[int, typer.Option(min=2)] = 100000,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Fit a layer on a fixed model's vectors of your text; save both as a new model.
@@ -64,6 +47,19 @@ def postprocess(
     result is an ordinary model. flow (BERT-flow) is no linear layer, so its folder has a form of
     its own, which `contrasent evaluate` reads: the model in encoder/, the flow beside it.
     To train the encoder itself: `contrasent train --objective dimension_wise`.
+
+    Options:
+        method: whiten, flow or dimension-wise.
+        corpus: Text to fit on: a file or folder.
+        output: Folder of the new model.
+        dimensions: whiten: keep so many dimensions; all by default.
+        temperature: dimension-wise: of the loss. [default: 0.05]
+        levels: flow: levels. [default: 3]
+        steps: flow: steps in each level. [default: 3]
+        epochs: flow, dimension-wise: passes over the vectors. [default: 1]
+        lr: flow, dimension-wise: learning rate. [default: 0.001]
+        seed: flow, dimension-wise: of weights, views and order. [default: 0]
+        sentences: Fit on at most so many distinct sentences.
     """
     chosen = _settings(
         method,

@@ -27,12 +27,16 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @options.command
 def pull(
-    name: Annotated[str, typer.Argument(metavar="NAME@COMMIT", help="Model on the hub, pinned.")],
+    name: Annotated[str, typer.Argument(metavar="NAME@COMMIT")],
     output: options.NewModel,
     endpoint: Endpoint = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Fetch a model from the hub at one commit: weights as safetensors and settings, no code."""
+    """Fetch a model from the hub at one commit: weights as safetensors and settings, no code.
+
+    Options:
+        name: Model on the hub, pinned.
+    """
     repository, _, commit = name.partition("@")
     check_name(repository)
     options.check_new(output, overwrite and (output / "config.json").is_file(), "target")

@@ -1,9 +1,6 @@
 """``contrasent push MODEL NAME``."""
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from contrasent.cli import options
 from contrasent.cli.pull import (
@@ -18,16 +15,22 @@ from contrasent.cli.pull import (
 
 @options.command
 def push(
-    model: Annotated[Path, typer.Argument(help="Model folder.")],
-    name: Annotated[str, typer.Argument(help="Name on the hub: person/model.")],
-    message: Annotated[str, typer.Option(help="Of the commit.")] = "Upload a contrasent model",
-    private: Annotated[bool, typer.Option("--private", help="If the model is new.")] = False,
+    model: Path,
+    name: str,
+    message: str = "Upload a contrasent model",
+    private: bool = False,
     endpoint: Endpoint = None,
 ) -> options.Output:
     """Put a model folder on the hub, with its card; prints the commit to pull it by.
 
     The hub's key is read from HF_TOKEN or from 'hf auth login'. Only the files of a model travel:
     safetensors, json, txt, md, and tokenizer models.
+
+    Options:
+        model: Model folder.
+        name: Name on the hub: person/model.
+        message: Of the commit.
+        private: If the model is new.
     """
     check_name(name)
     check_model(model, str(model), "save them so first")

@@ -11,16 +11,16 @@ from contrasent.errors import OptionError
 
 @options.command
 def recipes(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="A folder of items. [default: the package's own]"),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Read and check every item, and say how many.")
-    ] = False,
+    folder: Annotated[Path | None, typer.Argument()] = None,
+    check: bool = False,
     old_folder: Annotated[Path | None, typer.Option("--folder", hidden=True)] = None,
 ) -> options.Output:
-    """List the files of tables and figures that reproduce makes; --check reads all of them."""
+    """List the files of tables and figures that reproduce makes; --check reads all of them.
+
+    Options:
+        folder: A folder of items. [default: the package's own]
+        check: Read and check every item, and say how many.
+    """
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.toml import HERE
 

@@ -11,16 +11,17 @@ from contrasent.errors import OptionError
 @options.command
 def remove(
     index: options.IndexFolder,
-    ids: Annotated[list[str] | None, typer.Option("--id", help="Id of a row to remove.")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="Remove rows whose metadata matches: year<2000, or a JSON filter."),
-    ] = None,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="Give the room of removed rows back now.")
-    ] = False,
+    ids: Annotated[list[str] | None, typer.Option("--id")] = None,
+    where: list[str] | None = None,
+    compact: bool = False,
 ) -> options.Output:
-    """Remove rows from an index, by id or by metadata."""
+    """Remove rows from an index, by id or by metadata.
+
+    Options:
+        ids: Id of a row to remove.
+        where: Remove rows whose metadata matches: year<2000, or a JSON filter.
+        compact: Give the room of removed rows back now.
+    """
     from contrasent.search.filters import parse_where
     from contrasent.search.opening import open_writer
 

@@ -20,64 +20,47 @@ RESULTS = Path("reproduction")
 
 @options.command
 def reproduce(
-    items: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ITEM...", help="simcse:table1, a paper's name, or all."),
-    ] = None,
-    listing: Annotated[
-        bool, typer.Option("--list", help="List every table and figure, and stop.")
-    ] = False,
-    scale: Annotated[
-        str | None,
-        typer.Option(help="lab or paper. [default: paper with a GPU, lab without]"),
-    ] = None,
-    assign: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change the scale's runs, such as steps=500; can be repeated."),
-    ] = None,
-    sentences: Annotated[
-        int | None, typer.Option(min=0, help="Rows drawn from a corpus; 0 for all.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each row. [default: each item's own]")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    budget: Annotated[
-        str | None, typer.Option(help="Begin nothing after this time, such as 30m or 2h.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option(help="Encoder to begin from. [default: the scale's own]")
-    ] = None,
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=FOLDER of a checkpoint that an item names; can be repeated."),
-    ] = None,
-    results: Annotated[
-        Path, typer.Option(help="Folder of results, made and gone on with.")
-    ] = RESULTS,
-    stored: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="RESULTS", help="Compute nothing, report what is there."),
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Write a page with tables and figures.")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write every figure as an SVG file.")
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write all numbers as JSON.")
-    ] = None,
-    own: Annotated[
-        Path | None,
-        typer.Option("--recipes", help="Folder of items, instead of the package's own."),
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the trained models.")] = False,
+    items: Annotated[list[str] | None, typer.Argument(metavar="ITEM...")] = None,
+    listing: Annotated[bool, typer.Option("--list")] = False,
+    scale: str | None = None,
+    assign: Annotated[list[str] | None, typer.Option("--set")] = None,
+    sentences: Annotated[int | None, typer.Option(min=0)] = None,
+    seeds: Annotated[int | None, typer.Option(min=1)] = None,
+    jobs: Annotated[int, typer.Option(min=1)] = 1,
+    budget: str | None = None,
+    base: str | None = None,
+    checkpoint: list[str] | None = None,
+    results: Path = RESULTS,
+    stored: Annotated[Path | None, typer.Option("--from", metavar="RESULTS")] = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html")] = None,
+    figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
+    own: Annotated[Path | None, typer.Option("--recipes")] = None,
+    keep: bool = False,
 ) -> None:
     """Run tables and figures of the papers, and say what agrees with them.
 
     May be stopped at any time; the same command goes on. At scale lab only directions and orders
     are compared, not values.
+
+    Options:
+        items: simcse:table1, a paper's name, or all.
+        listing: List every table and figure, and stop.
+        scale: lab or paper. [default: paper with a GPU, lab without]
+        assign: Change the scale's runs, such as steps=500; can be repeated.
+        sentences: Rows drawn from a corpus; 0 for all.
+        seeds: Runs of each row. [default: each item's own]
+        jobs: Processes.
+        budget: Begin nothing after this time, such as 30m or 2h.
+        base: Encoder to begin from. [default: the scale's own]
+        checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
+        results: Folder of results, made and gone on with.
+        stored: Compute nothing, report what is there.
+        report: Write a page with tables and figures.
+        figures: Write every figure as an SVG file.
+        json_file: Write all numbers as JSON.
+        own: Folder of items, instead of the package's own.
+        keep: Keep the trained models.
     """
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     from contrasent.reproduce.reading import ItemFolder

@@ -20,33 +20,30 @@ WIDTH = 100
 
 @options.command
 def search(
-    index: Annotated[Path, typer.Argument(help="Index folder, made by 'contrasent index'.")],
+    index: Path,
     loading: Annotated[options.Loading, "runtime"],
-    query: Annotated[
-        list[str] | None, typer.Argument(metavar='"QUERY"...', help="What to find.")
-    ] = None,
-    k: Annotated[int, typer.Option("-k", help="Results for each query.")] = 10,
-    threshold: Annotated[
-        str | None,
-        typer.Option(help="Leave out results that score less; auto: what 'threshold' has found."),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="Only rows whose metadata matches: year>=2000, or a JSON filter."),
-    ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Look at every row, even of an approximate index.")
-    ] = False,
+    query: Annotated[list[str] | None, typer.Argument(metavar='"QUERY"...')] = None,
+    k: Annotated[int, typer.Option("-k")] = 10,
+    threshold: str | None = None,
+    where: list[str] | None = None,
+    exact: bool = False,
     hybrid: options.Hybrid = None,
     lexical_weight: options.LexicalWeight = None,
-    queries: Annotated[
-        Path | None, typer.Option(help="File with one query a line, besides those named.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Where the index's model is now, if it has moved.")
-    ] = None,
+    queries: Path | None = None,
+    model: str | None = None,
 ) -> options.Output:
-    """Find the texts of an index that are nearest to a query, best first."""
+    """Find the texts of an index that are nearest to a query, best first.
+
+    Options:
+        index: Index folder, made by 'contrasent index'.
+        query: What to find.
+        k: Results for each query.
+        threshold: Leave out results that score less; auto: what 'threshold' has found.
+        where: Only rows whose metadata matches: year>=2000, or a JSON filter.
+        exact: Look at every row, even of an approximate index.
+        queries: File with one query a line, besides those named.
+        model: Where the index's model is now, if it has moved.
+    """
     from contrasent.search.filters import parse_where
     from contrasent.search.hybrid import searcher
     from contrasent.search.opening import open_index

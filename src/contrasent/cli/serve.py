@@ -33,45 +33,41 @@ NEEDED = ("fastapi", "uvicorn", "orjson", "prometheus-client")
 def serve(
     model: options.ModelName,
     loading: options.Reading,
-    index: Annotated[
-        Path | None, typer.Option(help="Index folder, made by the same model, for /search.")
-    ] = None,
-    compare: Annotated[
-        Path | None,
-        typer.Option(help="Another index of the same texts: the page shows both results."),
-    ] = None,
+    index: Path | None = None,
+    compare: Path | None = None,
     hybrid: options.Hybrid = None,
     lexical_weight: options.LexicalWeight = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
-    name: Annotated[
-        str | None,
-        typer.Option(help="What clients call the model; its folder's name if not given."),
-    ] = None,
-    api_key_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with the key that clients must send; else $CONTRASENT_API_KEY, else none."
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None, typer.Option(help="Host name that clients may use, besides loopback.")
-    ] = None,
-    batch_tokens: Annotated[int, typer.Option(min=64, help="Tokens in one forward pass.")] = 4096,
-    queue_tokens: Annotated[
-        int, typer.Option(min=1024, help="Tokens that may wait; then 429.")
-    ] = 262_144,
-    client_share: Annotated[
-        float,
-        typer.Option(min=0.001, max=1.0, help="Share of queue and requests for one client."),
-    ] = 0.5,
-    max_inputs: Annotated[int, typer.Option(min=1, help="Texts in one request.")] = 2048,
-    max_body: Annotated[int, typer.Option(min=1024, help="Bytes in one request.")] = 8 * 2**20,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds for one request.")] = 60.0,
+    host: str = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8080,
+    name: str | None = None,
+    api_key_file: Path | None = None,
+    allow_host: list[str] | None = None,
+    batch_tokens: Annotated[int, typer.Option(min=64)] = 4096,
+    queue_tokens: Annotated[int, typer.Option(min=1024)] = 262144,
+    client_share: Annotated[float, typer.Option(min=0.001, max=1.0)] = 0.5,
+    max_inputs: Annotated[int, typer.Option(min=1)] = 2048,
+    max_body: Annotated[int, typer.Option(min=1024)] = 8 * 2**20,
+    timeout: Annotated[float, typer.Option(min=0.1)] = 60.0,
 ) -> None:
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
     Listens on this machine only unless --host says otherwise. Ctrl-C finishes what was accepted.
+
+    Options:
+        index: Index folder, made by the same model, for /search.
+        compare: Another index of the same texts: the page shows both results.
+        host: Address to listen on.
+        port: Port; 0 takes a free one.
+        name: What clients call the model; its folder's name if not given.
+        api_key_file: File with the key that clients must send; else $CONTRASENT_API_KEY, else
+            none.
+        allow_host: Host name that clients may use, besides loopback.
+        batch_tokens: Tokens in one forward pass.
+        queue_tokens: Tokens that may wait; then 429.
+        client_share: Share of queue and requests for one client.
+        max_inputs: Texts in one request.
+        max_body: Bytes in one request.
+        timeout: Seconds for one request.
     """
     for package in NEEDED:
         if find_spec(package.replace("-", "_")) is None:

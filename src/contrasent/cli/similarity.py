@@ -11,11 +11,16 @@ from contrasent.cli.loading import find_model, open_model
 @options.command
 def similarity(
     model: options.ModelName,
-    first: Annotated[str, typer.Argument(metavar='"A"', help="One text.")],
-    second: Annotated[str, typer.Argument(metavar='"B"', help="The other text.")],
+    first: Annotated[str, typer.Argument(metavar='"A"')],
+    second: Annotated[str, typer.Argument(metavar='"B"')],
     loading: options.Reading,
 ) -> options.Output:
-    """Print how similar two texts are: the cosine of their vectors, from -1 to 1."""
+    """Print how similar two texts are: the cosine of their vectors, from -1 to 1.
+
+    Options:
+        first: One text.
+        second: The other text.
+    """
     encode = open_model(find_model(model), loading)
     from contrasent.search.checks import check_vectors
 

@@ -2,9 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from contrasent.cli import options
 from contrasent.errors import InputError, OptionError, OutputError
@@ -19,30 +17,26 @@ if TYPE_CHECKING:
 @options.command
 def threshold(
     index: options.IndexFolder,
-    pairs: Annotated[
-        Path | None,
-        typer.Option(help="Rated pairs: two texts and 1 (the same) or 0 in each row of a table."),
-    ] = None,
-    unlabelled: Annotated[
-        bool, typer.Option("--unlabelled", help="Of the index's own rows, without any ratings.")
-    ] = False,
-    precision: Annotated[
-        float, typer.Option(help="Of --pairs: share of those above it that are to be the same.")
-    ] = 0.95,
-    alpha: Annotated[
-        float,
-        typer.Option(help="Of --unlabelled: share of pairs taken at random that may reach it."),
-    ] = 0.001,
-    model: Annotated[
-        str | None, typer.Option(help="Where the index's model is now, if it has moved.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is drawn.")] = 0,
+    pairs: Path | None = None,
+    unlabelled: bool = False,
+    precision: float = 0.95,
+    alpha: float = 0.001,
+    model: str | None = None,
+    seed: int = 0,
 ) -> options.Output:
     """Find what score means "the same" in an index, with its interval, and keep it there.
 
     'search --threshold auto' and the server's page use it; 'dedupe' does if it is of --pairs. With
     pairs the precision is guaranteed with 95 % confidence where they are enough, for pairs like
     these. Without, the score is that which unrelated texts hardly ever reach.
+
+    Options:
+        pairs: Rated pairs: two texts and 1 (the same) or 0 in each row of a table.
+        unlabelled: Of the index's own rows, without any ratings.
+        precision: Of --pairs: share of those above it that are to be the same.
+        alpha: Of --unlabelled: share of pairs taken at random that may reach it.
+        model: Where the index's model is now, if it has moved.
+        seed: Of what is drawn.
     """
     if (pairs is None) == (not unlabelled):
         raise OptionError("--pairs", str(pairs or ""), "choose --pairs FILE or --unlabelled")

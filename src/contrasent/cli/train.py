@@ -44,73 +44,52 @@ TOML = {
 
 @options.command
 def train(
-    corpus: Annotated[str, typer.Argument(help="txt, csv, tsv, jsonl, parquet, a folder, or -.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model.")],
+    corpus: str,
+    output: Annotated[Path, typer.Option("--output", "-o")],
     base: Annotated[
         str | None, typer.Option(help=f"Model to begin from. [default: {DEFAULT_BASE}]")
     ] = None,
-    objective: Annotated[
-        str | None,
-        typer.Option(
-            help="Method: a name, names joined by +, a file of your own (my_method.py), or "
-            "package.module:Class. [default: simcse for sentences, simcse_supervised for pairs, "
-            "cosent for pairs with scores]"
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Columns of a table, by name or position, with commas.")
-    ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of a table that rates each pair, for methods that learn from ratings. "
-            "[default: score, with such a method]"
-        ),
-    ] = None,
-    documents: Annotated[
-        bool,
-        typer.Option("--documents", help="Text in document order, a blank line between documents."),
-    ] = False,
-    evaluate: Annotated[
-        str | None,
-        typer.Option(
-            help="What decides the model: heldout (pairs of the corpus), documents (held out: the "
-            "first sentence finds the rest), neighbours (how much of the base is left), a file of "
-            "labelled pairs, stsb (needs CONTRASENT_DATA), or none. "
-            "[default: heldout for pairs, documents with --documents, else neighbours]"
-        ),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            help="Model to leave: best (the best step if it improves on the base, else the base), "
-            "trained (the best step in any case), or last. [default: best]"
-        ),
-    ] = None,
-    require_improvement: Annotated[
-        bool,
-        typer.Option(
-            "--require-improvement", help="Exit with 3, all written, if nothing improved."
-        ),
-    ] = False,
-    recipe: Annotated[
-        Path | None, typer.Option(help="TOML file with any of the options and [settings].")
-    ] = None,
-    assign: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting, key=value; may be repeated.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of everything random.")] = None,
+    objective: str | None = None,
+    columns: str | None = None,
+    score: str | None = None,
+    documents: bool = False,
+    evaluate: str | None = None,
+    keep: str | None = None,
+    require_improvement: bool = False,
+    recipe: Path | None = None,
+    assign: Annotated[list[str] | None, typer.Option("--set")] = None,
+    seed: int | None = None,
     resume: Resume = False,
     overwrite: options.Overwrite = False,
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Show where the time went; kept in run/profile.json.")
-    ] = False,
+    profile: bool = False,
     as_json: options.Json = False,
 ) -> options.Output | None:
     """Train a model on text of your own.
 
     Without labels a corpus is one column of sentences; with labels, pairs that belong together
     (two columns), pairs and hard negatives (three and more), or pairs with a score each.
+
+    Options:
+        corpus: txt, csv, tsv, jsonl, parquet, a folder, or -.
+        output: Folder for the model.
+        objective: Method: a name, names joined by +, a file of your own (my_method.py), or
+            package.module:Class. [default: simcse for sentences, simcse_supervised for pairs,
+            cosent for pairs with scores]
+        columns: Columns of a table, by name or position, with commas.
+        score: Column of a table that rates each pair, for methods that learn from ratings.
+            [default: score, with such a method]
+        documents: Text in document order, a blank line between documents.
+        evaluate: What decides the model: heldout (pairs of the corpus), documents (held out: the
+            first sentence finds the rest), neighbours (how much of the base is left), a file of
+            labelled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
+            documents with --documents, else neighbours]
+        keep: Model to leave: best (the best step if it improves on the base, else the base),
+            trained (the best step in any case), or last. [default: best]
+        require_improvement: Exit with 3, all written, if nothing improved.
+        recipe: TOML file with any of the options and [settings].
+        assign: A setting, key=value; may be repeated.
+        seed: Seed of everything random.
+        profile: Show where the time went; kept in run/profile.json.
     """
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks

@@ -18,22 +18,22 @@ SHOWN = 4
 @options.command
 def watch(
     index: options.IndexFolder,
-    new_text: Annotated[
-        str, typer.Argument(help="File or folder: documents, or rows as the index was made of.")
-    ],
-    model: Annotated[
-        str | None, typer.Option(help="Where the index's model is now, if it has moved.")
-    ] = None,
+    new_text: str,
+    model: str | None = None,
     column: options.Column = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 0,
-    fail_on_drift: Annotated[
-        bool, typer.Option("--fail-on-drift", help="Exit 3 if the text has drifted.")
-    ] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    fail_on_drift: bool = False,
 ) -> options.Output:
     """Has the text drifted from what an index is made of, and does its model still serve it?
 
     Compares vectors, words, lengths, new groups of texts, and how well queries made of old and of
     new text find what they should; says whether to index the new text or to adapt once more.
+
+    Options:
+        new_text: File or folder: documents, or rows as the index was made of.
+        model: Where the index's model is now, if it has moved.
+        seed: Of everything random.
+        fail_on_drift: Exit 3 if the text has drifted.
     """
     from contrasent.adapt.watch import watch as look
     from contrasent.cli.search import model_of
