@@ -1,4 +1,4 @@
-"""What asks in one adaptation: people where there are some, else queries made of the text."""
+"""The queries of an adaptation: people's where there are some, else those made of the text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -63,13 +63,13 @@ def read_asked(
         raise InputError(
             str(queries or collection),
             f"has {len(asked)} queries about these documents; at least {FEWEST_ASKED} are needed, "
-            "half to choose by and half to judge by",
+            "half to choose by and half to prove it by",
         )
     return asked
 
 
 def read_clicks(path: str | Path | None, reading: Reading, asked: Asked | None) -> Asked:
-    """A click log without the queries that judge; empty if there is none.
+    """A click log without the queries that decide; empty if there is none.
 
     Args:
         path: the log, or None.
@@ -87,9 +87,9 @@ def read_clicks(path: str | Path | None, reading: Reading, asked: Asked | None) 
 
 
 class Asking:
-    """The queries that choose and judge, and the pairs that are learnt from.
+    """The queries that choose and prove, and the pairs that are learnt from.
 
-    Clicks are learnt from. They choose and judge alone if they are about enough documents of both
+    Clicks are learnt from. They choose and prove alone if they are about enough documents of both
     parts and there are no other queries of people.
 
     Args:
@@ -102,7 +102,7 @@ class Asking:
 
     Attributes:
         documents: number of each passage's document.
-        people: how many queries of people choose and judge, or None.
+        people: how many queries of people choose and prove, or None.
         provable: whether there is enough to tell a gain from chance.
         lines: what people should know at the start.
     """
@@ -134,8 +134,8 @@ class Asking:
                 self._asking, self.people = (clicks,), len(log)
             elif asked is None:
                 self.lines.append(
-                    f"the clicks are about {fewest} documents to choose or judge by, and {FEWEST} "
-                    "are needed: they are trained on, and queries made of the text judge"
+                    f"the clicks are about {fewest} documents to choose or prove by, and {FEWEST} "
+                    "are needed: they are trained on, and queries made of the text decide"
                 )
         proofs = int((parts[old:] == SEALED).sum()) if asked is None else len(asked) // 2
         self.provable = proofs >= FEWEST

@@ -43,7 +43,7 @@ class Trial:
         overlap: share of the base's ten nearest neighbours that are left; 1 for the base.
         error: standard error of the score over the queries.
         kinds: nDCG@10 of each kind of query, and "all", the mean of them.
-        base: the base's, the mean over kinds, for the same queries; fewer of them are asked of
+        base: the base's, the mean over kinds, for the same queries; fewer of them measure
             networks that were trained, since their answers must be encoded anew.
         seconds: since the run began, when it was measured.
         cost: seconds that it took, training included.

@@ -41,7 +41,7 @@ class Entry:
 
     Attributes:
         name: its path relative to the source, with "/" between folders.
-        suffix: what tells its format, in lower case, without ".gz"; "" if it has none.
+        suffix: that of its format, in lower case, without ".gz"; "" if it has none.
         size: its bytes; of a gzip file those on disk.
         packed: whether it is read through gzip, so that ``size`` says little.
         open: opens its content; the stream can seek.
@@ -96,7 +96,9 @@ def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
             if one.is_dir():
                 if one.name in _TOOLS:
                     reason = reason or "tool's folder"
-                if reason or _environment(path):
+                # A virtual environment, a model or an index is no folder of documents.
+                made = ("pyvenv.cfg", "modules.json", "index.json")
+                if reason or any((path / name).is_file() for name in made):
                     skip(reason or "tool's folder", name + "/")
                 else:
                     yield from _folder(root, path, skip)
@@ -114,11 +116,6 @@ def _reason_of_link(root: Path, path: Path) -> str | None:
     if not target.is_relative_to(home):
         return "link that leaves the source"
     return next(filter(None, map(reason_to_skip, target.relative_to(home).parts)), None)
-
-
-def _environment(path: Path) -> bool:
-    """Whether a folder is a virtual environment, a model or an index: no folder of documents."""
-    return any((path / name).is_file() for name in ("pyvenv.cfg", "modules.json", "index.json"))
 
 
 def _shown(name: str) -> str:

@@ -51,8 +51,8 @@ class Query:
     """A query and its answers.
 
     Attributes:
-        text: what is asked.
-        kind: the maker's name, or "real" for one that a person asked.
+        text: of the query.
+        kind: the maker's name, or "real" for one that a person typed.
         document: number of the document that it is about; queries of one document are no
             independent evidence.
         relevant: gain of each unit (see :class:`Evidence`) that answers it.
@@ -142,7 +142,7 @@ def made_evidence(
             unit, row = pair.passage, len(rows)
             rows.append(pair.text)
             units.append(unit)
-            # The other passages of a document still bear the title that asks.
+            # The other passages of a document still bear the title that is the query.
             own = of_document[documents[unit]] if pair.maker in WHOLE else [unit]
             about = (documents[unit], {unit: 1.0}, tuple(own), (row,))
             queries.append(Query(text, kind, *about))
@@ -218,7 +218,7 @@ def measure(
     """nDCG@10 of each query for each way to put vectors and words together, (f, q).
 
     Args:
-        evidence: what is asked, of which rows.
+        evidence: the queries, and the rows to search.
         queries: (q, d) unit vectors of the queries; None to search by words alone.
         rows: (rows, d) unit vectors of the rows.
         lexical: BM25 over the rows; None to search by vectors alone.
@@ -303,7 +303,7 @@ def judged_evidence(
     holding: Sequence[Sequence[int]],
     asked: Sequence[tuple[str, Mapping[int, float]]],
 ) -> Evidence:
-    """Evidence from queries that people asked, with documents that answer them.
+    """Evidence from queries that people typed, with documents that answer them.
 
     Args:
         texts: of the passages, as they are indexed.
@@ -332,7 +332,7 @@ def judged_evidence(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some of an evidence's queries, asked of some of its passages.
+    """Some of an evidence's queries, over some of its passages.
 
     Attributes:
         evidence: these queries, over these passages and the rows that the queries need.
@@ -348,7 +348,7 @@ class Part:
 def narrowed(
     evidence: Evidence, passages: NDArray[np.int64], queries: NDArray[np.int64] | None = None
 ) -> Part:
-    """Some of the queries, asked of some passages; those that a query needs must be among them.
+    """Some of the queries over some passages; those that a query needs must be among them.
 
     Args:
         evidence: over all passages.
@@ -373,7 +373,7 @@ def narrowed(
 
 
 def first_of_each_kind(evidence: Evidence, limit: int) -> NDArray[np.int64]:
-    """Numbers of so many queries of each kind; of all that people asked.
+    """Numbers of so many queries of each kind; of all that people typed.
 
     Args:
         evidence: made queries of a kind come in random order, a document's second one late.
@@ -392,7 +392,7 @@ def haystack(
     size: int,
     seed: int = 0,
 ) -> NDArray[np.int64]:
-    """Passages on which candidates are told apart nearly as on all of them.
+    """Passages on which candidates differ nearly as on all of them.
 
     Those that the base or BM25 rank high for any query, what answers the queries, and others drawn
     at random up to ``size``.

@@ -157,9 +157,9 @@ def title_to_passage(source: Source) -> Iterator[Pair]:
 
 
 def first_sentence(source: Source) -> Iterator[Pair]:
-    """The first sentence of each passage asks for the rest of it.
+    """The first sentence of each passage is the query, the rest of it the answer.
 
-    That of a docstring asks in :func:`summary_to_explanation`.
+    That of a docstring is in :func:`summary_to_explanation`.
     """
     for number, passage in source:
         first, *rest = ([] if passage.docstring else source.split(passage.text)) or [""]
@@ -168,7 +168,7 @@ def first_sentence(source: Source) -> Iterator[Pair]:
 
 
 def inverse_cloze(source: Source) -> Iterator[Pair]:
-    """A sentence of each passage asks for the others (Lee et al., 2019, Section 4)."""
+    """A sentence of each passage is the query for the others (Lee et al., 2019, Section 4)."""
     for number, passage in source:
         sentences = source.split(passage.text)
         usable = [i for i, s in enumerate(sentences) if len(pieces(s)) >= FEWEST_WORDS]
@@ -200,7 +200,7 @@ def _is_question(text: str) -> bool:
 
 
 def summary_to_explanation(source: Source) -> Iterator[Pair]:
-    """The summary of a docstring asks for the prose that explains it."""
+    """The summary of a docstring is the query for the prose that explains it."""
     for number, passage in source:
         if passage.docstring:
             summary, explanation = summary_and_explanation(passage.text.replace("\n", "\n\n"))
@@ -229,7 +229,7 @@ def _crop(parts: Sequence[str], random: np.random.Generator) -> str:
 
 
 def neighbours(source: Source) -> Iterator[Pair]:
-    """A sentence of each passage asks for the passage that follows in its document."""
+    """A sentence of each passage is the query for the one that follows in its document."""
     wanted = set(source.numbers)
     for number, here in source:
         following = number + 1
@@ -274,7 +274,7 @@ def clicks(
 ) -> Maker:
     """A maker of pairs from a click log.
 
-    A query asks for the passage of the opened document that shares most words with it. It belongs
+    A query is to find the passage of the opened document that shares most words with it. It belongs
     to the part of the documents (training, choosing, proving) in which the one lies that was
     opened most often for it, and to that part alone. A pair is repeated for every doubling of its
     count.

@@ -1,4 +1,4 @@
-"""The passages of a source, read once and kept, and queries that people asked of them."""
+"""The passages of a source, read once and stored, and queries that people typed."""
 
 import csv
 import json
@@ -120,7 +120,7 @@ def sentences_of(text: str) -> list[str]:
     """The sentences of a passage; a line end ends one.
 
     Text without any mark, such as abstracts whose punctuation was lost, is cut into spans of words,
-    so that its opening and its other parts can ask for the rest as sentences do.
+    so that its opening and its other parts can be queries for the rest as sentences are.
     """
     cut = (piece for line in text.splitlines() for piece in sentences.split(line))
     found = [piece.strip() for piece in cut if piece.strip()]

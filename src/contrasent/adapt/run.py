@@ -115,7 +115,7 @@ def adapt(
             that are made of the text.
         collection: the same as a folder in BEIR's layout.
         clicks: a file of queries with the documents that people opened: pairs to train on, and
-            queries to choose and to judge by if there are enough and no others.
+            queries to choose and to prove by if there are enough and no others.
         columns: of tables, those to read.
         plans: what is trained, see :mod:`contrasent.adapt.training`.
         steps: of training that a plan gets at most; None for what the budget allows.
@@ -222,7 +222,7 @@ def _read(source: Documents, encoder: Encoder, previous: Previous | None) -> Rea
         raise InputError(
             str(source),
             f"holds {len(reading.documents)} documents; at least {FEWEST_DOCUMENTS} are needed, to "
-            "learn from some and judge by others; give more, or search these with "
+            "learn from some and prove it on others; give more, or search these with "
             "'contrasent index'",
         )
     if len(reading.passages) < FEWEST_PASSAGES:

@@ -120,7 +120,7 @@ class Selection:
         ground: what all candidates stand on.
         work: keeps what is done.
         deadline: seconds of the run after which no network is trained.
-        say: tells people what happens.
+        say: is given a line for people at each step.
 
     Attributes:
         trials: all that was tried, in order.

@@ -1,4 +1,4 @@
-"""Does a model serve new text as it serves the old? Queries made of both, asked of both."""
+"""Does a model serve new text as it serves the old? Queries made of both, over both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -149,7 +149,7 @@ def ship(
     Args:
         target: the folder.
         selection: with all trials.
-        chosen: what was judged.
+        chosen: what the verdict is about.
         verdict: of the sealed part.
         sealed: how many queries it has.
         changes: those of them that changed most, with what each finds.
@@ -157,7 +157,7 @@ def ship(
         parts: the part of each document.
         base_name: of the base.
         asked: how many queries of people there were, or None.
-        say: tells people what happens.
+        say: is given a line for people at each step.
     """
     work = selection.work
     shipped = chosen if verdict.improved else selection.trials[0].candidate
@@ -202,8 +202,8 @@ def advice(verdict: Verdict, asked: int | None) -> list[str]:
     lines = []
     if asked is None:
         lines.append(
-            "no person asked these queries; with real ones (--queries FILE) the choice and the "
-            "proof are about your users"
+            "these queries were made, not typed by people; with real ones (--queries FILE) the "
+            "choice and the proof are about your users"
         )
     queries = [change.queries for change in verdict.kinds.values()]
     documents = sum(queries) // max(1, len(queries))

@@ -1,4 +1,4 @@
-"""Documents divided into those to train on, those to choose by, and those to judge by, once."""
+"""Documents divided into those to train on, those to choose by, and those to prove it by, once."""
 
 import hashlib
 from collections.abc import Sequence

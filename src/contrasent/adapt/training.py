@@ -117,7 +117,7 @@ def with_negatives(
         texts: of the rows.
         documents: number of each row's document.
         trainable: (rows,) which rows may be negatives: those of the training documents, so that
-            nothing that is chosen or judged by is ever trained on.
+            nothing that candidates are chosen or proven by is ever trained on.
         queries: (n, d) unit vectors of the pairs' queries.
         rows: (rows, d) unit vectors of the rows.
         lexical: BM25 over the rows.

@@ -1,6 +1,5 @@
 """Groups of an index's rows: k-means on the sphere, and leaders within a distance."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +118,11 @@ def leaders(index: Rows, threshold: float) -> Clusters:
     with progress.task("cluster", len(rows), "texts") as advance:
         for start in range(0, len(rows), 1024):
             vectors = unit(index.vectors_of(rows[start : start + 1024]))
-            best, label = nearest_of(vectors, _blocks(centres))
+            blocks = (
+                (np.arange(at, min(at + COLUMNS, len(centres))), centres[at : at + COLUMNS])
+                for at in range(0, len(centres), COLUMNS)
+            )
+            best, label = nearest_of(vectors, blocks)
             new: list[int] = []
             for at in range(len(vectors)):
                 if new:
@@ -134,12 +137,6 @@ def leaders(index: Rows, threshold: float) -> Clusters:
             labels[start : start + 1024], scores[start : start + 1024] = label, best
             advance(len(vectors), clusters=len(centres))
     return _numbered(rows, labels, scores, centres)
-
-
-def _blocks(centres: Vectors) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    for start in range(0, len(centres), COLUMNS):
-        block = centres[start : start + COLUMNS]
-        yield np.arange(start, start + len(block)), block
 
 
 def _numbered(

@@ -209,7 +209,7 @@ def _check_tests(tests: dict[str, Any]) -> None:
 def parse_where(conditions: Sequence[str]) -> Where | None:
     """A filter from the command line: JSON, or ``field=value``, joined by and; None for none.
 
-    ``=  !=  <  <=  >  >=`` compare and ``~`` asks whether a list or string contains a value. A
+    ``=  !=  <  <=  >  >=`` compare and ``~`` tests whether a list or string contains a value. A
     value is JSON where it is JSON (``year>=2000``, ``done=true``), else a string.
 
     Raises:

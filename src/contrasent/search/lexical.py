@@ -31,7 +31,7 @@ K1, B = 1.2, 0.75
 """Lucene's values: how soon repetitions stop counting, and how much length does."""
 
 SAMPLE = 2000
-"""Texts that the language is told from."""
+"""Texts that the language is found by."""
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
 
@@ -51,7 +51,7 @@ STOP_WORDS: dict[str, frozenset[str]] = {
     "turkish": frozenset(lists.STOPWORDS_TURKISH),
     "danish": frozenset(lists.STOPWORDS_DANISH),
 }
-"""Languages whose stop words are known, and which can therefore be told apart."""
+"""Languages whose stop words are known, and which can therefore be recognised."""
 
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])\w)+")
@@ -142,7 +142,7 @@ class Lexical:
 
         Args:
             texts: n of them, the rows of an index.
-            language: of the stop words and the stemmer; "auto" tells it from the texts.
+            language: of the stop words and the stemmer; "auto" finds it by the texts.
             k1: how soon repetitions of a word stop counting, from 0.
             b: how much a text's length counts, 0 to 1.
 

@@ -192,7 +192,7 @@ class MilvusWriter(WriterBase):
         return before - len(self.index)
 
     def compact(self) -> None:
-        """Ask Milvus to give the room of deleted rows back, which it also does by itself."""
+        """Have Milvus give the room of deleted rows back, which it also does by itself."""
         with translate_milvus_errors(self.index.uri):
             self.index.client.flush(self.index.collection)
             self.index.client.compact(self.index.collection)

@@ -60,7 +60,7 @@ def _neighbourly(index: "Rows", flat: Plane) -> Plane:
             metric="cosine" if index.metric == "cosine" else "euclidean",
             init=10 * flat.points.astype(np.float32),
             random_state=0,
-            n_jobs=1,  # as a fixed random state asks
+            n_jobs=1,  # as a fixed random state needs
         )
         points = np.asarray(model.fit_transform(index.vectors_of(flat.rows)), dtype=np.float64)
     points -= (points.max(axis=0) + points.min(axis=0)) / 2

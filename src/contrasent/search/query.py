@@ -1,4 +1,4 @@
-"""What every index asks of a query, and what it gives back: one home for all back ends."""
+"""What every index takes as a query, and what it gives back, whatever holds its rows."""
 
 import math
 from abc import ABC, abstractmethod

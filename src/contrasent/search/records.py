@@ -60,12 +60,12 @@ class Records:
                 if cells is None:
                     skipped += 1
                     continue
+                kept = {name: cells[at] for name, at in metadata if cells[at] is not ABSENT}
+                # Values that JSON does not know, such as dates in parquet, become strings.
                 yield (
                     _text(cells[text], file.shown, number),
                     None if identity is None else _identity(cells[identity], file.shown, number),
-                    {name: _json(cells[at]) for name, at in metadata if cells[at] is not ABSENT}
-                    if metadata
-                    else None,
+                    json.loads(json.dumps(kept, default=str)) if metadata else None,
                 )
         self.skipped = skipped
 
@@ -124,8 +124,3 @@ def _identity(cell: Any, source: str, line: int) -> str:
     if isinstance(cell, int) and not isinstance(cell, bool):
         return str(cell)
     raise InputError(source, "the id must be a string or a whole number", line=line)
-
-
-def _json(cell: Any) -> Any:
-    """Values that JSON does not know, such as dates in parquet, become strings."""
-    return cell if isinstance(cell, str) else json.loads(json.dumps(cell, default=str))

@@ -126,7 +126,12 @@ def encode_shards(
                 f"{folder}: was begun with other settings ({', '.join(differing)}); finish it with "
                 "those, or remove it"
             )
-        _sweep(folder, manifest)
+        named = {shard.name for shard in manifest.shards}
+        named |= {_texts_path(folder, shard).name for shard in manifest.shards}
+        for pattern in ("shard-*", ".shard-*", f".{NAME}.*"):  # what a killed run left half done
+            for path in folder.glob(pattern):
+                if path.name not in named:
+                    path.unlink(missing_ok=True)
         return _fill(folder, manifest, encode, texts, keep_texts=keep_texts, size=rows)
 
 
@@ -204,15 +209,6 @@ def _vectors(
 
 def _name(folder: Path, manifest: Manifest) -> None:
     write_json(folder / NAME, {"format": FORMAT, **asdict(manifest)})
-
-
-def _sweep(folder: Path, manifest: Manifest) -> None:
-    """Remove what a killed run left half done."""
-    named = {shard.name for shard in manifest.shards}
-    named |= {_texts_path(folder, shard).name for shard in manifest.shards}
-    for path in [*folder.glob("shard-*"), *folder.glob(".shard-*"), *folder.glob(f".{NAME}.*")]:
-        if path.name not in named:
-            path.unlink(missing_ok=True)
 
 
 def _texts_path(folder: Path, shard: Shard) -> Path:

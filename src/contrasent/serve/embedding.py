@@ -35,7 +35,7 @@ class Embedder:
 
         Args:
             texts: to encode.
-            client: who asks.
+            client: whose request it is.
             prompt: text to put before each; the model's default if None.
         """
         first = self.model.default_prompt if prompt is None else prompt
@@ -58,7 +58,7 @@ class Embedder:
 
         Args:
             rows: ids of each text.
-            client: who asks.
+            client: whose request it is.
         """
         refuse_many(len(rows), self.settings.max_inputs)
         for row in rows:

@@ -113,7 +113,10 @@ def tokenised(
         _build(corpus, tokenizer, folder, key, lower, prompts or [""] * corpus.width)
     stated = json.loads(meta.read_text())
     columns = tuple(_open(folder, c) for c in range(stated["width"]))
-    numbers = [_numbers(folder / name, kind) for name, kind in NUMBERS.items()]
+    numbers: list[Any] = [
+        np.fromfile(folder / name, kind) if (folder / name).is_file() else None
+        for name, kind in NUMBERS.items()
+    ]
     return TokenCache(columns, stated["truncated"], digest, *numbers)
 
 
@@ -180,10 +183,6 @@ def _build(
             (target / "scores").write_bytes(corpus.scores.tobytes())
         meta = {"key": key, "width": corpus.width, "truncated": truncated}
         (target / "meta.json").write_text(json.dumps(meta) + "\n")
-
-
-def _numbers(path: Path, kind: type) -> NDArray[Any] | None:
-    return np.fromfile(path, kind) if path.is_file() else None
 
 
 def _open(folder: Path, column: int) -> Column:

@@ -248,7 +248,7 @@ def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs
         other = "; the hub has all 9,927 pairs as 'SICKR-all'" if task == "SICKR" else ""
         raise DataError(missing(task, place, f"no copy on the hub has its test split alone{other}"))
     if form != "raw":
-        why = "the hub has the raw form only (ask for form 'raw' to use it)"
+        why = "the hub has the raw form only (choose form 'raw' to use it)"
         raise DataError(missing(task, place, why))
     rows = fetch_pairs(task, pin, split, place)
     return (_make_pairs(task, rows, f"{pin.repository}@{pin.revision}"),)

@@ -39,9 +39,10 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
             for name in split_files(names, split, pin.config)
         ]
     except (OSError, HfHubHTTPError, LocalEntryNotFoundError, ValueError) as error:
+        reason = (str(error) or type(error).__name__).split("\n")[0][:120]
         raise DataError(
             f"{task}: not in the local folder, and the hub's {pin.repository} cannot be read "
-            f"({_reason(error)}); put the file at {place} in a folder that CONTRASENT_DATA names"
+            f"({reason}); put the file at {place} in a folder that CONTRASENT_DATA names"
         ) from error
     if not paths:
         raise DataError(f"{pin.repository}@{pin.revision}: holds no file of the split {split!r}")
@@ -86,14 +87,10 @@ def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
         ) from error
 
 
-def _reason(error: Exception) -> str:
-    return (str(error) or type(error).__name__).split("\n")[0][:120]
-
-
 def hub_is_reachable() -> bool:
-    """Ask the hub one quick question, where its client would ask six times.
+    """One quick request to the hub, where its client would make six.
 
-    False where ``HF_HUB_OFFLINE`` forbids to ask.
+    False where ``HF_HUB_OFFLINE`` forbids it.
     """
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Pairs and triples that people have judged: Quora's question pairs, inference by premise."""
+"""Pairs and triples that people have labelled: Quora's question pairs, inference by premise."""
 
 import csv
 from dataclasses import dataclass

@@ -80,14 +80,9 @@ def read(path: Path, form: str, *, header: bool, source: str) -> Reading:
     if form == ".jsonl":
         return _jsonl(lines, source)
     if form == ".txt":
-        return Reading(None, _sentences(lines))
+        return Reading(None, ((n, None if line.isspace() else (line,)) for n, line in lines))
     rows = _csv_rows(lines, source) if form == ".csv" else _tsv_rows(lines)
     return _even(rows, header, source)
-
-
-def _sentences(lines: Lines) -> Iterator[Record]:
-    for number, line in lines:
-        yield number, None if line.isspace() else (line,)
 
 
 def _tsv_rows(lines: Lines) -> Iterator[Record]:

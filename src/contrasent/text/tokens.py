@@ -27,7 +27,7 @@ VOCABULARIES = ("vocab*", "*.model", "*.vocab")
 
 @dataclass(frozen=True, slots=True)
 class Specials:
-    """Ids of the special tokens that the rest of the library asks for; None where there is none."""
+    """Ids of the special tokens that the rest of the library needs; None where there is none."""
 
     pad: int
     mask: int | None

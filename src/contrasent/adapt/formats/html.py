@@ -63,7 +63,7 @@ class _Reader(HTMLParser):
         self._rows: list[list[str]] | None = None  # of the table that is being read
 
     def updatepos(self, i: int, j: int) -> int:
-        """Count no lines: nobody asks for them."""
+        """Count no lines: nobody needs them."""
         return j
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

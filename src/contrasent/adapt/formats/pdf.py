@@ -43,7 +43,9 @@ def read_pdf(stream: IO[bytes]) -> tuple[str, tuple[Section, ...]]:
             reader = PdfReader(stream)
             if reader.is_encrypted and not reader.decrypt(""):
                 raise ValueError("encrypted")
-            pages = [_lines(page.extract_text() or "") for page in reader.pages]
+            # Ligatures and full-width letters become letters.
+            texts = (unicodedata.normalize("NFKC", p.extract_text() or "") for p in reader.pages)
+            pages = [[line.rstrip() for line in text.splitlines()] for text in texts]
             headings = _outline(reader)
             title = one_line(str(reader.metadata.title or "")) if reader.metadata else ""
         except (PyPdfError, KeyError, TypeError, AttributeError, IndexError, OSError) as error:
@@ -65,11 +67,6 @@ def _silence() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def _lines(text: str) -> list[str]:
-    """Lines with ligatures and full-width letters written as letters."""
-    return [line.rstrip() for line in unicodedata.normalize("NFKC", text).splitlines()]
 
 
 def _outline(reader: Any) -> dict[int, list[tuple[int, str]]]:

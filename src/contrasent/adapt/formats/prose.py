@@ -136,16 +136,13 @@ def _sentences(docstring: str) -> list[str]:
             continue
         lines, ended = _before_section(block)
         text = without_markup(" ".join(line.strip() for line in lines))
-        if not _LISTED.match(block[0]) and (found or not _is_title(text)):
+        # A first paragraph of two words, or a signature, is a title: the summary follows it.
+        titled = not found and (len(text.split()) < 3 or _SIGNATURE.match(text))
+        if not _LISTED.match(block[0]) and not titled:
             found.extend(part.strip() for part in sentences.split(text))
         if ended and (found or not _UNDERLINE.match(block[-1])):
             break
     return found
-
-
-def _is_title(text: str) -> bool:
-    """Whether a first paragraph is empty, two words, or a signature: the summary follows it."""
-    return len(text.split()) < 3 or bool(_SIGNATURE.match(text))
 
 
 def _blocks(docstring: str) -> list[list[str]]:

@@ -1,7 +1,7 @@
 """reStructuredText to sections, without docutils.
 
 docutils knows neither Sphinx's directives nor those of other tools, and leaves errors in the text
-where they stand. Here titles, paragraphs, literal blocks and tables are told apart by their shape;
+where they stand. Here titles, paragraphs, literal blocks and tables are recognised by their shape;
 directives give what they hold, apart from those that hold no prose.
 """
 

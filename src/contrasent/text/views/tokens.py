@@ -204,7 +204,7 @@ class NextSentence(View):
 
     ``reach=1`` is the next sentence, ``reach=3`` one of the next three. This view works on rows of
     a corpus in document order: it is given how many sentences of the document follow (one at
-    least) and tells how many rows further the positive stands.
+    least) and gives how many rows further the positive stands.
     """
 
     level: ClassVar[Level] = "row"
