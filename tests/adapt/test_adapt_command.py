@@ -6,22 +6,15 @@ import os
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
+from commands import invoke
 from contrasent import files
 from contrasent.adapt import selection, training
 from contrasent.adapt.run import adapt
-from contrasent.cli.adapt import adapt as command
 from contrasent.cli.options import parse_budget
-from contrasent.cli.search import search
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.hybrid import own_fusion
 from contrasent.search.index import Index
-
-app = typer.Typer()
-app.command("adapt")(command)
-app.command("search")(search)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +36,6 @@ def documents(tmp_path_factory, sentences):
         text = f"# Note {n} {sentences[n]}\n\n{body} Filed as k{n:03d}.\n"
         (folder / f"note-{n:03d}.md").write_text(text)
     return folder
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +85,7 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
     for one in facts["changes"]:
         assert {hit["right"] for hit in (*one["base"], *one["chosen"])} <= {True, False}
         assert one["before"] != one["after"]
-    result = run("search", folder / "index", "the gardener", "-k", 2, "--json")
+    result = invoke("search", folder / "index", "the gardener", "-k", 2, "--json")
     assert len(json.loads(result.stdout)["results"][0]["hits"]) == 2
 
 
@@ -175,7 +161,7 @@ def test_queries_of_people_decide(tmp_path, model, documents, sentences):
     path = tmp_path / "asked.csv"
     rows = [f"where is k{n:03d} filed,note-{n:03d}.md" for n in range(100)]
     path.write_text("query,document\n" + "\n".join(rows) + "\n")
-    result = run(
+    result = invoke(
         "adapt", documents, "-o", tmp_path / "m", "--base", model, "--queries", path,
         "--budget", "10s", "--json", "--quiet", "--report", tmp_path / "page.html",
     )  # fmt: skip
@@ -233,7 +219,7 @@ def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(
 ):
     monkeypatch.setattr("contrasent.adapt.verdict.FEWEST", 10_000)
     arguments = ("adapt", documents, "-o", tmp_path / "m", "--base", model, "--budget", "10")
-    result = run(*arguments, "--require-improvement", "--quiet")
+    result = invoke(*arguments, "--require-improvement", "--quiet")
     assert result.exit_code == 3
     assert "the base is shipped, unchanged" in result.stdout.splitlines()[-1]
     assert Index.open(tmp_path / "m" / "index").manifest.settings == {}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, processors
-from typer.testing import CliRunner
 
+from commands import invoke
 from contrasent.adapt import watch as watching
 from contrasent.adapt.indexed import passage_of, sampled
 from contrasent.adapt.novelty import far_texts, grouped, nearest_to_index
@@ -16,7 +16,6 @@ from contrasent.adapt.passages import Passage, passages
 from contrasent.adapt.sections import Document, Section
 from contrasent.adapt.served import Served, Side, search_both
 from contrasent.adapt.watch import token_use, watch
-from contrasent.cli.app import app
 from contrasent.errors import InputError, ModelError, UserError
 from contrasent.model.prompts import Prompts
 from contrasent.search.exact import unit
@@ -60,13 +59,6 @@ def lines(path, texts):
     return path
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def test_text_of_the_same_kind_is_no_drift_in_whatever_order(indexed, encoder, sentences, tmp_path):
     index = Index.open(indexed / "index")
     new = lines(tmp_path / "new.txt", sentences[300:500])
@@ -86,8 +78,8 @@ def test_text_of_the_same_kind_is_no_drift_in_whatever_order(indexed, encoder, s
 def test_text_of_another_kind_is(indexed, sentences, tmp_path):
     new = lines(tmp_path / "boats.txt", [*BOATS, sentences[3]])
     arguments = ("watch", indexed / "index", new, "--json", "--quiet")
-    assert run(*arguments).exit_code == 0
-    result = run(*arguments, "--fail-on-drift")
+    assert invoke(*arguments).exit_code == 0
+    result = invoke(*arguments, "--fail-on-drift")
     assert result.exit_code == 3
     found = json.loads(result.stdout)
     assert found["drifted"]
@@ -100,7 +92,7 @@ def test_text_of_another_kind_is(indexed, sentences, tmp_path):
     assert all(text in BOATS for group in found["groups"] for text in group["examples"])
     assert found["served"] is None  # sentences alone ask nothing
     assert found["conclusion"] == "index"
-    shown = run("watch", indexed / "index", new, "--quiet").stdout.splitlines()
+    shown = invoke("watch", indexed / "index", new, "--quiet").stdout.splitlines()
     assert shown[-1].startswith("index: the text has drifted, and too few queries")
     command = f"type: contrasent index {indexed / 'model'} {new} -o {indexed / 'index'} --add"
     assert shown[-2] == command

@@ -7,29 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from contrasent.cli.dedupe import dedupe
-from contrasent.cli.diff import diff
-from contrasent.cli.search import search
-from contrasent.cli.threshold import threshold
+from commands import run
 from contrasent.errors import DataError, InputError, ModelError, OptionError, OutputError
 from contrasent.search.index import Index
 from contrasent.serve import client
 from tiny_models import made_sentences
-
-app = typer.Typer()
-for command in (diff, threshold, search, dedupe):
-    app.command(command.__name__)(command)
-
-
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == code, result.output
-    return result.stdout
 
 
 class Fake:

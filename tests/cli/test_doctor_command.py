@@ -4,29 +4,21 @@ import json
 import sys
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 sys.path.insert(0, str(__import__("pathlib").Path(__file__).parents[1] / "serve"))
 from serving import running
 
-from contrasent.cli.doctor import doctor
+from commands import invoke
 from contrasent.cli.serve import served
-from contrasent.errors import ModelError, OptionError, UserError
+from contrasent.errors import ModelError, OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME
 from contrasent.serve.app import create_app
 from contrasent.serve.settings import Settings
 
-app = typer.Typer()
-app.command()(doctor)
-
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if isinstance(result.exception, UserError):
-        raise result.exception
-    assert result.exception is None or isinstance(result.exception, SystemExit)
+    result = invoke("doctor", *arguments)
     return result.exit_code, result.stdout
 
 

@@ -7,14 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from contrasent.cli.encode import encode
-from contrasent.cli.index import index
-from contrasent.cli.remove import remove
-from contrasent.cli.search import search
-from contrasent.cli.similarity import similarity
+from commands import invoke, run
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 
 MINILM = "all-MiniLM-L6-v2"
@@ -25,25 +19,6 @@ LINES = [
     "The central bank made borrowing dearer.",
     "Our dog dislikes the vacuum cleaner.",
 ]
-
-app = typer.Typer()
-for name, command in {
-    "encode": encode,
-    "similarity": similarity,
-    "index": index,
-    "search": search,
-    "remove": remove,
-}.items():
-    app.command(name)(command)
-
-
-def run(*arguments, stdin=None):
-    """Run a command that must succeed; returns its standard output."""
-    result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +68,7 @@ def test_encode_standard_input_in_blocks(tmp_path, monkeypatch):
 
 def test_encode_reports_truncation(tmp_path):
     (tmp_path / "long.txt").write_text("word " * 400 + "\nshort\n")
-    result = CliRunner().invoke(
-        app, ["encode", MINILM, str(tmp_path / "long.txt"), "-o", str(tmp_path / "v.npy"), "--unit"]
-    )
+    result = invoke("encode", MINILM, tmp_path / "long.txt", "-o", tmp_path / "v.npy", "--unit")
     assert "1 of 2 texts were longer than" in result.stderr
     norms = np.linalg.norm(np.load(tmp_path / "v.npy"), axis=1)
     assert norms == pytest.approx([1, 1])
@@ -219,7 +192,7 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["index", MINILM, "{d}/no.txt", "-o", "{d}/i"], InputError, "no.txt"),
         (["index", "{d}", "{t}", "-o", "{d}/i"], ModelError, "not a model folder"),
         (["index", MINILM, "{t}", "-o", "{d}/i", "--metric", "l2"], OptionError, "cosine"),
-        (["index", MINILM, "{t}", "-o", "{d}/i", "--id", "key"], OptionError, "no such column"),
+        (["index", MINILM, "{t}", "-o", "{d}/i", "--id", "key"], OptionError, "have no names"),
         (["index", MINILM, "{t}", "-o", "{d}/i", "--column", "3"], OptionError, "columns 0 to 0"),
         (["search", "{d}", "x"], InputError, "no index"),
         (["search", "{d}/no", "x"], InputError, "not a folder"),
@@ -342,7 +315,7 @@ def test_index_with_binary_codes(tmp_path, monkeypatch, bert, sentences):
     assert scores == pytest.approx(wanted, abs=1e-6)
     (tmp_path / "few.txt").write_text("".join(f"a chair with {n} legs\n" for n in range(30)))
     few = ["index", bert, tmp_path / "few.txt", "-o", tmp_path / "few", *options]
-    result = CliRunner().invoke(app, [str(one) for one in few])
+    result = invoke(*few)
     said = json.loads(result.stdout)
     assert (said["texts"], said["backend"], said["recall@10"]) == (30, "exact", None)
     assert "fewer than 1,000 texts" in result.stderr

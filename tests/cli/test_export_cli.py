@@ -6,31 +6,13 @@ import sys
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from contrasent.cli.encode import encode
-from contrasent.cli.evaluate import evaluate
-from contrasent.cli.export import export
-from contrasent.cli.index import index
-from contrasent.cli.search import search
+from commands import invoke, run
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.encoder import Encoder
 
 pytest.importorskip("onnxruntime")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("graphs_written_once")]
-
-app = typer.Typer()
-for command in (encode, evaluate, export, index, search):
-    app.command(command.__name__)(command)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +27,7 @@ def model(bert, tmp_path_factory, lines, graphs_written_once):
     """A tiny model with two exports beside it."""
     folder = tmp_path_factory.mktemp("model") / "m"
     Encoder.load(bert, pooler="mean", normalise=True).save(folder, card="# A card\n")
-    said = json.loads(run("export", folder, "--to", "onnx", "--json").stdout)
+    said = json.loads(run("export", folder, "--to", "onnx", "--json"))
     assert said["difference"] <= 1e-5
     run("export", folder, "--to", "onnx", "--int8", "--calibrate", lines)
     assert "| onnx-int8 |" in (folder / "README.md").read_text()
@@ -60,7 +42,7 @@ def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
     for number, arguments in enumerate(([model, "--runtime", "onnx"], [model / "onnx"])):
         target = tmp_path / f"{number}.npy"
         said = json.loads(
-            run("encode", *arguments[:1], lines, "-o", target, *arguments[1:], "--json").stdout
+            run("encode", *arguments[:1], lines, "-o", target, *arguments[1:], "--json")
         )
         assert said["runtime"] == "onnx"
         assert said["identity"] == Encoder.load(model).identity
@@ -68,7 +50,7 @@ def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
 
 
 def test_auto_says_what_it_measured(model, lines, tmp_path):
-    result = run("encode", model, lines, "-o", tmp_path / "v.npy", "--runtime", "auto")
+    result = invoke("encode", model, lines, "-o", tmp_path / "v.npy", "--runtime", "auto")
     assert "sentences a second: torch " in result.stderr
     assert ", onnx " in result.stderr
     assert "int8" not in result.stderr  # it has other vectors
@@ -99,7 +81,7 @@ def test_a_folder_of_shards_and_a_run_that_goes_on(model, lines, tmp_path, monke
         run("encode", model, lines, "-o", out)
     manifest["shards"], manifest["complete"] = manifest["shards"][:2], False
     (out / "manifest.json").write_text(json.dumps(manifest))
-    said = json.loads(run("encode", model, lines, "-o", out, "--runtime", "onnx", "--json").stdout)
+    said = json.loads(run("encode", model, lines, "-o", out, "--runtime", "onnx", "--json"))
     assert (said["texts"], said["computed"]) == (90, 40)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("x")

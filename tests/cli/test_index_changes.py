@@ -4,25 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from contrasent.cli.index import index
+from commands import run
 from contrasent.errors import ModelError, OptionError, OutputError, UserError
 from contrasent.search.index import Index
 from tiny_models import made_sentences
-
-app = typer.Typer()
-app.command("index")(index)
-app.command("none")(lambda: None)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, ["index", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -39,32 +25,32 @@ def models(tmp_path_factory, bert):
 @pytest.fixture
 def built(tmp_path, models):
     (tmp_path / "notes.txt").write_text("\n".join(made_sentences()[:400]) + "\n")
-    run(models / "mean", tmp_path / "notes.txt", "-o", tmp_path / "index", "--hybrid")
+    run("index", models / "mean", tmp_path / "notes.txt", "-o", tmp_path / "index", "--hybrid")
     return tmp_path / "index"
 
 
 def test_another_model(built, models, tmp_path):
     before = Index.open(built)
-    said = json.loads(run(built, "--model", models / "cls", "--json"))
-    run(models / "cls", tmp_path / "notes.txt", "-o", tmp_path / "fresh")
+    said = json.loads(run("index", built, "--model", models / "cls", "--json"))
+    run("index", models / "cls", tmp_path / "notes.txt", "-o", tmp_path / "fresh")
     made, fresh = Index.open(built), Index.open(tmp_path / "fresh")
     assert (said["texts"], said["former"], said["identity"]) == (400, before.model, fresh.model)
     rows = np.arange(400)
     assert made.vectors_of(rows) == pytest.approx(fresh.vectors_of(rows), abs=1e-5)
     assert made.manifest.source == fresh.manifest.source
     assert made.manifest.settings["hybrid"] == before.manifest.settings["hybrid"]
-    assert "encoded anew by" in run(built, "--model", models / "mean")
+    assert "encoded anew by" in run("index", built, "--model", models / "mean")
 
 
 def test_a_map_says_what_it_loses(built, models):
     """From a model to itself nothing is lost; to other vectors so much that it is refused."""
-    same = json.loads(run(built, "--model", models / "mean", "--map", "--json"))["mapped"]
+    same = json.loads(run("index", built, "--model", models / "mean", "--map", "--json"))["mapped"]
     assert same["overlap@10"] == pytest.approx(1, abs=0.01) and same["sample"] == 400
     before = Index.open(built)
     with pytest.raises(ModelError, match=r"loses .* of the ten nearest \[.*--map-limit 0\.02"):
-        run(built, "--model", models / "cls", "--map", "--map-limit", 0.02)
+        run("index", built, "--model", models / "cls", "--map", "--map-limit", 0.02)
     assert Index.open(built).generation == before.generation
-    said = run(built, "--model", models / "cls", "--map", "--map-limit", 1)
+    said = run("index", built, "--model", models / "cls", "--map", "--map-limit", 1)
     assert "overlap@10 with rows that are really encoded 0." in said
     kept = Index.open(built).manifest.settings["mapped"]
     assert kept["from"] == before.model and 0 < kept["low"] < kept["overlap@10"] < kept["high"] < 1
@@ -72,18 +58,18 @@ def test_a_map_says_what_it_loses(built, models):
 
 def test_bad_input(built, models, tmp_path):
     with pytest.raises(OptionError, match="goes with --model NEW"):
-        run(built, "--map")
+        run("index", built, "--map")
     with pytest.raises(OptionError, match=r"CORPUS .*does not go with --model"):
-        run(built, tmp_path / "notes.txt", "--model", models / "cls")
+        run("index", built, tmp_path / "notes.txt", "--model", models / "cls")
     with pytest.raises(UserError, match=r"CORPUS .* is missing; see 'contrasent index --help'"):
-        run(models / "mean")
+        run("index", models / "mean")
     with pytest.raises(UserError, match=r"--output/-o .*is missing"):
-        run(models / "mean", tmp_path / "notes.txt")
+        run("index", models / "mean", tmp_path / "notes.txt")
     with pytest.raises(UserError, match="is not a folder"):
-        run(tmp_path / "nowhere", "--model", models / "cls")
+        run("index", tmp_path / "nowhere", "--model", models / "cls")
     with pytest.raises(ModelError, match="nowhere"):
-        run(built, "--model", tmp_path / "nowhere")
+        run("index", built, "--model", tmp_path / "nowhere")
     (tmp_path / "milvus").mkdir()
     (tmp_path / "milvus" / "milvus.json").write_text("{}")
     with pytest.raises(OutputError, match="is in Milvus"):
-        run(tmp_path / "milvus", "--model", models / "cls")
+        run("index", tmp_path / "milvus", "--model", models / "cls")

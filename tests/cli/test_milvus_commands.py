@@ -7,18 +7,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-import typer
-from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "serve"))
 from serving import running
 
-from contrasent.cli.cluster import cluster
-from contrasent.cli.dedupe import dedupe
-from contrasent.cli.index import index
-from contrasent.cli.mine import mine
-from contrasent.cli.remove import remove
-from contrasent.cli.search import search
+from commands import printed
 from contrasent.cli.serve import served
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
 from contrasent.model.encoder import Encoder
@@ -28,19 +21,6 @@ from contrasent.serve.app import create_app
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
 pytestmark = pytest.mark.filterwarnings("ignore")
-
-app = typer.Typer()
-for command in (cluster, dedupe, index, mine, remove, search):
-    app.command(command.__name__)(command)
-
-
-def run(*arguments):
-    """The JSON that a command prints."""
-    result = CliRunner().invoke(app, [str(a) for a in (*arguments, "--json", "--quiet")])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
 
 
 def write(path, rows):
@@ -64,7 +44,7 @@ def made(model, sentences, tmp_path):
     file = write(tmp_path / "rows.jsonl", rows)
     folder = tmp_path / "index"
     options = ("--id", "id", "--metadata", "n")
-    told = run("index", model, file, "-o", folder, "--backend", "milvus", *options)
+    told = printed("index", model, file, "-o", folder, "--backend", "milvus", *options)
     assert (told["texts"], told["backend"]) == (61, "milvus")
     assert told["recall@10"] > 0.9
     new = [{"id": "n3", "text": sentences[70], "n": 3}, {"id": "x", "text": sentences[71], "n": 0}]
@@ -74,23 +54,23 @@ def made(model, sentences, tmp_path):
 def test_change_and_search(made, model, sentences):
     folder, new, options = made
     with pytest.raises(OptionError, match="'n3': is in the index already"):
-        run("index", model, new, "-o", folder, "--add", *options)
-    told = run("index", model, new, "-o", folder, "--update", *options)
+        printed("index", model, new, "-o", folder, "--add", *options)
+    told = printed("index", model, new, "-o", folder, "--update", *options)
     assert (told["texts"], told["backend"]) == (62, "milvus")
-    hits = run("search", folder, sentences[70], "-k", 1)["results"][0]["hits"]
+    hits = printed("search", folder, sentences[70], "-k", 1)["results"][0]["hits"]
     assert [(hit["id"], hit["metadata"]) for hit in hits] == [("n3", {"n": 3})]
-    told = run("remove", folder, "--where", "n>=50", "--id", "n1", "--compact")
+    told = printed("remove", folder, "--where", "n>=50", "--id", "n1", "--compact")
     assert (told["removed"], told["texts"]) == (12, 50)
 
 
 def test_compare_all_with_all(made, tmp_path):
     folder, _, _ = made
-    groups = run("cluster", folder, "-c", 4, "-o", tmp_path / "c.jsonl")
+    groups = printed("cluster", folder, "-c", 4, "-o", tmp_path / "c.jsonl")
     assert sum(group["texts"] for group in groups["clusters"]) == 61
     assert len((tmp_path / "c.jsonl").read_text().splitlines()) == 61
-    pairs = run("mine", folder, "--identical", "--threshold", 0.9999)["pairs"]
+    pairs = printed("mine", folder, "--identical", "--threshold", 0.9999)["pairs"]
     assert [{pair["first_id"], pair["second_id"]} for pair in pairs] == [{"n7", "twin"}]
-    found = run("dedupe", folder, "--threshold", 0.9999, "--remove")
+    found = printed("dedupe", folder, "--threshold", 0.9999, "--remove")
     assert (found["near_duplicates"], found["removed"]) == (1, 1)
     assert len(open_index(folder)) == 60
 
@@ -111,18 +91,18 @@ def test_serve(made, model, sentences):
 def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     folder, new, options = made
     with pytest.raises(OptionError, match="approximately"):
-        run("search", folder, "x", "--exact")
+        printed("search", folder, "x", "--exact")
     with pytest.raises(OptionError, match="is in Milvus, which has its own"):
-        run("index", model, new, "-o", folder, "--add", "--backend", "faiss", *options)
+        printed("index", model, new, "-o", folder, "--add", "--backend", "faiss", *options)
     with pytest.raises(OutputError, match="drop its collection"):
-        run("index", model, new, "-o", folder, "--overwrite", "--backend", "milvus", *options)
+        printed("index", model, new, "-o", folder, "--overwrite", "--backend", "milvus", *options)
     other = tmp_path / "other"
-    run("index", model, new, "-o", other, *options)
+    printed("index", model, new, "-o", other, *options)
     with pytest.raises(OptionError, match="is no index in Milvus"):
-        run("index", model, new, "-o", other, "--add", "--backend", "milvus", *options)
+        printed("index", model, new, "-o", other, "--add", "--backend", "milvus", *options)
     with pytest.raises(ModelError, match="cannot be compared"):
-        run("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
+        printed("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
     for command in ("cluster", "dedupe", "mine", "remove"):
         with pytest.raises(InputError, match=r"milvus\.json: is damaged"):
-            run(command, folder, *(["--id", "a"] if command == "remove" else []))
+            printed(command, folder, *(["--id", "a"] if command == "remove" else []))

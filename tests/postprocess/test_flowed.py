@@ -1,12 +1,9 @@
 """A folder with a flow is a model like any other: index, search, similarity, serve."""
 
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from contrasent.cli.app import app
+from commands import printed
 from contrasent.cli.loading import find_model, open_model
 from contrasent.cli.options import Loading
 from contrasent.cli.serve import served
@@ -27,23 +24,16 @@ def made(bert, sentences, tmp_path_factory):
     return folder, encoder, flow
 
 
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in (*arguments, "--json", "--quiet")])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return json.loads(result.stdout)
-
-
 def test_index_search_similarity(made, sentences, tmp_path):
     folder, encoder, flow = made
     wanted = flow.transform(encoder.encode(sentences[:2]))
     cosine = wanted[0] @ wanted[1] / np.prod(np.linalg.norm(wanted, axis=1))
-    told = run("similarity", folder, *sentences[:2])
+    told = printed("similarity", folder, *sentences[:2])
     assert told["similarity"] == pytest.approx(cosine, abs=1e-5)
     (tmp_path / "lines.txt").write_text("\n".join(sentences[:30]))
-    told = run("index", folder, tmp_path / "lines.txt", "-o", tmp_path / "index")
+    told = printed("index", folder, tmp_path / "lines.txt", "-o", tmp_path / "index")
     assert told["identity"] not in (encoder.identity, "")
-    hits = run("search", tmp_path / "index", sentences[7], "-k", 1)["results"][0]["hits"]
+    hits = printed("search", tmp_path / "index", sentences[7], "-k", 1)["results"][0]["hits"]
     assert (hits[0]["text"], hits[0]["score"]) == (sentences[7], pytest.approx(1, abs=1e-5))
 
 

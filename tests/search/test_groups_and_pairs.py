@@ -4,15 +4,11 @@ import json
 
 import numpy as np
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from contrasent.cli.cluster import cluster
-from contrasent.cli.dedupe import dedupe
-from contrasent.cli.mine import mine
-from contrasent.errors import OptionError, OutputError, UserError
+from commands import run
+from contrasent.errors import OptionError, OutputError
 from contrasent.search import pairs as pairs_
 from contrasent.search.cluster import kmeans, leaders
 from contrasent.search.index import Index
@@ -157,18 +153,6 @@ def test_blobs_by_leaders():
 
 
 # ---------------------------------------------------------------------- commands
-
-app = typer.Typer()
-for command in (cluster, dedupe, mine):
-    app.command(command.__name__)(command)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if isinstance(result.exception, UserError):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 @pytest.fixture

@@ -5,19 +5,11 @@ import json
 from collections import Counter
 
 import pytest
-from typer.testing import CliRunner
 
-from contrasent.cli.app import app
+from commands import invoke
 from contrasent.errors import DataError, OptionError, OutputError
 from contrasent.text.catalogue import entries, entry, locate, table
 from contrasent.text.official import STS_TASKS
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, ["data", *map(str, arguments)])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
 
 
 def test_every_set_is_listed_once():
@@ -47,13 +39,13 @@ def test_where_a_set_is_read_from(tmp_path, monkeypatch):
 
 
 def test_the_list_says_what_to_put_where(tmp_path):
-    out = run("list", "--data", tmp_path).stdout
+    out = invoke("data", "list", "--data", tmp_path).stdout
     assert "STSB        similarity  train 5,749, dev 1,500, test 1,379" in out
     assert "put it at SentEval/downstream/TREC/train_5500.label" in out
-    listed = json.loads(run("list", "--data", tmp_path, "--json").stdout)
+    listed = json.loads(invoke("data", "list", "--data", tmp_path, "--json").stdout)
     assert len(listed) == 18
     with pytest.raises(OptionError, match="no such folder"):
-        run("list", "--data", tmp_path / "nowhere")
+        invoke("data", "list", "--data", tmp_path / "nowhere")
 
 
 def trec(folder):
@@ -68,31 +60,31 @@ def trec(folder):
 
 def test_a_set_becomes_a_file_of_each_kind(tmp_path):
     folder = trec(tmp_path)
-    asked = ("get", "TREC", "--data", folder, "-o")
-    run(*asked, tmp_path / "a.tsv")
+    asked = ("data", "get", "TREC", "--data", folder, "-o")
+    invoke(*asked, tmp_path / "a.tsv")
     with (tmp_path / "a.tsv").open(newline="") as stream:
         rows = list(csv.reader(stream, delimiter="\t"))
     assert rows[0] == ["text", "label"]
     assert rows[2] == ["What is number 0 ?", "4"]
     assert len(rows) == 501
-    run(*asked, tmp_path / "a.csv", "--split", "train")
+    invoke(*asked, tmp_path / "a.csv", "--split", "train")
     assert len((tmp_path / "a.csv").read_text().splitlines()) == 5453
-    run(*asked, tmp_path / "a.jsonl")
+    invoke(*asked, tmp_path / "a.jsonl")
     first = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])
     assert first == {"text": "What is number 0 ?", "label": "3"}
-    result = run(*asked, tmp_path / "a.txt", "--split", "train")
+    result = invoke(*asked, tmp_path / "a.txt", "--split", "train")
     assert "5452" not in result.output
     assert "2,726 rows" in result.output
     assert (tmp_path / "a.txt").read_text().splitlines()[1] == "What is number 1 ?"
     with pytest.raises(OutputError, match="exists"):
-        run(*asked, tmp_path / "a.tsv")
-    run(*asked, tmp_path / "a.tsv", "--overwrite")
+        invoke(*asked, tmp_path / "a.tsv")
+    invoke(*asked, tmp_path / "a.tsv", "--overwrite")
 
 
 def test_what_cannot_be_had_is_refused(tmp_path, monkeypatch):
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     with pytest.raises(OptionError, match=r"must end in \.tsv"):
-        run("get", "TREC", "-o", tmp_path / "a.xls")
+        invoke("data", "get", "TREC", "-o", tmp_path / "a.xls")
     with pytest.raises(OptionError, match="--split 'dev'"):
         table("TREC", split="dev")
     with pytest.raises(OptionError, match="one form only"):
@@ -100,7 +92,7 @@ def test_what_cannot_be_had_is_refused(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match=r"--form 'rw'.*did you mean 'raw'"):
         table("STSB", form="rw")
     with pytest.raises(DataError, match="put the file at"):
-        run("get", "MR", "-o", tmp_path / "a.tsv")
+        invoke("data", "get", "MR", "-o", tmp_path / "a.tsv")
     assert not (tmp_path / "a.tsv").exists()
 
 

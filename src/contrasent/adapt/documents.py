@@ -294,13 +294,18 @@ class DocumentSource:
         except ValueError:
             raise _Skip("no text but binary") from None
         self._count(encoding.replace("_", "-").removesuffix("-sig"))
-        text = TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
-        lines = iter(lambda: text.readline(LONGEST), "")
+        lines = _lines(stream, encoding)
         if entry.suffix in (".jsonl", ".ndjson"):
             return jsonl_rows(lines)
         return csv_rows(
             (line.replace("\0", "") for line in lines), "," if entry.suffix == ".csv" else "\t"
         )
+
+
+def _lines(stream: IO[bytes], encoding: str) -> Iterator[str]:
+    with TextIOWrapper(stream, encoding=encoding, errors="replace", newline="") as text:
+        while line := text.readline(LONGEST):
+            yield line
 
 
 class _Skip(Exception):

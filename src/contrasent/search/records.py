@@ -60,12 +60,12 @@ class Records:
                 if cells is None:
                     skipped += 1
                     continue
-                kept = {name: cells[at] for name, at in metadata if cells[at] is not ABSENT}
+                extra = {name: cells[at] for name, at in metadata if cells[at] is not ABSENT}
                 # Values that JSON does not know, such as dates in parquet, become strings.
                 yield (
                     _text(cells[text], file.shown, number),
                     None if identity is None else _identity(cells[identity], file.shown, number),
-                    json.loads(json.dumps(kept, default=str)) if metadata else None,
+                    json.loads(json.dumps(extra, default=str)) if metadata else None,
                 )
         self.skipped = skipped
 
