@@ -339,7 +339,7 @@ def watch_arms(texts: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, Callabl
             tests.append(test(before, mixed, seed))
         return counted(tests)
 
-    for old, new in pairwise([*texts, next(iter(texts))]):
+    for old, new in pairwise(texts):
         for size, share in ((20, 1.0), (SIDE, 1.0), (SIDE, 0.2)):
             yield (
                 f"{old}, then {size} texts, {share:.0%} of {new}",
@@ -412,6 +412,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/diff"))
     parser.add_argument("--collections", nargs="*", default=["cranfield", "cisi"])
     parser.add_argument("--pairs", nargs="*", default=[*CHEAP, *DEAR], choices=[*CHEAP, *DEAR])
+    parser.add_argument("--arms", nargs="*", help="of watch; all if not given")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
     out = RESULTS / f"{options.what}.jsonl"
@@ -431,7 +432,7 @@ def main() -> None:
     if options.what == "watch":
         done = {one["arm"] for one in lines}
         for arm, run in watch_arms(sources(options.work, options.collections)):
-            if arm not in done:
+            if arm not in done and arm in (options.arms or [arm]):
                 add({"arm": arm, **run()})
         return
     there = {(one["pair"], one["collection"]) for one in lines}
