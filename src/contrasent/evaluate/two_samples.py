@@ -96,6 +96,29 @@ def compare_samples(
     return TwoSamples(p, mmd, float(accuracy), low, high, *counts)
 
 
+def mmd_test(
+    old: Vectors,
+    new: Vectors,
+    *,
+    old_documents: Sequence[str] | None = None,
+    new_documents: Sequence[str] | None = None,
+    permutations: int = PERMUTATIONS,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """The squared maximum mean discrepancy and its p-value alone; see :func:`compare_samples`.
+
+    Args:
+        old: (n, d) vectors.
+        new: (m, d) vectors.
+        old_documents: (n,) the document of each row.
+        new_documents: (m,) likewise.
+        permutations: of the documents' labels.
+        seed: of the permutations.
+    """
+    rows, documents, label = _pooled(old, new, old_documents, new_documents)
+    return _test(_between_documents(_kernel(rows), documents), label, permutations, seed)
+
+
 def _pooled(
     old: Vectors,
     new: Vectors,
