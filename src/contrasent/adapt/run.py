@@ -64,7 +64,7 @@ LOOK = 0.04
 """Share of the budget that measuring one network on the selection part may take."""
 QUERIES = 0.07
 """Share of the budget for encoding the answers of a part's queries: each stands in the collection
-without what the query was taken from. Queries decide how small a gain can be told from nothing."""
+without what the query was taken from. Queries decide how small a gain can be proven."""
 FEWEST_ROWS = 400
 MOST_ROWS = 2000
 """Queries of a part at most."""

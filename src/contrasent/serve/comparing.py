@@ -23,7 +23,14 @@ DEPTH = 100
 async def query_vectors(
     snapshot: Snapshot, queries: list[str], embedder: Embedder, request: Request
 ) -> tuple[Vectors | None, int, int]:
-    """Vectors of queries by the served model, tokens and how many were cut; none for another's."""
+    """Vectors of queries by the served model, their tokens, and how many were cut.
+
+    Args:
+        snapshot: of the index they are for; one of another model makes its own: no vectors.
+        queries: texts.
+        embedder: of the served model.
+        request: whose client waits for them.
+    """
     if snapshot.encode is not None:
         return None, 0, 0
     return await embedder.texts(queries, client_of(request.scope), embedder.model.query_prompt)

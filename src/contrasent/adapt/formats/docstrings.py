@@ -41,7 +41,7 @@ class Documented:
     """A function, class or module and what its docstring says.
 
     Attributes:
-        name: the dotted name to import it by, as far as it can be told without importing.
+        name: the dotted name to import it by, as far as it is known without importing.
         summary: the docstring's first sentence.
         explanation: the prose that follows, at most about 80 words; "" if there is none.
     """

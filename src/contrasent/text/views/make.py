@@ -102,7 +102,7 @@ def make_view(
 
 
 def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
-    """(vocabulary,) bool, true for ids that continue a word; None if it cannot be told.
+    """(vocabulary,) bool, true for ids that continue a word; None if that is not known.
 
     WordPiece marks what continues a word ("##ing"), byte-level BPE and SentencePiece mark what
     begins one (a space, written as "Ġ" or "▁").
