@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup demo test check docs release bench clean
 
 setup: $(VENV)/.ready
 
@@ -23,6 +23,13 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: setup
+	$(BIN)/python -m tools.site
+
+release: setup
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,release]'
+	$(BIN)/python -m tools.release
 
 $(PEERS)/.ready: benchmarks/peers.txt
 	python3 -m venv $(PEERS)

@@ -25,7 +25,7 @@ app = typer.Typer(
     name="contrasent",
     cls=Commands,
     help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
 )
 
@@ -36,12 +36,26 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+WELCOME = """\
+contrasent: sentence embeddings learnt by contrast. Four things to try:
+
+  contrasent demo -o demo-model            a search that is adapted and proven, on text you have
+  contrasent adapt FOLDER -o my-search     the same for your own documents
+  contrasent similarity all-MiniLM-L6-v2 "a small boat" "a little ship"
+  contrasent doctor                        what is installed, and what is missing for what
+
+contrasent --help lists all commands."""
+
+
 @app.callback()
 def _every_command(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", help="Print the version.", callback=_version, is_eager=True
     ),
 ) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(WELCOME)
     progress.show("auto")
     logging.basicConfig(format="contrasent: %(message)s", level=logging.WARNING)
 

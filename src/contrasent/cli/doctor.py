@@ -2,7 +2,9 @@
 
 import logging
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from contrasent.cli import options
 from contrasent.cli.loading import find_model
@@ -14,16 +16,19 @@ if TYPE_CHECKING:
 
 @options.command
 def doctor(
-    model: options.ModelName,
     loading: options.Reading,
+    model: Annotated[
+        str | None, typer.Argument(help="Model folder or name; none to look at this machine.")
+    ] = None,
     url: str | None = None,
     name: str | None = None,
     write: bool = False,
 ) -> options.Output:
     """Check that a model, or a server that serves it, gives the vectors it was saved with.
 
-    Says what is wrong: pooling, a missing head or scaling, tokenisation, truncation, precision.
-    Exits with 0 if all is well and with 1 if not. A key for the server is read from
+    Without a model: what is installed, what is missing for what, and what computes. With one:
+    what is wrong, such as pooling, a missing head or scaling, tokenisation, truncation,
+    precision. Exits with 0 if all is well and with 1 if not. A key for the server is read from
     CONTRASENT_API_KEY.
 
     Options:
@@ -31,6 +36,13 @@ def doctor(
         name: What the server calls the model; its first if not given.
         write: Save golden vectors of the model as it is now.
     """
+    if model is None:
+        if url is not None or write:
+            raise OptionError("MODEL", None, "name the model that is checked")
+        from contrasent.cli import environment
+
+        found = environment.look()
+        return options.Output(asdict(found), "\n".join(environment.lines(found)))
     if url is not None and write:
         raise OptionError(
             "--write", True, "golden vectors are made from a folder, not from a --url"

@@ -1,0 +1,101 @@
+"""A folder with everything that the pages' commands name, made by a tiny encoder."""
+
+import csv
+import json
+import shutil
+import sys
+
+import pytest
+
+from contrasent import cli, progress
+
+
+def table(path, header, rows):
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([header, *rows] if header else rows)
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tiny, tmp_path_factory):
+    """A tiny sentence encoder in the place of all-MiniLM-L6-v2."""
+    from contrasent.model.encoder import Encoder
+
+    folder = tmp_path_factory.mktemp("base") / "all-MiniLM-L6-v2"
+    Encoder.load(tiny["bert"], pooler="mean", normalise=True).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def workshop(tiny, tiny_base, sentences, tmp_path_factory):
+    """The folder that every page's commands begin in; copied for each."""
+    from contrasent.model.encoder import Encoder
+    from contrasent.search.index import Index
+
+    home = tmp_path_factory.mktemp("workshop")
+    for name in ("my-model", "better-model", "MODEL", "my-search"):
+        shutil.copytree(tiny_base, home / name)
+    Encoder.load(tiny["bert"], pooler="cls", normalise=True).save(home / "other-model")
+    shutil.copytree(tiny["bert"], home / "my-base")
+    encoder = Encoder.load(tiny_base)
+    for name in ("my-index", "notes.index", "INDEX"):
+        source = "MODEL" if name == "INDEX" else "my-model"
+        about = {"model": encoder.identity, "source": source}
+        Index.build(encoder.encode, sentences[:60], **about).save(home / name)
+    for name, many in (("notes", 400), ("sentences", 300), ("wiki", 300), ("texts", 40)):
+        (home / f"{name}.txt").write_text("\n".join(sentences[:many]) + "\n", "utf-8")
+    pairs = list(zip(sentences[:240], sentences[240:480], strict=True))
+    table(home / "pairs.csv", ("question", "answer"), pairs)
+    triples = [(a, b, sentences[500 + n]) for n, (a, b) in enumerate(pairs)]
+    table(home / "nli.csv", ("sent0", "sent1", "hard_neg"), triples)
+    rated = [(a, b, n % 6) for n, (a, b) in enumerate(pairs)]
+    table(home / "ratings.csv", ("first", "second", "rating"), rated)
+    table(home / "headerless.csv", None, rated)
+    for name in ("notes.jsonl", "more.jsonl", "new.jsonl"):
+        with (home / name).open("w", encoding="utf-8") as stream:
+            for n, text in enumerate(sentences[:50]):
+                row = {"id": f"note-{n}", "text": text, "year": 2020 + n % 6}
+                row["status"] = "draft" if n % 5 == 0 else "final"
+                stream.write(json.dumps(row) + "\n")
+    handbook = home / "handbook"
+    handbook.mkdir()
+    for n in range(24):
+        body = " ".join(sentences[n * 12 : n * 12 + 12])
+        (handbook / f"page{n}.md").write_text(f"# {sentences[n][:-1]}\n\n{body}\n", "utf-8")
+    asked = [(sentences[n * 12 + 5], f"page{n}.md") for n in range(24)]
+    table(home / "asked.csv", ("query", "document"), asked)
+    collection = home / "collection"
+    (collection / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", sentences[:60]), ("queries", sentences[100:125])):
+        lines = [json.dumps({"_id": f"{name[0]}{n}", "text": t}) for n, t in enumerate(texts)]
+        (collection / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    judged = ["query-id\tcorpus-id\tscore", *(f"q{n}\tc{n}\t1" for n in range(25))]
+    (collection / "qrels" / "test.tsv").write_text("\n".join(judged) + "\n", "utf-8")
+    return home
+
+
+@pytest.fixture
+def page_folder(workshop, tiny_base, tmp_path, monkeypatch, graphs_written_once):
+    """A copy of the workshop, as the working folder; all-MiniLM-L6-v2 is the tiny encoder."""
+    from contrasent.model import pretrained
+
+    folder = tmp_path / "here"
+    shutil.copytree(workshop, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
+    monkeypatch.setattr(pretrained, "_packaged_minilm", lambda: tiny_base)
+    return folder
+
+
+@pytest.fixture
+def shell(monkeypatch, capfd):
+    """Run ``contrasent ...`` in this process; (exit code, standard output, standard error)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["contrasent", *words])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        progress.show("silent")
+        return caught.value.code or 0, *capfd.readouterr()
+
+    return run

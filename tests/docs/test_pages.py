@@ -1,0 +1,192 @@
+"""Everything that the pages show is true: blocks run, links lead somewhere, names exist."""
+
+import re
+import tomllib
+
+import pytest
+import typer
+from tools import reference
+
+from contrasent.cli.app import app
+from doc_pages import PAGES, ROOT, blocks, forget
+
+LANGUAGES = {"sh", "python", "toml", "text", "json", "bibtex"}
+NOTES = {"", "not run", "parse only", "small", "exits", "file"}
+
+
+def options_of(words):
+    """The command's name, its options by name, and the words after it."""
+    command, rest, name = typer.main.get_command(app), list(words[1:]), "contrasent"
+    while hasattr(command, "commands"):
+        assert rest and rest[0] in command.commands, f"{name}: no command {rest[:1]}"
+        name = rest.pop(0)
+        command = command.commands[name]
+    options = [p for p in command.params if p.param_type_name == "option"]
+    return name, {o: p for p in options for o in (*p.opts, *p.secondary_opts)}, rest
+
+
+def parsed(words):
+    """Refuse a command line with a command or an option that does not exist."""
+    name, known, rest = options_of(words)
+    at = 0
+    while at < len(rest):
+        option, equals, _ = rest[at].partition("=")
+        at += 1
+        if option.startswith("-") and option != "-":
+            assert option in known or option == "--help", f"{name} has no option {option}"
+            flag = option == "--help" or known[option].type_descriptor.annotation is bool
+            at += 0 if equals or flag else 1
+
+
+def smaller(words, changes):
+    """A command with options that make it quick, as far as it has them."""
+    _, known, _ = options_of(words)
+    pairs = [c.split(" ", 1) for c in re.split(r" (?=--)", changes) if c]
+    return [*words, *(word for pair in pairs if pair[0] in known for word in pair)]
+
+
+WAITS = {"serve"}
+"""Commands that run until they are stopped."""
+EXTERNAL = {"git", "cd", "python3", ".", "curl", "torchrun", "open", "docker", "ollama"}
+
+
+def other(words):
+    """A command that is not ours: what it names must be there."""
+    words = [w for w in words if not re.fullmatch(r"[A-Z_]+=\S*", w)]
+    program = words[0].rsplit("/", 1)[-1] if words else "cd"
+    if program in {"python", "pytest"} and "-m" in words:
+        module = words[words.index("-m") + 1]
+        found = ROOT / (module.replace(".", "/") + ".py")
+        assert found.is_file() or found.with_suffix("").is_dir(), module
+    elif program == "python":
+        assert (ROOT / words[1]).is_file(), words[1]
+    elif program == "make":
+        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+        assert words[1] in targets, words
+    elif program == "pip":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        for extras in re.findall(r"\[([\w,-]+)\]", " ".join(words)):
+            for extra in extras.split(","):
+                assert extra in project["optional-dependencies"], extra
+    elif program == "contrasent":
+        parsed(["contrasent", *words[1:]])
+    else:
+        assert program in EXTERNAL, words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_runs(page, page_folder, shell, monkeypatch):
+    names = {"__name__": "page"}
+    for block in blocks(page):
+        where = f"{page}:{block.line}"
+        verb, rest = block.note
+        if verb not in NOTES:
+            verb = ""
+        assert block.language in LANGUAGES, f"{where}: no language, or an unknown one"
+        if verb == "file":
+            (page_folder / rest).write_text(block.text + "\n", "utf-8")
+        if block.language == "toml":
+            tomllib.loads(block.text)
+        elif block.language == "python" and verb != "not run":
+            code = compile(block.text, where, "exec")
+            exec(code, names)
+        elif block.language == "python":
+            compile(block.text, where, "exec")
+        elif block.language == "sh":
+            for words in block.commands:
+                if words[0] != "contrasent" or verb == "not run":
+                    other(words)
+                    continue
+                parsed(words)
+                if verb == "parse only" or words[1] in WAITS or "--help" in words:
+                    continue
+                words = smaller(words, rest) if verb == "small" else words
+                forget(words)
+                code, _, error = shell(*words[1:])
+                expected = int(rest) if verb == "exits" else 0
+                assert code == expected, f"{where}: {' '.join(words)}: {error[-800:]}"
+
+
+def test_how_many_blocks_are_not_run():
+    """Each is a choice: a server that waits, a hub, hours of computing, another program."""
+    every = [block for page in PAGES for block in blocks(page)]
+    runnable = [block for block in every if block.language in ("sh", "python")]
+    skipped = [block for block in runnable if block.note[0] in ("not run", "parse only")]
+    assert len(runnable) > 60
+    assert len(skipped) < len(runnable) / 2, len(skipped)
+    assert all(block.note[1] for block in skipped), "a reason stands behind each"
+
+
+def slugs(text):
+    """Anchors of a page's headings, as the forge and the site make them."""
+    found = set()
+    for title in re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", text, flags=re.S), re.M):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)|[`*]", r"\1", title).lower()
+        found.add(re.sub(r"[^\w\- ]", "", plain).strip().replace(" ", "-"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site") / "reference"
+    reference.write(folder, ROOT / "docs" / "schemas")
+    return folder
+
+
+def test_every_link_leads_somewhere(generated):
+    count = 0
+    for page in PAGES:
+        text = (ROOT / page).read_text("utf-8")
+        bare = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", bare):
+            if re.match(r"https?:|mailto:", target):
+                continue
+            count += 1
+            path, _, anchor = target.partition("#")
+            file = ((ROOT / page).parent / path).resolve() if path else ROOT / page
+            if file.parent == ROOT / "docs" / "reference":
+                file = generated / file.name
+            if path == "changelog.md":
+                file = ROOT / "CHANGELOG.md"
+            if file.parent == ROOT / "docs" / "assets" and file.suffix == ".svg":
+                continue  # drawn when the site is built
+            assert file.exists(), f"{page}: {target}"
+            if anchor and file.suffix == ".md":
+                assert anchor in slugs(file.read_text("utf-8")), f"{page}: {target}"
+    assert count > 80
+
+
+def test_every_command_and_setting_is_on_a_page(generated):
+    from contrasent.engine import registry
+    from contrasent.train.settings import run_settings
+
+    commands = [name for name, _ in reference.commands()]
+    shown = (generated / "cli.md").read_text("utf-8")
+    by_hand = "\n".join((ROOT / page).read_text("utf-8") for page in PAGES)
+    assert len(commands) >= 25
+    for name in commands:
+        assert f"## {name}\n" in shown
+        assert name in by_hand, f"{name} is on no page that a person wrote"
+    settings = (generated / "settings.md").read_text("utf-8")
+    names = [*run_settings(), *(p for n in registry.names() for p in registry.parameters(n))]
+    assert len(names) > 150
+    assert all(f"| `{name}` |" in settings for name in names)
+
+
+def test_every_page_is_in_the_navigation():
+    text = (ROOT / "zensical.toml").read_text("utf-8")
+    navigation = set(re.findall(r'"([\w/-]+\.md)"', text))
+    pages = {
+        p.removeprefix("docs/") for p in PAGES if p.startswith("docs/") and "decisions/2" not in p
+    }
+    assert pages <= navigation, pages - navigation
+    beside = {f"reference/{n}.md" for n in ("cli", "settings", "python", "formats")}
+    assert navigation - pages == beside | {"changelog.md"}
+
+
+def test_the_pages_of_python_list_what_they_say():
+    found = [shown for names in reference.PYTHON.values() for path in names.split()
+             for shown, _ in reference.public(path)]  # fmt: skip
+    assert len(found) > 80
+    assert "contrasent.Encoder" in found

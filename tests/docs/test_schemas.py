@@ -1,0 +1,78 @@
+"""What commands print with --json, and what folders hold, is what docs/schemas say."""
+
+import json
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from doc_pages import ROOT
+
+SCHEMAS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "docs" / "schemas").glob("*.json")}
+
+PRINTED = {
+    "train": "train pairs.csv -o m --set steps=2",
+    "adapt": "adapt handbook/ -o s --budget 10s",
+    "encode": "encode my-model notes.txt -o v.npy",
+    "similarity": "similarity my-model a b",
+    "index": "index my-model notes.jsonl -o ix --id id --metadata *",
+    "search": "search ix boats -k 2",
+    "remove": "remove ix --id note-3",
+    "dedupe": "dedupe my-index",
+    "mine": "mine my-index",
+    "cluster": "cluster my-index",
+    "doctor": "doctor my-model",
+    "export": "export my-model --to onnx",
+    "recipes": "recipes",
+    "check-objective": "check-objective cosent",
+    "data-list": "data list",
+    "compare": "compare other.json mine.json",
+    "threshold": "threshold my-index --unlabelled",
+    "diff": "diff my-model other-model --on my-index",
+    "watch": "watch my-index wiki.txt",
+    "index-model": "index my-index --model other-model",
+}
+WRITTEN = {
+    "evaluate": "mine.json",
+    "run-result": "m/run/result.json",
+    "run-settings": "m/run/settings.json",
+    "index-manifest": "ix/index.json",
+}
+
+
+def check(name, found):
+    jsonschema_rs.validator_for(SCHEMAS[name]).validate(found)
+
+
+@pytest.mark.slow
+def test_every_printed_and_written_json_is_as_its_schema_says(page_folder, shell):
+    rated = ("--pairs", "ratings.csv", "--columns", "first,second,rating")
+    for name, model in (("mine", "my-model"), ("other", "other-model")):
+        assert shell("evaluate", model, *rated, "--json", f"{name}.json")[0] == 0
+    for name, line in PRINTED.items():
+        code, out, error = shell(*line.split(), "--json")
+        assert code == 0, (line, error)
+        check(name, json.loads(out))
+    for name, path in WRITTEN.items():
+        check(name, json.loads(Path(path).read_text("utf-8")))
+    check("export", json.loads(Path("my-model/onnx/export.json").read_text("utf-8")))
+    check("adapt", json.loads(Path("s/report.json").read_text("utf-8")))
+    assert SCHEMAS.keys() == PRINTED.keys() | WRITTEN.keys()
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS))
+def test_a_schema_says_what_each_key_is(name):
+    schema = SCHEMAS[name]
+    jsonschema_rs.meta.validate(schema)
+    assert schema["title"]
+    assert schema["description"].endswith(".")
+    rows = schema.get("items", schema)
+    for key, one in rows.get("properties", {}).items():
+        assert one["description"], key
+    if rows.get("required"):
+        with pytest.raises(jsonschema_rs.ValidationError):
+            check(name, [{}] if schema["type"] == "array" else {})
+
+
+def test_there_are_as_many_as_commands_with_json():
+    assert len(SCHEMAS) == 24

@@ -1,0 +1,55 @@
+"""What earlier versions wrote is read by this one (docs/versioning.md)."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from contrasent.model.doctor import examine_folder
+from contrasent.model.encoder import Encoder
+from contrasent.model.golden import read_golden
+from contrasent.saved_reports import read_reports
+from contrasent.search.hybrid import Fusion, Hybrid
+from contrasent.search.index import Index
+from contrasent.search.shards import read_manifest, read_shards
+
+VERSIONS = sorted((Path(__file__).parent / "golden").iterdir())
+
+
+def test_there_are_some():
+    assert [path.name for path in VERSIONS] == ["0.1"]
+
+
+@pytest.fixture(params=VERSIONS, ids=lambda path: path.name)
+def golden(request, tmp_path):
+    """A copy: what reads an index may keep counts of words beside it."""
+    return shutil.copytree(request.param, tmp_path / request.param.name)
+
+
+def test_models_give_the_vectors_that_they_gave(golden):
+    encoder = Encoder.load(golden / "model")
+    texts = (golden / "texts.txt").read_text("utf-8").splitlines()
+    wanted = np.load(golden / "vectors.npy", allow_pickle=False)
+    np.testing.assert_allclose(encoder.encode(texts), wanted, atol=1e-5)
+    assert all(one.good for one in examine_folder(encoder, read_golden(golden / "model")))
+
+
+def test_indexes_find_what_they_found(golden):
+    encoder = Encoder.load(golden / "model")
+    texts = (golden / "texts.txt").read_text("utf-8").splitlines()
+    index = Index.open(golden / "index")
+    assert [hits[0].text for hits in index.search(texts, encode=encoder.encode, k=1)] == texts
+    (hits,) = Hybrid.open(index, Fusion(0.5)).search([texts[2]], encode=encoder.encode, k=1)
+    assert hits[0].text == texts[2]
+
+
+def test_shards_and_reports_are_read(golden):
+    wanted = np.load(golden / "vectors.npy", allow_pickle=False)
+    manifest = read_manifest(golden / "shards")
+    blocks = [vectors for vectors, _ in read_shards(golden / "shards", manifest)]
+    np.testing.assert_allclose(np.concatenate(blocks), wanted, atol=1e-5)
+    (report,) = read_reports(golden / "report.json").values()
+    assert report.rows[0].metric == "spearman"
+    assert json.loads((golden / "made.json").read_text())["version"].startswith(golden.name)

@@ -1,0 +1,54 @@
+"""Build the documentation: the pages of docs/, the reference made from the code, and the figures.
+
+    python -m tools.site
+
+The result is build/site; open build/site/index.html. Nothing is fetched.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools import figures, reference
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / "build"
+
+
+def prepare(target: Path) -> None:
+    """Put together what the generator reads.
+
+    Args:
+        target: folder to make.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", target, ignore=shutil.ignore_patterns("results", "*.jsonl"))
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](")
+    (target / "changelog.md").write_text(changes, "utf-8")
+    reference.write(target / "reference", target / "schemas")
+    figures.write(target / "assets")
+
+
+def main() -> None:
+    """Build; any warning of the generator is an error."""
+    prepare(BUILD / "docs")
+    zensical = Path(sys.executable).with_name("zensical")
+    done = subprocess.run(
+        [zensical, "build", "--clean"],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    )
+    printed = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
+    print(printed, end="")
+    if done.returncode or "warning" in printed.lower():
+        sys.exit(done.returncode or 1)
+    print(f"open {BUILD / 'site' / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()
