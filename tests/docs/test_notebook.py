@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+
 from doc_pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
