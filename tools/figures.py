@@ -4,6 +4,7 @@ python -m tools.figures build/docs/assets
 """
 
 import ast
+import json
 import sys
 from collections import defaultdict
 from html import escape
@@ -128,6 +129,85 @@ def batch() -> str:
     return _svg(830, 200, parts, "A training batch, from a line of text to the loss")
 
 
+REPORT = ROOT / "docs" / "reproduction" / "report.json"
+ADAPTED = ROOT / "docs" / "adaptation" / "runs.jsonl"
+
+
+def forest(title: str, rows: list[tuple[str, float, float, float]], unit: str) -> str:
+    """Differences with their intervals, one a line, and a line at zero.
+
+    Args:
+        title: what is different from what.
+        rows: name, difference, low and high; an empty name begins a group with none.
+        unit: of the differences.
+    """
+    ends = [end for _, _, low, high in rows for end in (low, high) if end == end]
+    least, most = min([*ends, 0.0]), max([*ends, 0.0])
+    span = (most - least) or 1.0
+    left, right, step = 330, 800, 20
+
+    def x(value: float) -> float:
+        return left + (right - left) * (value - least) / span
+
+    height = 50 + step * len(rows)
+    parts = [f'<text class="t" x="10" y="18">{escape(title)}</text>']
+    parts.append(f'<path stroke-dasharray="3 3" d="M{x(0):.1f} 28 V{height - 22}"/>')
+    for at, (name, value, low, high) in enumerate(rows):
+        y = 42 + step * at
+        head = value != value
+        parts.append(
+            f'<text class="{"t" if head else "s"}" x="10" y="{y + 4}">{escape(name[:52])}</text>'
+        )
+        if not head:
+            sure = low > 0 or high < 0
+            parts.append(f'<path d="M{x(low):.1f} {y} H{x(high):.1f}"/>')
+            fill = "#3b5bdb" if sure else "#adb5bd"
+            parts.append(f'<circle cx="{x(value):.1f}" cy="{y}" r="4" fill="{fill}"/>')
+    for value in (least, 0.0, most):
+        parts.append(
+            f'<text class="s" text-anchor="middle" x="{x(value):.0f}" y="{height - 6}">'
+            f"{value:+.2g} {escape(unit)}</text>"
+        )
+    return _svg(830, height, parts, title)
+
+
+def reproduction() -> str:
+    """Every row that was run, against its item's reference row, in the item's last column."""
+    nothing = float("nan")
+    rows: list[tuple[str, float, float, float]] = []
+    for item in json.loads(REPORT.read_text("utf-8"))["items"]:
+        if item["kind"] != "scores":
+            continue
+        column = item["columns"][-1]["name"]
+        found = [
+            (row["name"], gap["ours"], gap["low"], gap["high"])
+            for row in item["rows"]
+            if (gap := row["cells"].get(column, {}).get("difference")) and gap["low"] is not None
+        ]
+        if found:
+            title = f"{item['name']}, {item['columns'][-1]['title']}"
+            rows += [(title, nothing, nothing, nothing), *found]
+    return forest("Differences from the reference row, with 95 % intervals", rows, "points")
+
+
+def adaptation() -> str:
+    """What adapting gains on people's queries, a line a collection and way to search."""
+    nothing = float("nan")
+    rows: list[tuple[str, float, float, float]] = []
+    for line in ADAPTED.read_text("utf-8").splitlines():
+        one = json.loads(line)
+        if one["arm"] != "adapt":
+            continue
+        base = one["base"]["ndcg"]
+        title = f"{one['collection']}, seed {one['seed']}: base {base:.3f}"
+        rows.append((title, nothing, nothing, nothing))
+        for key, words in (("bm25", "BM25 alone"), ("adapted", "trained"), ("shipped", "shipped")):
+            if found := one[key]:
+                name = f"{words}: {found['name']}"
+                rows.append((name, found["difference"], found["low"], found["high"]))
+    return forest("nDCG@10 of people's queries, less the base's", rows, "")
+
+
 def _svg(width: int, height: int, parts: list[str], title: str) -> str:
     arrow = (
         '<defs><marker id="a" markerWidth="8" markerHeight="8" refX="5" refY="3" orient="auto">'
@@ -141,6 +221,14 @@ def _svg(width: int, height: int, parts: list[str], title: str) -> str:
     )
 
 
+FIGURES = {
+    "rooms.svg": rooms,
+    "batch.svg": batch,
+    "reproduction.svg": reproduction,
+    "adaptation.svg": adaptation,
+}
+
+
 def write(folder: Path) -> list[Path]:
     """Write all figures.
 
@@ -148,9 +236,9 @@ def write(folder: Path) -> list[Path]:
         folder: where they go.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for name, draw in (("rooms.svg", rooms), ("batch.svg", batch)):
+    for name, draw in FIGURES.items():
         (folder / name).write_text(draw(), "utf-8")
-    return [folder / "rooms.svg", folder / "batch.svg"]
+    return [folder / name for name in FIGURES]
 
 
 if __name__ == "__main__":
