@@ -43,6 +43,7 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
         Index.build(encoder.encode, sentences[:60], **about).save(home / name)
     for name, many in (("notes", 400), ("sentences", 300), ("wiki", 300), ("texts", 40)):
         (home / f"{name}.txt").write_text("\n".join(sentences[:many]) + "\n", "utf-8")
+    (home / "march.txt").write_text("\n".join(sentences[500:560]) + "\n", "utf-8")
     pairs = list(zip(sentences[:240], sentences[240:480], strict=True))
     table(home / "pairs.csv", ("question", "answer"), pairs)
     triples = [(a, b, sentences[500 + n]) for n, (a, b) in enumerate(pairs)]
@@ -50,17 +51,20 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
     rated = [(a, b, n % 6) for n, (a, b) in enumerate(pairs)]
     table(home / "ratings.csv", ("first", "second", "rating"), rated)
     table(home / "headerless.csv", None, rated)
+    same = [(a, b, int(n % 6 > 3)) for n, (a, b) in enumerate(pairs)]
+    table(home / "rated.csv", ("first", "second", "same"), same)
     for name in ("notes.jsonl", "more.jsonl", "new.jsonl"):
         with (home / name).open("w", encoding="utf-8") as stream:
             for n, text in enumerate(sentences[:50]):
                 row = {"id": f"note-{n}", "text": text, "year": 2020 + n % 6}
                 row["status"] = "draft" if n % 5 == 0 else "final"
                 stream.write(json.dumps(row) + "\n")
-    handbook = home / "handbook"
-    handbook.mkdir()
-    for n in range(24):
-        body = " ".join(sentences[n * 12 : n * 12 + 12])
-        (handbook / f"page{n}.md").write_text(f"# {sentences[n][:-1]}\n\n{body}\n", "utf-8")
+    for name, first in (("handbook", 0), ("handbook-2027", 400)):
+        (home / name).mkdir()
+        for n in range(24):
+            body = " ".join(sentences[first + n * 12 : first + n * 12 + 12])
+            page = f"# {sentences[first + n][:-1]}\n\n{body}\n"
+            (home / name / f"page{n + first}.md").write_text(page, "utf-8")
     asked = [(sentences[n * 12 + 5], f"page{n}.md") for n in range(24)]
     table(home / "asked.csv", ("query", "document"), asked)
     collection = home / "collection"

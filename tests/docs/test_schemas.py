@@ -29,7 +29,7 @@ PRINTED = {
     "compare": "compare other.json mine.json",
     "threshold": "threshold my-index --unlabelled",
     "diff": "diff my-model other-model --on my-index",
-    "watch": "watch my-index wiki.txt",
+    "watch": "watch my-index march.txt",
     "index-model": "index my-index --model other-model",
 }
 WRITTEN = {
