@@ -49,7 +49,7 @@ def home(tmp_path_factory, bert, sentences):
     return place
 
 
-OPTIONS = {"budget": 60.0, "plans": training.PLANS[:1]}
+OPTIONS = {"budget": 3600.0, "plans": training.PLANS[:1]}
 
 
 @pytest.fixture(scope="module")
