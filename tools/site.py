@@ -2,7 +2,8 @@
 
     python -m tools.site
 
-The result is build/site; open build/site/index.html. Nothing is fetched.
+The result is build/site. Nothing is fetched, here or by the pages; their search needs a server,
+such as ``python -m http.server -d build/site``, since browsers give files no workers.
 """
 
 import os
@@ -47,7 +48,7 @@ def main() -> None:
     print(printed, end="")
     if done.returncode or "warning" in printed.lower():
         sys.exit(done.returncode or 1)
-    print(f"open {BUILD / 'site' / 'index.html'}")
+    print(f"{BUILD / 'site' / 'index.html'}, or with search: python -m http.server -d build/site")
 
 
 if __name__ == "__main__":

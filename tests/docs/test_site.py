@@ -1,0 +1,29 @@
+"""The site builds without a warning and asks no other machine for anything."""
+
+import re
+import sys
+
+import pytest
+from tools import figures, site
+
+from doc_pages import ROOT
+
+
+@pytest.mark.slow
+def test_it_builds(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["site"])
+    site.main()
+    assert "No issues found" in capsys.readouterr().out
+    pages = sorted((ROOT / "build" / "site").rglob("*.html"))
+    assert len(pages) > 40
+    loads = r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(https?://[^"' >]+)|"""
+    loads += r"""<link[^>]*rel=["']?stylesheet[^>]*href=["']?(https?://[^"' >]+)"""
+    for page in pages:
+        assert not re.findall(loads, page.read_text("utf-8")), page
+
+
+def test_the_picture_of_the_rooms_refuses_an_import_that_goes_up(monkeypatch):
+    assert figures.rooms().count("<rect") == len(figures.WORDS)
+    monkeypatch.setattr(figures, "imports", lambda: {"text": {"model"}})
+    with pytest.raises(ValueError, match="text imports model"):
+        figures.rooms()
