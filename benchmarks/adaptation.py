@@ -52,10 +52,13 @@ class Judged:
         documents = [passage.document for passage in self.reading.passages]
         asked = read_judged(folder, self.reading.documents)
         self.evidence = judged_evidence(self.reading.texts, documents, self.reading.holding, asked)
-        self.lexical = Lexical.build(self.reading.texts)
+        texts = self.evidence.texts  # the passages, and copies of them that judged documents hold
+        self.lexical = Lexical.build(texts)
         encode = Encoder.load(resolve(BASE), normalise=False).encode
         encoded = passages.with_name("base.npy")
         rows = np.load(encoded) if encoded.is_file() else encode(self.reading.texts)
+        if copies := texts[len(rows) :]:
+            rows = np.concatenate([rows, encode(copies)])
         queries = encode([query.text for query in self.evidence.queries])
         self.raw = Encoded(queries, rows)
         self.base = self.raw.by(unit)

@@ -129,6 +129,7 @@ class Selection:
     def __init__(self, ground: Ground, work: Work, deadline: float, say: Say) -> None:
         self.ground, self.work, self.deadline, self.say = ground, work, deadline, say
         self.trials: list[Trial] = []
+        self._values: dict[str, Floats] = {}
         self._vectors: dict[tuple[str, float], Encoded] = {}
         self._overlaps: dict[tuple[str, float], float] = {}
 
@@ -284,6 +285,7 @@ class Selection:
             selection_error(part.evidence, before, values),
         )
         self.trials.append(trial)
+        self._values[candidate.name] = values
         return trial
 
     def _part(self, model: str) -> Part:
@@ -519,20 +521,30 @@ class Selection:
         return max(able, key=lambda trial: trial.score)
 
     def nearest_to_best(self) -> Trial:
-        """Of all trials within one standard error of the best the one that is nearest to the base.
+        """Of all trials that are not worse than the best the one that is nearest to the base.
 
-        That rule is Breiman's (Breiman et al., 1984, Section 3.4.3). Made queries are cut out of
-        the text, so they share more with it than people's do, and favour what moves far. How far is
-        the share of BM25 and the share of neighbours that the vectors lost.
+        Not worse: by less than one standard error of their difference, over the same queries (as
+        Breiman et al., 1984, Section 3.4.3, prune trees). Made queries are cut out of the text, so
+        they share more with it than people's do, and favour what moves far. How far is the share
+        of BM25 and the share of neighbours that the vectors lost.
         """
         best = self.best()
-        near = [t for t in self.trials if t.candidate.model and t.score >= best.score - best.error]
+        near = [t for t in self.trials if t.candidate.model and self._as_good(t, best)]
         own = _share_of_words(self.ground.fusion)
 
         def distance(trial: Trial) -> float:
             return abs(_share_of_words(trial.candidate.fusion) - own) + 1.0 - trial.overlap
 
         return min(near, key=distance)
+
+    def _as_good(self, trial: Trial, best: Trial) -> bool:
+        part, other = self._part(trial.candidate.model), self._part(best.candidate.model)
+        if part is other:
+            values = (self._values[one.candidate.name] for one in (best, trial))
+            error = selection_error(part.evidence, *values)
+        else:  # other queries
+            error = float(np.hypot(trial.error, best.error))
+        return trial is best or trial.score >= best.score - error
 
 
 def _share_of_words(fusion: Fusion | None) -> float:
