@@ -495,7 +495,7 @@ def test_epsilon_of_the_dimension_wise_contrast_is_a_parameter(load, batches, na
             for view in views
         ]
         n, d = views[0].shape
-        tau = objective.terms["dimensions"].temperature
+        tau = objective.terms["dimensions"].settings["temperature"]
         total = 0.0
         for i in range(d):
             scores = [

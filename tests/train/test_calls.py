@@ -80,7 +80,7 @@ def test_the_calls_are_those_of_the_page(bert, sentences, tmp_path):
         *(objective, module, batches, optimizer, scaler, settings, 1, Monitor(), Clock())
     )
     found = calls_of(line_to_loss)
-    told = PAGE.split("### The calls")[1].split("```")[1]
+    told = PAGE.split("### The calls")[1].split("```text\n")[1].split("```")[0]
     listed = [tuple(line.split()[:2]) for line in told.strip().splitlines()]
     assert found == listed
     assert len(listed) <= 20

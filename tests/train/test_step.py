@@ -70,10 +70,18 @@ def test_accumulated_parts_draw_dropout_of_their_own(bert, tmp_path):
             assert (one - two).abs().amax(1).min() > 1e-4
 
 
+def look_every(monkeypatch, steps):
+    """Look at the losses every so many steps, as on a GPU."""
+    made = module.StepRunner
+    monkeypatch.setattr(
+        module, "StepRunner", lambda *given, **named: made(*given, **{**named, "window": steps})
+    )
+
+
 def test_looking_late_changes_nothing(train, monkeypatch):
     """A GPU is asked every tenth step; on CPU the same can be tried."""
     at_once, one = train("one", steps=25)
-    monkeypatch.setattr(module, "_window", lambda device: 10)
+    look_every(monkeypatch, 10)
     late, two = train("two", steps=25)
     # How far the model has moved is what was known when the line was written.
     moved = {"mean_cosine", "effective_rank", "neighbour_overlap", "measured_at"}
@@ -91,7 +99,7 @@ def test_looking_late_changes_nothing(train, monkeypatch):
 def test_weights_stay_numbers_when_a_gradient_does_not(
     bert, sentences, tmp_path, window, monkeypatch
 ):
-    monkeypatch.setattr(module, "_window", lambda device: window)
+    look_every(monkeypatch, window)
     settings = Settings(**LEARN, steps=30, checkpoint_every=4)
     learner = prepare(bert, "simcse", {}, settings)
     loss, count = learner.loss, []
