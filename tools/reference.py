@@ -94,7 +94,7 @@ def command_page() -> str:
             if not those:
                 continue
             lines += [f"| {title.lower()} | takes | default | |", "| --- | --- | --- | --- |"]
-            lines += [_parameter_row(p) for p in those if p.name != "help"]
+            lines += [_parameter_row(p) for p in those if p.name != "help" and not p.hidden]
             lines.append("")
     return "\n".join(lines) + "\n"
 
