@@ -7,7 +7,7 @@ along a path, since the best model is seldom at its end.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +132,8 @@ class Selection:
         self._values: dict[str, Floats] = {}
         self._vectors: dict[tuple[str, float], Encoded] = {}
         self._overlaps: dict[tuple[str, float], float] = {}
+        self._lexical: dict[int, WordScores] = {}
+        self._bases: dict[str, Floats] = {}
 
     # ------------------------------------------------------------------ one candidate
 
@@ -166,29 +168,27 @@ class Selection:
         rows = self.work.vectors(f"select-{name}-rows", lambda: encode().rows[beyond:])
         return Encoded(queries, np.concatenate([self.ground.raw, rows]) if beyond else rows)
 
-    @cached_property
-    def _words(self) -> dict[int, WordScores]:
-        """BM25 over each part's rows."""
-        language = self.ground.lexical.analyzer.language
-        return {
-            id(part): Remembered(Lexical.build(part.evidence.texts, language=language))
-            for part in (self.ground.wide, self.ground.narrow)
-        }
+    def _words(self, part: Part) -> WordScores:
+        """BM25 over a part's rows, counted when it is first needed."""
+        if id(part) not in self._lexical:
+            language = self.ground.lexical.analyzer.language
+            lexical = Lexical.build(part.evidence.texts, language=language)
+            self._lexical[id(part)] = Remembered(lexical)
+        return self._lexical[id(part)]
 
-    @cached_property
-    def _before(self) -> dict[int, Floats]:
-        """(q,) the base's nDCG@10 of each part's queries."""
+    def _before(self, part: Part) -> Floats:
+        """(q,) the base's nDCG@10 of a part's queries."""
+        name = "wide" if part is self.ground.wide else "narrow"
 
-        def measure(part: Part) -> list[float]:
+        def measure() -> list[float]:
             base, fusion = self.vectors("base", 1.0, part), self.ground.fusion
-            words = () if fusion is None else (self._words[id(part)], fusion)
+            words = () if fusion is None else (self._words(part), fusion)
             values: list[float] = measure_candidate(part.evidence, base, *words)[0].tolist()
             return values
 
-        return {
-            id(part): np.array(self.work.stage(f"base-{name}", partial(measure, part)))
-            for name, part in (("wide", self.ground.wide), ("narrow", self.ground.narrow))
-        }
+        if name not in self._bases:
+            self._bases[name] = np.array(self.work.stage(f"base-{name}", measure))
+        return self._bases[name]
 
     def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
         """What makes a candidate's unit vectors of the base's; None if the network was trained.
@@ -260,7 +260,7 @@ class Selection:
 
         def measure() -> Floats:
             encoded = self.vectors(model, share, part) if model else None
-            words = None if model else self._words[id(part)]
+            words = None if model else self._words(part)
             alone: Floats = measure_candidate(part.evidence, encoded, words)[0]
             return alone
 
@@ -272,7 +272,7 @@ class Selection:
             return {"values": values.tolist(), "overlap": overlap, "cost": spent, "seconds": now}
 
         found = self.work.stage(_slug(f"trial {candidate.name}"), measured)
-        values, before = np.array(found["values"]), self._before[id(part)]
+        values, before = np.array(found["values"]), self._before(part)
         trial = Trial(
             candidate,
             selection_score(part.evidence, before, values)
@@ -308,7 +308,7 @@ class Selection:
     def cheap(self) -> None:
         """The base, words alone, both together, and the base whitened."""
         base = Candidate("base", fusion=self.ground.fusion)
-        self.try_one(base, values_of=lambda: self._before[id(self.ground.wide)])
+        self.try_one(base, values_of=lambda: self._before(self.ground.wide))
         self.try_one(Candidate("BM25", model=""))
         self._fused(Candidate("base"))
         dimension = self.ground.raw.shape[1]
@@ -366,7 +366,7 @@ class Selection:
         part = self._part(dense.model)
         ways = {f"BM25 {weight}": Fusion(weight) for weight in WEIGHTS}
         ways["BM25 by ranks"] = Fusion(method="ranks")
-        words = self._words[id(part)]
+        words = self._words(part)
 
         @cache
         def measured() -> Floats:
