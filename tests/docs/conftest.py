@@ -3,11 +3,8 @@
 import csv
 import json
 import shutil
-import sys
 
 import pytest
-
-from contrasent import cli, progress
 
 
 def table(path, header, rows):
@@ -88,18 +85,3 @@ def page_folder(workshop, tiny_base, tmp_path, monkeypatch, graphs_written_once)
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     monkeypatch.setattr(pretrained, "_packaged_minilm", lambda: tiny_base)
     return folder
-
-
-@pytest.fixture
-def shell(monkeypatch, capfd):
-    """Run ``contrasent ...`` in this process; (exit code, standard output, standard error)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *words])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        progress.show("silent")
-        return caught.value.code or 0, *capfd.readouterr()
-
-    return run

@@ -7,6 +7,7 @@ import pytest
 import typer
 from tools import reference
 
+from commands import invoke
 from contrasent.cli.app import app
 from doc_pages import PAGES, ROOT, blocks, forget
 
@@ -76,7 +77,7 @@ def other(words):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_every_block_runs(page, page_folder, shell, monkeypatch):
+def test_every_block_runs(page, page_folder):
     names = {"__name__": "page"}
     for block in blocks(page):
         where = f"{page}:{block.line}"
@@ -103,9 +104,9 @@ def test_every_block_runs(page, page_folder, shell, monkeypatch):
                     continue
                 words = smaller(words, rest) if verb == "small" else words
                 forget(words)
-                code, _, error = shell(*words[1:])
                 expected = int(rest) if verb == "exits" else 0
-                assert code == expected, f"{where}: {' '.join(words)}: {error[-800:]}"
+                done = invoke(*words[1:])
+                assert done.exit_code == expected, f"{where}: {' '.join(words)}: {done.output}"
 
 
 def test_how_many_blocks_are_not_run():

@@ -6,6 +6,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from commands import run
 from doc_pages import ROOT
 
 SCHEMAS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "docs" / "schemas").glob("*.json")}
@@ -45,14 +46,12 @@ def check(name, found):
 
 
 @pytest.mark.slow
-def test_every_printed_and_written_json_is_as_its_schema_says(page_folder, shell):
+def test_every_printed_and_written_json_is_as_its_schema_says(page_folder):
     rated = ("--pairs", "ratings.csv", "--columns", "first,second,rating")
     for name, model in (("mine", "my-model"), ("other", "other-model")):
-        assert shell("evaluate", model, *rated, "--json", f"{name}.json")[0] == 0
+        run("evaluate", model, *rated, "--json", f"{name}.json")
     for name, line in PRINTED.items():
-        code, out, error = shell(*line.split(), "--json")
-        assert code == 0, (line, error)
-        check(name, json.loads(out))
+        check(name, json.loads(run(*line.split(), "--json")))
     for name, path in WRITTEN.items():
         check(name, json.loads(Path(path).read_text("utf-8")))
     check("export", json.loads(Path("my-model/onnx/export.json").read_text("utf-8")))
