@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 
-.PHONY: setup demo test check docs release bench clean
+.PHONY: setup demo test test-slow check docs release bench clean
 
 setup: $(VENV)/.ready
 
@@ -15,8 +15,13 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/contrasent demo --output demo-model
 
+TESTS := $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+
 test: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	$(TESTS) -m 'not slow'
+
+test-slow: setup
+	$(TESTS) -m slow
 
 check: setup
 	$(BIN)/ruff check .

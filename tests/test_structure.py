@@ -3,6 +3,7 @@
 import ast
 import json
 import keyword
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -134,6 +135,22 @@ def test_every_module_can_be_imported():
             assert name.startswith("contrasent.adapters.") and "pip install" in str(error)
             continue
         assert module.__doc__, name
+
+
+def test_ci_runs_what_the_pages_name():
+    """All tests, those that are marked slow by a command of their own."""
+    root = Path(__file__).parents[1]
+    ran = re.findall(r"^make (\S+)$", (root / ".ci" / "run").read_text("utf-8"), re.M)
+    assert ran == ["check", "test-slow", "test"]
+    named = [
+        re.findall(r"^make (\S+)( +# .+)$", (root / page).read_text("utf-8"), re.M)
+        for page in ("README.md", "CONTRIBUTING.md")
+    ]
+    assert named[0][: len(named[1])] == named[1]
+    assert [name for name, _ in named[1]] == ["setup", *ran]
+    make = (root / "Makefile").read_text("utf-8")
+    marks = dict(re.findall(r"^(test\S*): setup\n\t\$\(TESTS\) -m (.+)$", make, re.M))
+    assert marks == {"test": "'not slow'", "test-slow": "slow"}
 
 
 def test_main_is_the_same_command():

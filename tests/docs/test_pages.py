@@ -62,7 +62,7 @@ def other(words):
     elif program == "python":
         assert (ROOT / words[1]).is_file(), words[1]
     elif program == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
         assert words[1] in targets, words
     elif program == "pip":
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
