@@ -24,16 +24,19 @@ def running(app):
     """Serve an app; gives its address."""
     import uvicorn
 
+    from contrasent.serve.server import Server
+
     config = uvicorn.Config(app, port=0, access_log=False, log_config=None, lifespan="on")
-    server = uvicorn.Server(config)
+    server = Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
+        assert thread.is_alive()
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(timeout=20)
+        thread.join(timeout=120)  # seconds are little where the processor is not ours
         assert not thread.is_alive()

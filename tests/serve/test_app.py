@@ -7,16 +7,19 @@ import logging
 import math
 import threading
 import time
+from dataclasses import replace
 
 import httpx
 import numpy as np
 import openai
 import pytest
+import uvicorn
 from serving import LINES, MINILM, running
 
 from contrasent.errors import ModelError
 from contrasent.search.index import Index
 from contrasent.serve.app import create_app
+from contrasent.serve.server import Server
 from contrasent.serve.settings import Served, Settings
 from contrasent.types import Tokens
 
@@ -516,18 +519,44 @@ def test_a_failing_model_is_an_error_and_not_the_end(caplog):
 
 
 def test_stopping_finishes_what_was_accepted():
-    app = create_app(slow(0.5))
-    answers = []
-    with running(app) as url:
+    model, accepted, answers = slow(0.5), threading.Event(), []
+
+    def embed(tokens):
+        accepted.set()
+        return model.embed(tokens)
+
+    with running(create_app(replace(model, embed=embed))) as url:
         asked = threading.Thread(
             target=lambda: answers.append(
                 httpx.post(f"{url}/v1/embeddings", json={"input": "x"}, timeout=30)
             )
         )
         asked.start()
-        time.sleep(0.2)
+        assert accepted.wait(30)
     asked.join()
     assert answers[0].status_code == 200
+
+
+def test_stopping_closes_connections_that_come_meanwhile():
+    """Such a one, idle, was told nothing when the others were: the server waited for ever."""
+
+    class Idle:
+        def shutdown(self):
+            server.server_state.connections.discard(self)
+
+    server = Server(uvicorn.Config(create_app(slow(0)), port=0, log_config=None))
+
+    async def go():
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup()
+        ending = asyncio.create_task(server.shutdown())
+        await asyncio.sleep(0.02)
+        server.server_state.connections.add(Idle())
+        await asyncio.wait_for(ending, 30)
+
+    asyncio.run(go())
+    assert not server.server_state.connections
 
 
 def test_logs_and_metrics_hold_no_text(model, index, caplog):

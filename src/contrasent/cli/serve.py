@@ -108,6 +108,7 @@ def serve(
     from contrasent.cli.search import model_of
     from contrasent.memory import release_freed_memory
     from contrasent.serve.app import create_app
+    from contrasent.serve.server import Server
 
     release_freed_memory()
 
@@ -130,7 +131,7 @@ def serve(
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.WARNING if progress.silent() else logging.INFO)
     config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
-    uvicorn.Server(config).run(sockets=[listener])
+    Server(config).run(sockets=[listener])
 
 
 def _read_key(path: Path | None) -> str:
