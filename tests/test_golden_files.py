@@ -13,7 +13,7 @@ from contrasent.model.golden import read_golden
 from contrasent.saved_reports import read_reports
 from contrasent.search.hybrid import Fusion, Hybrid
 from contrasent.search.index import Index
-from contrasent.search.shards import read_manifest, read_shards
+from contrasent.encoding.shards import read_manifest, read_shards
 
 VERSIONS = sorted((Path(__file__).parent / "golden").iterdir())
 

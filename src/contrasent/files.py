@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from contrasent.errors import OutputError
+from contrasent.errors import OutputError, UserError
 
 
 @contextmanager
@@ -116,6 +116,16 @@ def remove_temporaries(folder: Path, name: str = "*") -> None:
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
+
+
+def encoded(text: str) -> bytes:
+    """UTF-8 bytes of a text; half a surrogate pair cannot be stored and is refused."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{text[:60]!r} holds a lone surrogate, which is no character; remove it"
+        ) from error
 
 
 def write_text(target: Path, text: str) -> None:

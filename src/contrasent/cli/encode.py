@@ -15,8 +15,8 @@ from contrasent.errors import InputError, MissingExtraError, OptionError, Output
 from contrasent.files import atomic_file, check_writable
 
 if TYPE_CHECKING:
+    from contrasent.encoding.shards import Manifest
     from contrasent.model.prompts import Model
-    from contrasent.search.shards import Manifest
     from contrasent.text.corpus import Corpus
     from contrasent.types import Vectors
 
@@ -95,7 +95,7 @@ def encode(
 
 def _check_output(output: Path, overwrite: bool) -> None:
     """Refuse, before any work, an output that cannot or must not be written."""
-    from contrasent.search.shards import read_manifest
+    from contrasent.encoding.shards import read_manifest
 
     if output.suffix in FORMATS:
         if output.is_dir():
@@ -154,8 +154,8 @@ def _write(
     dimensions: int | None,
 ) -> "Manifest":
     """Encode into shards, and put them together if a file is wanted."""
+    from contrasent.encoding.shards import encode_shards, read_manifest, read_shards
     from contrasent.search.exact import unit as scaled
-    from contrasent.search.shards import encode_shards, read_manifest, read_shards
 
     whole = output.suffix in FORMATS
     place = output.with_name(f".{output.name}.parts") if whole else output

@@ -2,7 +2,7 @@
 
 Texts, ids, metadata and settings stay. Readers keep the old vectors until the manifest names the
 new ones, in one rename. Encoding anew is resumed where it was killed: the vectors made so far are
-shards in the index's folder (:mod:`contrasent.search.shards`). Other writers wait outside.
+shards in the index's folder (:mod:`contrasent.encoding.shards`). Other writers wait outside.
 """
 
 import hashlib
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contrasent.encoding.shards import encode_shards, read_manifest, read_shards
 from contrasent.errors import OptionError
 from contrasent.files import check_writable
 from contrasent.metrics import cosine
@@ -23,7 +24,6 @@ from contrasent.search.checks import check_vectors
 from contrasent.search.index import Index
 from contrasent.search.segment import Segment
 from contrasent.search.segment_writer import ROWS_AT_ONCE
-from contrasent.search.shards import encode_shards, read_manifest, read_shards
 from contrasent.search.writer import Writer
 from contrasent.types import EncodeFn, Vectors, for_task
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, UserError
+from contrasent.files import encoded as encoded
 from contrasent.types import Vectors
 
 FLAT = ("texts", "ids", "metadata")
@@ -144,16 +145,6 @@ class Segment:
             Strings.pack(json_text(value) for value in rows),
             np.array([id_hash(identity) for identity in ids], dtype=np.uint64),
         )
-
-
-def encoded(text: str) -> bytes:
-    """UTF-8 bytes of a text; half a surrogate pair cannot be stored and is refused."""
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise UserError(
-            f"{text[:60]!r} holds a lone surrogate, which is no character; remove it"
-        ) from error
 
 
 def json_text(value: Any) -> str:

@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 
+from contrasent.encoding import shards
+from contrasent.encoding.shards import Seen, encode_shards, hashes, read_manifest, read_shards
 from contrasent.errors import InputError, OutputError
-from contrasent.search import shards
-from contrasent.search.shards import Seen, encode_shards, hashes, read_manifest, read_shards
 
 FACTS = {"model": "made up"}
 TEXTS = [f"text {number * number % 397}" for number in range(250)]
@@ -124,7 +124,7 @@ def test_seen_is_a_dictionary_of_first_rows():
 PROGRAM = """
 import sys, time
 import numpy as np
-from contrasent.search.shards import encode_shards
+from contrasent.encoding.shards import encode_shards
 def encode(texts):
     with open(sys.argv[2], "a") as log:
         log.write("".join(t + "\\n" for t in texts))

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import InputError, OutputError
-from contrasent.files import atomic_file, check_writable, write_json
-from contrasent.search.segment import encoded
+from contrasent.files import atomic_file, check_writable, encoded, write_json
 from contrasent.types import EncodeFn, Vectors, batched
 
 NAME = "manifest.json"
