@@ -11,6 +11,8 @@ our runs gave is drawn at random, so that the truth is known:
 - The share of values that agree when the table is replicated exactly, the published run being one
   more draw.
 - How many comparisons are decided with as many seeds as a pilot of three said would do.
+- Where seeds are added as needed and every table is looked at after each: the share of tables with
+  any wrong verdict, and how many seeds a difference takes, against one look at a fixed number.
 """
 
 import argparse
@@ -24,9 +26,11 @@ from contrasent.reproduce import deciding
 from contrasent.reproduce.entries import Forms
 from contrasent.reproduce.items import BETTER, EQUAL, MARGIN, NO_WORSE, Item
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.sequential import Looks, evidence, p_values
 from contrasent.reproduce.spread import Arm, with_noise
 from contrasent.reproduce.verdict import (
     AGREES,
+    ALPHA,
     DIFFERS,
     EQUIVALENT,
     OPEN,
@@ -89,15 +93,11 @@ def wrong(one: Comparison, word: str, truth: float) -> bool:
 def verdicts(item: Item, scale: str, arms: deciding.Arms) -> Iterator[tuple[Comparison, str]]:
     """Every comparison of a table, with the word on it."""
     decided = deciding.decide(item, scale, arms, forms(item), {})
-    for place, one in deciding._cells(item, scale, arms, forms(item)):
-        yield one, decided.cells[place].word
+    for place, found in decided.cells.items():
+        yield decided.compared[place][0], found.word
     for claim in item.claims:
-        pairs = zip(
-            deciding._parts(item, claim, arms, forms(item)),
-            decided.claims[claim.name],
-            strict=True,
-        )
-        for (_, one), (_, said) in pairs:
+        pairs = zip(decided.compared[claim.name], decided.claims[claim.name], strict=True)
+        for one, (_, said) in pairs:
             if one.gap is not None:
                 yield one, said.word
 
@@ -178,6 +178,44 @@ def promised(item: Item, tables: int, seed: int, deviation: float) -> Iterator[s
         )
 
 
+ROWS, LOOKS = 10, 15
+"""Rows that are compared with a reference row, and the most seeds of each."""
+
+
+def growing(tables: int, seed: int, truth: float, deviations: Draw) -> Looks:
+    """Differences from the reference row, after each seed; rows share part of a seed's noise."""
+    random = np.random.default_rng(seed)
+    own = np.array([deviations(place) for place in range(ROWS + 1)])[:, None]
+    draws = random.normal(size=(tables, ROWS + 1, LOOKS))
+    draws = own * draws + 0.2 * random.normal(size=(tables, 1, LOOKS))
+    return Looks.of(truth + draws[:, 1:] - draws[:, :1])
+
+
+def looked_at(tables: int, seed: int, truth: float, deviations: Draw) -> float:
+    """The share of tables with any wrong verdict at any time, true differences being the same."""
+    found = growing(tables, seed, truth, deviations)
+    wrong = p_values(evidence(found, 0.0))
+    if truth:
+        ends = ((-truth, 1), (truth, -1))
+        wrong = np.max([p_values(evidence(found, *end)) for end in ends], axis=0)
+    return float((wrong <= ALPHA / ROWS).any(axis=1).mean())
+
+
+def taken(tables: int, seed: int, effect: float) -> tuple[float, int]:
+    """Mean seeds until a difference is found; those of one look that finds it in 80 %."""
+    from scipy.special import nctdtr, stdtrit
+
+    level, random = ALPHA / ROWS, np.random.default_rng(seed)
+    found = Looks.of(random.normal(effect, 1.0, (tables, 60)))
+    sure = evidence(found, 0.0) >= -np.log(level)
+    counts = np.where(sure.any(axis=1), 2 + sure.argmax(axis=1), 60)
+
+    def power(n: int) -> float:
+        return 1 - float(nctdtr(n - 1, effect * np.sqrt(n), stdtrit(n - 1, 1 - level / 2)))
+
+    return float(counts.mean()), next(n for n in range(2, 200) if power(n) >= 0.8)
+
+
 def main() -> int:
     """Simulate and print; 1 if a rate is not what it should be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -217,6 +255,21 @@ def main() -> int:
     for line in promised(one, options.tables // 4, options.seed, 0.3):
         faults += float(line.split("%")[0]) < 78
         print(line, flush=True)
+    print("Seeds added as needed, up to 15, a look after each; tables with any wrong verdict:")
+    uneven = in_turn(0.6, 0.15, 0.3, 1.2, 0.3)
+    for title, truth, deviations in (
+        ("no row differs", 0.0, usual),
+        ("no row differs, spreads of 0.15 to 1.2", 0.0, uneven),
+        ("all differ by the margin", MARGIN, usual),
+        ("all differ by the margin, spreads of 0.15 to 1.2", MARGIN, uneven),
+    ):
+        share = looked_at(options.tables, options.seed, truth, deviations)
+        faults += share > 0.05
+        print(f"{share:7.1%}  {title}", flush=True)
+    print("Mean seeds that find a difference among ten; and of one look, four times in five:")
+    for effect in (1.0, 1.5, 2.0, 3.0, 5.0):
+        mean, fixed = taken(options.tables, options.seed, effect)
+        print(f"{mean:7.1f} {fixed:5}  {effect} standard deviations of it", flush=True)
     return int(faults > 0)
 
 

@@ -270,7 +270,12 @@ def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
 
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
-    code, out, err = call(*run, "--base", bert, "--budget", "0.001s")
+    stopped = [*run, "--base", bert, "--budget", "0.001s"]
+    code, _, err = call(*stopped, "--decide", "--results", "deciding", "--json", "book.json")
+    assert code == 0, err
+    assert re.search(r"\d jobs left for another time", err)
+    assert json.loads((home / "book.json").read_text())["items"][0]["sequential"]
+    code, out, err = call(*stopped)
     assert code == 0, err
     left = int(re.search(r"(\d) jobs left for another time", err).group(1))
     assert left >= 4
@@ -337,6 +342,8 @@ def test_recipes(call, home):
         (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
         (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
         (["simcse:table1", "--from", "nowhere"], "no such folder of results"),
+        (["simcse:table1", "--decide"], "--decide True: needs --budget, such as 6h"),
+        (["simcse:table1", "--decide", "--budget", "1h", "--from", "."], "computes nothing"),
         (["simcse:table1", "--recipes", "nowhere"], "no such folder"),
     ],
 )

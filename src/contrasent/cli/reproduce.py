@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,9 +11,8 @@ from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
     from contrasent.reproduce.items import Item, ScaleName
-    from contrasent.reproduce.jobs import Place
+    from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.scale import Scale
 
 RESULTS = Path("reproduction")
 
@@ -26,6 +25,7 @@ def reproduce(
     assign: Annotated[list[str] | None, typer.Option("--set")] = None,
     sentences: Annotated[int | None, typer.Option(min=0)] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
+    decide: bool = False,
     jobs: Annotated[int, typer.Option(min=1)] = 1,
     budget: str | None = None,
     base: str | None = None,
@@ -50,6 +50,7 @@ def reproduce(
         assign: Change the scale's runs, such as steps=500; can be repeated.
         sentences: Rows drawn from a corpus; 0 for all.
         seeds: Runs of each row. [default: each item's own]
+        decide: Then add runs where they decide most, until --budget is used up.
         jobs: Processes.
         budget: Begin nothing after this time, such as 30m or 2h.
         base: Encoder to begin from. [default: the scale's own]
@@ -82,6 +83,9 @@ def reproduce(
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
     most = options.parse_budget(budget) if budget is not None else None
+    if decide and (most is None or stored is not None):
+        problem = "--from computes nothing" if stored is not None else "needs --budget, such as 6h"
+        raise OptionError("--decide", decide, problem)
     for target in (report, json_file):
         if target is not None:
             check_writable(target.parent)
@@ -95,12 +99,14 @@ def reproduce(
     chosen = scale
     if stored is None:
         chosen = chosen or _default_scale()
+        from contrasent.reproduce.plan import Planner
         from contrasent.text.datafiles import data_folder
         from contrasent.train.settings import assignments
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
-        _compute(wanted, folder, where, size, seeds, jobs, most, keep)
+        run = {"jobs": jobs, "budget": most, "keep": keep, "say": options.note}
+        _compute(wanted, Planner(where, size, folder.corpora), seeds, decide, run)
     _report(wanted, place, chosen, (report, figures, json_file))
 
 
@@ -141,34 +147,26 @@ def _default_scale() -> "ScaleName":
 
 def _compute(
     items: "list[Item]",
-    folder: "ItemFolder",
-    place: "Place",
-    scale: "Scale",
+    planner: "Planner",
     seeds: int | None,
-    jobs: int,
-    budget: float | None,
-    keep: bool,
+    decide: bool,
+    choices: dict[str, Any],
 ) -> None:
     from contrasent.files import check_writable
-    from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.run import duration, missing, run
-    from contrasent.reproduce.store import Store
 
-    check_writable(place.results)
-    store = Store(place.results)
-    plan = Planner(place, scale, folder.corpora).plan(items, seeds)
-    todo = missing(plan.jobs, store)
-    options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {place.results}")
+    store = planner.store
+    check_writable(store.home)
     with options.resumable("the same command goes on"):
-        outcome = run(
-            plan,
-            store,
-            place.data,
-            jobs=jobs,
-            budget=budget,
-            keep=keep,
-            say=options.note,
-        )
+        if decide:
+            from contrasent.reproduce.allocation import run_until_decided
+
+            outcome = run_until_decided(planner, items, seeds, **choices)
+        else:
+            plan = planner.plan(items, seeds)
+            todo = missing(plan.jobs, store)
+            options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
+            outcome = run(plan, store, planner.place.data, **choices)
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
     options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
 

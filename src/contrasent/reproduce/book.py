@@ -4,11 +4,12 @@ Nothing is computed here but statistics: a report can be made again from a folde
 machine that has neither the data nor a model.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from contrasent.reproduce import verdict
-from contrasent.reproduce.deciding import Decided, decide, published_difference
+from contrasent.reproduce.allocation import needed
+from contrasent.reproduce.deciding import Decided, published_difference
 from contrasent.reproduce.entries import (
     Book,
     Cell,
@@ -22,12 +23,9 @@ from contrasent.reproduce.entries import (
 from contrasent.reproduce.figures import drawn_from
 from contrasent.reproduce.items import Claim, Item, ScaleName, TableRow
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.results import ItemResults, times
+from contrasent.reproduce.results import ItemResults, times, verdicts_on
+from contrasent.reproduce.sequential import Sequential
 from contrasent.reproduce.spread import Arm, Gap, difference, from_published
-from contrasent.reproduce.store import Store
-from contrasent.reproduce.verdict import Verdict
-
-Find = Callable[[str], tuple[ItemResults, Decided]]
 
 
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
@@ -38,30 +36,13 @@ def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
         home: the folder of results.
         scale: "lab" or "paper"; None for the one that an item was run at, "paper" if both.
     """
-    store, folder = Store(home), ItemFolder(items[0].folder)
-    wanted = {item.name: ItemResults(item, store, scale) for item in items}
-    shelf: dict[str, tuple[ItemResults, Decided]] = {}
-
-    def find(name: str) -> tuple[ItemResults, Decided]:
-        if name not in shelf:
-            found = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
-            shelf[name] = found, _decided(found, find)
-        return shelf[name]
-
-    records = {key: record for one in wanted.values() for key, record in one.records.items()}
-    return {"items": [_entry(*find(name), folder) for name in wanted], "run": times(records)}
-
-
-def _decided(found: ItemResults, find: Find) -> Decided:
-    """The verdicts of an item, and before them those of the statements that its own rest on."""
-    rested: dict[str, tuple[str, Verdict]] = {}
-    for place in dict.fromkeys(place for c in found.item.claims for place in c.rests_on):
-        name, _, inner = place.partition("#")
-        there, decided = find(name)
-        text = next(c.text for c in there.item.claims if c.name == inner)
-        parts = [part for _, part in decided.claims[inner]]
-        rested[place] = f"{name}: {text}", verdict.together(parts)
-    return decide(found.item, found.scale, found.arms, found.forms, rested)
+    folder = ItemFolder(items[0].folder)
+    found = verdicts_on(items, home, scale)
+    records = {key: record for one, _ in found.values() for key, record in one.records.items()}
+    return {
+        "items": [_entry(*own, folder) for own in found.values()],
+        "run": times(records),
+    }
 
 
 def _entry(found: ItemResults, decided: Decided, folder: ItemFolder) -> ItemEntry:
@@ -77,6 +58,7 @@ def _entry(found: ItemResults, decided: Decided, folder: ItemFolder) -> ItemEntr
         "scale_title": folder.scales[found.scale].title,
         "scale_note": item.scale[found.scale].note,
         "base": manifest["base"] if manifest else "",
+        "sequential": found.sequential,
         "changes": manifest.get("changes", {}) if manifest else {},
         "reference": item.reference,
         "also_source": item.also_source,
@@ -87,7 +69,7 @@ def _entry(found: ItemResults, decided: Decided, folder: ItemFolder) -> ItemEntr
         ],
         "rows": [_row(found, row, decided) for row in item.rows],
         "order": _orders(found),
-        "claims": [_claim(item, claim, decided) for claim in item.claims],
+        "claims": [_claim(found, claim, decided) for claim in item.claims],
         "tests": decided.tests,
         "resolution": decided.columns,
         "figure": drawn_from(item, found.scale, found.reports, found.arms),
@@ -164,7 +146,7 @@ def _from_reference(found: ItemResults, row: TableRow, column: str, arm: Arm) ->
     return gap if apart is None else {**gap, "paper": round(apart, 6)}
 
 
-def _gap(gap: Gap) -> Difference:
+def _gap(gap: Gap | Sequential) -> Difference:
     found: Difference = {"ours": round(gap.mean, 4)}
     bounds = gap.interval()
     if bounds is not None and gap.error:
@@ -184,16 +166,22 @@ def _orders(found: ItemResults) -> dict[str, OrderEntry]:
     return orders
 
 
-def _claim(item: Item, claim: Claim, decided: Decided) -> ClaimEntry:
-    """A claim with its verdict and the parts that it consists of."""
+def _claim(found: ItemResults, claim: Claim, decided: Decided) -> ClaimEntry:
+    """A claim with its verdict, the parts that it consists of, and what it still needs."""
     parts = decided.claims[claim.name]
-    return {
+    entry: ClaimEntry = {
         "name": claim.name,
         "text": claim.text,
-        "columns": [item.columns[c].title for c in claim.columns],
+        "columns": [found.item.columns[c].title for c in claim.columns],
         "verdict": verdict.together([part for _, part in parts]).to_json(),
         "parts": [{"text": text, **part.to_json()} for text, part in parts],
     }
+    if found.sequential and entry["verdict"]["word"] == verdict.OPEN:
+        more = needed(found, decided, claim.name)
+        if more is not None:
+            hours = sum(count * found.seconds(row) for row, count in more.items()) / 3600
+            entry["needed"] = {"seeds": more, "hours": round(hours, 2)}
+    return entry
 
 
 def _listings(found: ItemResults) -> dict[str, Listing]:

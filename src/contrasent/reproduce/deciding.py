@@ -3,8 +3,10 @@
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
+from statistics import variance
 
 from contrasent.evaluate.significance import t_quantile
 from contrasent.reproduce.cells import number
@@ -18,7 +20,8 @@ from contrasent.reproduce.items import (
     Item,
     TableRow,
 )
-from contrasent.reproduce.spread import Arm, difference, from_published, pooled
+from contrasent.reproduce.sequential import Sequential
+from contrasent.reproduce.spread import Arm, Gap, difference, from_published, paired, pooled
 from contrasent.reproduce.verdict import (
     ABSENT,
     ALPHA,
@@ -46,13 +49,17 @@ class Decided:
         cells: by row and column.
         claims: the parts of each statement, with what they say.
         tests: how many hypotheses were tested, of which so many could be true.
+        left: how many of these still can.
         columns: what the seeds of each column can show.
+        compared: of each statement's parts, and of each cell.
     """
 
     cells: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     claims: dict[str, list[tuple[str, Verdict]]] = field(default_factory=dict)
     tests: int = 0
+    left: int = 0
     columns: dict[str, Resolution] = field(default_factory=dict)
+    compared: dict[str | tuple[str, str], list[Comparison]] = field(default_factory=dict)
 
 
 def decide(
@@ -61,6 +68,7 @@ def decide(
     arms: Arms,
     forms: Mapping[str, Forms],
     rested: Mapping[str, tuple[str, Verdict]],
+    awaited: Collection[tuple[str, str]] = (),
 ) -> Decided:
     """Compare all that a table compares, and decide it together.
 
@@ -71,9 +79,12 @@ def decide(
         forms: of each column's numbers.
         rested: statements of other items that statements of this one rest on, with their text; they
             were decided with their own table, and count here as one test each.
+        awaited: columns and rows that are to be run, and count as tested before they are, so that
+            the number of tests does not grow while seeds are added.
     """
-    cells = dict(_cells(item, scale, arms, forms))
-    parts = {claim.name: list(_parts(item, claim, arms, forms)) for claim in item.claims}
+    table = _Table(item, arms, forms, awaited)
+    cells = dict(table.cells(scale))
+    parts = {claim.name: list(table.parts(claim)) for claim in item.claims}
     tests: dict[Unit, dict[Hashable, float]] = {}
     for one in (*cells.values(), *(part for own in parts.values() for _, part in own)):
         for test, (_, p) in one.tests().items():
@@ -82,7 +93,13 @@ def decide(
         if verdict.word != ABSENT:
             tests[_resting(name)] = {"": 1.0 if verdict.word == OPEN else verdict.p or 0.0}
     adjusted = adjust(tests)
-    decided = Decided(tests=sum(map(capacity, tests.values())))
+    rejected = {place for place, p in adjusted.items() if p <= ALPHA}
+    kept = {u: {t: p for t, p in own.items() if (u, t) not in rejected} for u, own in tests.items()}
+    decided = Decided(
+        tests=sum(map(capacity, tests.values())),
+        left=sum(map(capacity, kept.values())),
+        compared={place: [one] for place, one in cells.items()},
+    )
     for place, one in cells.items():
         verdict = one.verdict(adjusted)
         apart = published_difference(item, item.row(place[0]), place[1])
@@ -91,6 +108,7 @@ def decide(
             verdict = replace(verdict, why=f"{verdict.why}; published {published}")
         decided.cells[place] = verdict
     for claim in item.claims:
+        decided.compared[claim.name] = [part for _, part in parts[claim.name]]
         own = [(text, part.verdict(adjusted)) for text, part in parts[claim.name]]
         for name in claim.rests_on:
             text, verdict = rested[name]
@@ -110,53 +128,88 @@ def _resting(name: str) -> Unit:
     return "", "", name
 
 
-def _cells(
-    item: Item, scale: str, arms: Arms, forms: Mapping[str, Forms]
-) -> Iterator[tuple[tuple[str, str], Comparison]]:
-    compare = _value if scale == "paper" else _direction
-    for row in item.rows:
-        for column in item.columns if row.kind in ("train", "encoder", "blocked") else ():
-            form = forms[column]["ours"]
-            found = compare(item, row, column, arms.get(column, {}), form)
-            if found is not None:
-                yield (row.name, column), found
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """What a table compares.
 
+    Attributes:
+        item: which.
+        arms: what was measured.
+        forms: of each column's numbers.
+        awaited: columns and rows that are to be run.
+    """
 
-def _value(
-    item: Item, row: TableRow, column: str, arms: Mapping[str, Arm], form: str
-) -> Comparison | None:
-    """A row and its published value."""
-    expected, arm = row.expected.get(column), arms.get(row.name)
-    if expected is None:
-        return None
-    found = None
-    if arm is not None:
-        found = from_published(arm, expected.value, expected.sd, expected.seeds)
-    return Comparison(
-        column, row.name, "published", found, VALUE, margin=expected.tolerance, form=form
-    )
+    item: Item
+    arms: Arms
+    forms: Mapping[str, Forms]
+    awaited: Collection[tuple[str, str]]
 
+    def cells(self, scale: str) -> Iterator[tuple[tuple[str, str], Comparison]]:
+        """Every cell that a published value stands in, by row and column."""
+        compare = self._value if scale == "paper" else self._direction
+        for row in self.item.rows:
+            for column in self.item.columns if row.kind in ("train", "encoder", "blocked") else ():
+                found = compare(row, column) if column in row.expected else None
+                if found is not None:
+                    yield (row.name, column), found
 
-def _direction(
-    item: Item, row: TableRow, column: str, arms: Mapping[str, Arm], form: str
-) -> Comparison | None:
-    """A row and the reference: a difference that the document prints, or none to speak of."""
-    if row.expected.get(column) is None:
-        return None
-    before, after = item.reference, row.name
-    if after not in arms:
-        return Comparison(column, after, before, None)
-    apart = published_difference(item, row, column)
-    if before not in arms or apart is None:
-        return None
-    found, margin = difference(arms[before], arms[after]), item.columns[column].margin
-    if margin and abs(apart) <= margin:
-        return Comparison(column, after, before, found, EQUAL, margin=margin, form=form)
-    if not apart:
+    def _value(self, row: TableRow, column: str) -> Comparison:
+        """A row and its published value."""
+        expected, arm = row.expected[column], self._arm(column, row.name)
+        found = None
+        if arm is not None:
+            found = from_published(arm, expected.value, expected.sd, expected.seeds)
+        one = self._compared(column, row.name, "published", found)
+        return replace(one, kind=VALUE, margin=expected.tolerance)
+
+    def _direction(self, row: TableRow, column: str) -> Comparison | None:
+        """A row and the reference: a difference that is printed, or none to speak of."""
+        before, after = self.item.reference, row.name
+        there = self._arm(column, after) is not None
+        apart = published_difference(self.item, row, column)
+        if there and (apart is None or self._arm(column, before) is None):
+            return None
+        one = self._compared(column, after, before, self._gap(column, after, before))
+        margin = self.item.columns[column].margin
+        if apart is not None and margin and abs(apart) <= margin:
+            return replace(one, kind=EQUAL, margin=margin)
+        if apart:
+            return replace(one, sign=1.0 if apart > 0 else -1.0, margin=margin)
         # There is no direction to agree with, and no margin to be equal by.
-        return None
-    sign = 1.0 if apart > 0 else -1.0
-    return Comparison(column, after, before, found, sign=sign, margin=margin, form=form)
+        return None if there else replace(one, awaited=False)
+
+    def parts(self, claim: Claim) -> Iterator[tuple[str, Comparison]]:
+        """What a statement consists of: a text and a comparison each."""
+        for name in claim.columns:
+            column = self.item.columns[name]
+            where = f", {column.title}" if len(claim.columns) > 1 else ""
+            if claim.sign:
+                arm, sign = self._arm(name, claim.row), 1.0 if claim.sign == "positive" else -1.0
+                one = self._compared(name, claim.row, "", arm.gap() if arm is not None else None)
+                yield f"{claim.row} is {claim.sign}{where}", replace(one, sign=sign)
+            after, kind, sign = claim.subject, claim.relation, -1.0
+            if column.better == "higher":
+                sign = 1.0
+            for other in claim.than:
+                one = self._compared(name, after, other, self._gap(name, after, other))
+                margin = column.margin if claim.margin is None else claim.margin
+                text = f"{after} {SAID[kind]} {other}{where}"
+                yield text, replace(one, kind=kind, sign=sign, margin=margin)
+
+    def _compared(
+        self, column: str, after: str, before: str, gap: Gap | Sequential | None
+    ) -> Comparison:
+        rows = [row for row in (after, before) if row not in ("", "published")]
+        awaited = all((column, row) in self.awaited for row in rows)
+        form = self.forms[column]["ours"]
+        return Comparison(column, after, before, gap, form=form, awaited=awaited)
+
+    def _gap(self, column: str, after: str, before: str) -> Gap | Sequential | None:
+        one, two = self._arm(column, before), self._arm(column, after)
+        return difference(one, two) if one is not None and two is not None else None
+
+    def _arm(self, column: str, row: str) -> Arm | None:
+        return self.arms.get(column, {}).get(row)
 
 
 def published_difference(item: Item, row: TableRow, column: str) -> float | None:
@@ -171,28 +224,6 @@ def published_difference(item: Item, row: TableRow, column: str) -> float | None
         return None
     here, there = (r.expected.get(column) for r in (row, item.row(item.reference)))
     return round(here.value - there.value, 9) if here is not None and there is not None else None
-
-
-def _parts(
-    item: Item, claim: Claim, arms: Arms, forms: Mapping[str, Forms]
-) -> Iterator[tuple[str, Comparison]]:
-    """What a statement consists of: a text and a comparison each."""
-    for name in claim.columns:
-        column, own = item.columns[name], arms.get(name, {})
-        where = f", {column.title}" if len(claim.columns) > 1 else ""
-        form = forms[name]["ours"]
-        margin = column.margin if claim.margin is None else claim.margin
-        if claim.sign:
-            arm, sign = own.get(claim.row), 1.0 if claim.sign == "positive" else -1.0
-            found = arm.gap() if arm is not None else None
-            about = Comparison(name, claim.row, "", found, sign=sign, form=form)
-            yield f"{claim.row} is {claim.sign}{where}", about
-        sign = 1.0 if column.better == "higher" else -1.0
-        for other in claim.than:
-            after, kind = claim.subject, claim.relation
-            found = difference(own[other], own[after]) if after in own and other in own else None
-            about = Comparison(name, after, other, found, kind, sign, margin, form)
-            yield f"{after} {SAID[kind]} {other}{where}", about
 
 
 SAID = {
@@ -214,9 +245,15 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
     apart = [name for name, arm in seeded.items() if arm.noise and arm.noise.own]
     seeds = Counter(len(arm.values) for arm in seeded.values()).most_common(1)[0][0]
     level = 1 - ALPHA / tests / 2
+    least: float | None
     least = float(t_quantile(level, shared.freedom)) * shared.deviation * math.sqrt(2 / seeds)
     needed = None
-    if margin and shared.deviation:
+    sequential = any(arm.sequential for arm in seeded.values())
+    if sequential:
+        typical = Sequential.of([-shared.deviation, shared.deviation]).after(max(2, seeds))
+        bounds = typical.interval(1 - ALPHA / tests)
+        least = bounds[1] if bounds is not None else None
+    elif margin and shared.deviation:
         # The deviation may be larger than it looks: its upper limit, four times in five.
         limit = float(chdtri(shared.freedom, POWER))
         most = shared.deviation * math.sqrt(shared.freedom / limit)
@@ -233,6 +270,18 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
         "freedom": shared.freedom,
         "apart": apart,
         "seeds": seeds,
-        "least": round(least, 4),
+        "least": round(least, 4) if least is not None else None,
         "needed": needed,
+        "paired": _paired(list(seeded.values())),
     }
+
+
+def _paired(arms: Sequence[Arm]) -> float | None:
+    """How far differences of two rows vary, seed by seed, against those of unpaired runs."""
+    both, each = 0.0, 0.0
+    for one, two in combinations(arms, 2):
+        shared = sorted(set(one.by_seed) & set(two.by_seed))
+        if len(shared) > 1:
+            both += variance(paired(one, two))
+            each += sum(variance(arm.by_seed[seed] for seed in shared) for arm in (one, two))
+    return round(math.sqrt(both / each), 3) if each else None

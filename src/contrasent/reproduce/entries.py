@@ -72,14 +72,22 @@ class RowEntry(TypedDict):
     cells: dict[str, Cell]
 
 
+class Needed(TypedDict):
+    """Seeds more of each row, and hours, that would decide if all goes on as it has."""
+
+    seeds: dict[str, int]
+    hours: float
+
+
 class ClaimEntry(TypedDict):
-    """A statement, what our runs say of it, and the parts that it consists of."""
+    """A statement, what our runs say of it, the parts that it consists of, and what it needs."""
 
     name: str
     text: str
     columns: list[str]
     verdict: VerdictEntry
     parts: list[VerdictEntry]
+    needed: NotRequired[Needed]
 
 
 class OrderEntry(TypedDict):
@@ -97,17 +105,21 @@ class Resolution(TypedDict):
         freedom: its degrees of freedom.
         apart: rows that vary more, and rest on their own seeds alone.
         seeds: of most rows.
-        least: the difference from which on two rows are shown to differ, if they vary as most do.
+        least: the difference from which on two rows are shown to differ, if they vary as most do;
+            None where so few seeds show none.
         needed: seeds a row that decide between any two rows at least four times in five, whatever
-            their true difference is; None without a margin.
+            their true difference is; None without a margin, and where seeds are added as needed.
+        paired: how far differences of two rows vary seed by seed, as a share of what they would if
+            rows did not share their seeds; None where no two do.
     """
 
     deviation: float
     freedom: float
     apart: list[str]
     seeds: int
-    least: float
+    least: float | None
     needed: int | None
+    paired: float | None
 
 
 class Point(TypedDict):
@@ -167,6 +179,7 @@ class ItemEntry(TypedDict):
     scale_title: str
     scale_note: str
     base: str
+    sequential: bool
     changes: dict[str, Any]
     reference: str
     also_source: str

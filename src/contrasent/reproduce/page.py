@@ -9,8 +9,8 @@ from contrasent.reproduce.cells import CellTexts, blocks, cell_texts, should_tra
 from contrasent.reproduce.entries import Book, ItemEntry, RowEntry
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.run import duration
-from contrasent.reproduce.text import LAB_NOTE, about, missing, resolved
-from contrasent.reproduce.verdict import DEFINITIONS, RULE, WORDS
+from contrasent.reproduce.text import LAB_NOTE, about, missing, resolved, still_needed
+from contrasent.reproduce.verdict import DEFINITIONS, RULE, SEQUENTIAL_RULE, WORDS
 
 FEW = 2
 """So many columns have their numbers side by side; more columns have them one below another."""
@@ -34,7 +34,7 @@ def page(found: Book) -> str:
         heading=f"Reproduction of {names}",
         lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
         run=_run(found),
-        rule=RULE,
+        rule=f"{RULE} {SEQUENTIAL_RULE}" if any(i["sequential"] for i in items) else RULE,
         rules=[
             [
                 (term, f" (scale {scale})" if len(scales) > 1 and scale else "", text)
@@ -76,6 +76,11 @@ def _item(item: ItemEntry) -> Shown:
         "shown": _numbers(item),
         "drawn": draw(item["figure"], item["name"]),
         "resolved": list(resolved(item)),
+        "needed": {
+            claim["name"]: still_needed(claim["needed"])
+            for claim in item["claims"]
+            if "needed" in claim
+        },
         "orders": [
             f"{titles[name] + ' ' if len(titles) > 1 else ''}"
             f"{minus(format(order['correlation'], '.2f'))}"

@@ -22,7 +22,7 @@ from contrasent.reproduce.items import BASE, GLOVE, TARGET, Item, TableRow
 from contrasent.reproduce.jobs import Job, Model, Place, Plan, Training, Unit
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.scale import Scale, models_of, resolve_row
-from contrasent.reproduce.store import Manifest, PlannedRow, Store
+from contrasent.reproduce.store import Manifest, PlannedRow, Store, planned_seeds
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """The version of the code, as far as numbers depend on it: raised whenever the same work gives
@@ -35,6 +35,10 @@ INDIFFERENT = ("checkpoint_every", "heldout")
 
 OF_EVALUATION = ("evaluate_every", "patience")
 """Settings that matter where a run is evaluated."""
+
+
+SeededRow = tuple[str, str]
+"""An item and a row of it."""
 
 
 class Planner:
@@ -54,26 +58,33 @@ class Planner:
         self._texts: dict[str, str] = {}
         self._jobs: dict[str, Job] = {}
 
-    def plan(self, items: Sequence[Item], seeds: int | None) -> Plan:
+    def plan(
+        self, items: Sequence[Item], seeds: int | None, added: Mapping[SeededRow, int] | None = None
+    ) -> Plan:
         """The work for items.
 
         Args:
             items: in order.
             seeds: how many; each item's own number if None.
+            added: where seeds are added as needed, how many rows have, by item and name, if these
+                are more than ``seeds`` and than were planned before; None where all have as many.
 
         Raises:
             OptionError: the folder of results holds an item from another base or at other settings.
         """
         self._jobs = {}
         manifests = {
-            item.name: self._item(item, number, seeds or item.seeds)
+            item.name: self._item(item, number, seeds or item.seeds, added)
             for number, item in enumerate(items)
         }
         return Plan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
-    def _item(self, item: Item, number: int, seeds: int) -> Manifest:
+    def _item(
+        self, item: Item, number: int, seeds: int, added: Mapping[SeededRow, int] | None
+    ) -> Manifest:
         base = Path(self._name(BASE)).name
-        known, changes = seeds, self.scale.changes
+        changes, then_planned = self.scale.changes, dict[str, int]()
+        sequential = added is not None
         before = self.store.manifest(item.name, self.scale.name)
         if before is not None:
             then = before.get("changes", {})
@@ -86,20 +97,36 @@ class Planner:
                 problem = f"holds {item.name} {problem}; choose another"
                 raise OptionError("--results", str(self.place.results), problem)
             # Seeds that were run before stay in the report.
-            known = max(seeds, before["seeds"])
+            sequential = sequential or before.get("sequential", False)
+            then_planned = {row["name"]: planned_seeds(row) for row in before["rows"]}
+            if not sequential:
+                then_planned = dict.fromkeys([row.name for row in item.rows], before["seeds"])
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
-        return {
+        known = {
+            row.name: max(
+                seeds, then_planned.get(row.name, 0), (added or {}).get((item.name, row.name), 0)
+            )
+            for row in item.rows
+        }
+        manifest: Manifest = {
             "item": item.name,
             "recipe": digest_of(item.file.read_text("utf-8")),
             "scale": self.scale.name,
             "base": base,
             "changes": changes,
-            "seeds": known,
+            "seeds": max(known.values(), default=seeds),
             "rows": [
-                self._row(item, row, seeds, known, (0 if row.name in needed else 1, number, i))
+                self._row(
+                    item,
+                    row,
+                    seeds if added is None else known[row.name],
+                    known[row.name],
+                    (0 if row.name in needed else 1, number, i),
+                )
                 for i, row in enumerate(item.rows)
             ],
         }
+        return {**manifest, "sequential": True} if sequential else manifest
 
     def _row(
         self, item: Item, row: TableRow, seeds: int, known: int, rank: tuple[int, ...]

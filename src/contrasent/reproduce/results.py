@@ -1,16 +1,20 @@
 """What is stored of one item: its manifest, reports and values."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from contrasent.errors import DataError
 from contrasent.report import Report
-from contrasent.reproduce import cells
+from contrasent.reproduce import cells, verdict
+from contrasent.reproduce.deciding import Decided, decide
 from contrasent.reproduce.entries import Forms, Times
 from contrasent.reproduce.items import Column, Item, ScaleName, TableRow
+from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.spread import Arm, with_noise
-from contrasent.reproduce.store import PlannedRow, Store
+from contrasent.reproduce.store import PlannedRow, Store, planned_seeds
+from contrasent.reproduce.verdict import Verdict
 
 _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"
 """Of a path on this machine only the last part is shown."""
@@ -31,6 +35,7 @@ class ItemResults:
         self.scale: ScaleName = scale or ("paper" if "paper" in there else "lab")
         self.manifest = store.manifest(item.name, self.scale)
         rows = self.manifest["rows"] if self.manifest else []
+        self.sequential = bool(self.manifest and self.manifest.get("sequential"))
         self.planned = {row["name"]: row for row in rows}
         self.records: dict[str, Mapping[str, Any]] = {}
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
@@ -57,16 +62,50 @@ class ItemResults:
                         self.records[unit["model"]] = record
 
     def _arm(self, row: TableRow, column: Column) -> Arm | None:
-        values, low, high = [], None, None
-        for report in self.reports.get((row.name, column.evaluation), {}).values():
+        values: dict[int, float] = {}
+        low = high = None
+        for seed, report in self.reports.get((row.name, column.evaluation), {}).items():
             try:
                 found = report.one(**column.select)
             except DataError:
                 continue
-            values.append(column.factor * found.value)
+            values[int(seed)] = column.factor * found.value
             if found.low is not None and found.high is not None:
                 low, high = column.factor * found.low, column.factor * found.high
-        return Arm(tuple(values), row.seeded, low, high) if values else None
+        seeds = tuple(sorted(values))
+        own = tuple(values[seed] for seed in seeds)
+        one = Arm(own, row.seeded, low, high, seeds=seeds, sequential=self.sequential)
+        return one if values else None
+
+    def awaited(self) -> set[tuple[str, str]]:
+        """The columns and rows that are to be run, where seeds are added as needed."""
+        measured = {name: row["measured"] for name, row in self.planned.items()}
+        return {
+            (column.name, name)
+            for name, about in measured.items()
+            if self.sequential
+            for column in self.item.columns.values()
+            if about.get(column.evaluation, {"units": {}})["units"]
+        }
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many seeds are planned of each row."""
+        return {name: planned_seeds(row) for name, row in self.planned.items()}
+
+    def seconds(self, row: str) -> float:
+        """Mean time of a seed of a row, its training and all that is measured on it."""
+        planned = self.planned.get(row)
+        models = (
+            {m for own in planned["models"].values() for m in own.values()} if planned else set()
+        )
+        own = {
+            key: record
+            for key, record in self.records.items()
+            if key in models or record.get("model") in models
+        }
+        made = {record["model"] for record in own.values() if "model" in record}
+        return _seconds(own) / len(made) if made else 0.0
 
     def skipped(self, row: TableRow) -> str:
         """Why a row has no values, or not all of them; "" if it has."""
@@ -121,6 +160,43 @@ class ItemResults:
         published += [r.also[column.name] for r in rows if column.name in r.also]
         ours = [arm.mean for arm in self.arms.get(column.name, {}).values()]
         return cells.forms(published, ours, points=column.factor == 100)
+
+
+Found = tuple[ItemResults, Decided]
+
+
+def verdicts_on(items: Sequence[Item], home: Path, scale: ScaleName | None) -> dict[str, Found]:
+    """What is stored of items, and the verdicts on it, by their names.
+
+    Args:
+        items: which, all of one folder.
+        home: the folder of results.
+        scale: as for :class:`ItemResults`.
+    """
+    store, folder = Store(home), ItemFolder(items[0].folder)
+    wanted = {item.name: ItemResults(item, store, scale) for item in items}
+    shelf: dict[str, Found] = {}
+
+    def find(name: str) -> Found:
+        if name not in shelf:
+            found = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
+            shelf[name] = found, _decided(found, find)
+        return shelf[name]
+
+    return {name: find(name) for name in wanted}
+
+
+def _decided(found: ItemResults, find: Callable[[str], Found]) -> Decided:
+    """The verdicts of an item, and before them those of the statements that its own rest on."""
+    rested: dict[str, tuple[str, Verdict]] = {}
+    for place in dict.fromkeys(place for c in found.item.claims for place in c.rests_on):
+        name, _, inner = place.partition("#")
+        there, decided = find(name)
+        text = next(c.text for c in there.item.claims if c.name == inner)
+        parts = [part for _, part in decided.claims[inner]]
+        rested[place] = f"{name}: {text}", verdict.together(parts)
+    awaited = found.awaited()
+    return decide(found.item, found.scale, found.arms, found.forms, rested, awaited)
 
 
 def times(records: Mapping[str, Mapping[str, Any]]) -> Times:

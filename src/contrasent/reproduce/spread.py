@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contrasent.evaluate.significance import t_difference, t_share
+from contrasent.reproduce.sequential import Sequential
 
 APART = 0.001
 """A row is not pooled whose variance is larger than the others' at this level, F test."""
@@ -75,6 +76,8 @@ class Arm:
         low: lower end of the bootstrap interval over test items, of a row without seeds.
         high: upper end of it.
         noise: how far a seed moves its values; None where that is not known.
+        seeds: which they are, ascending; 0, 1, and so on if empty.
+        sequential: whether seeds were added for as long as they were needed.
     """
 
     values: tuple[float, ...]
@@ -82,6 +85,8 @@ class Arm:
     low: float | None = None
     high: float | None = None
     noise: Spread | None = None
+    seeds: tuple[int, ...] = ()
+    sequential: bool = False
 
     @property
     def mean(self) -> float:
@@ -94,8 +99,15 @@ class Arm:
             return None
         return _pool([self.values]).deviation
 
-    def gap(self) -> "Gap":
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The values."""
+        return dict(zip(self.seeds or range(len(self.values)), self.values, strict=True))
+
+    def gap(self) -> "Gap | Sequential":
         """The value itself, as a difference from zero."""
+        if self.seeded and self.sequential:
+            return _sequential(self.values)
         if self.seeded:
             return Gap(self.mean, *_error([self]))
         if self.low is None or self.high is None:
@@ -147,6 +159,10 @@ class Gap:
     error: float | None
     freedom: float = math.inf
 
+    def side(self, at: float = 0.0) -> float:
+        """On which side of ``at`` the difference lies: 1, -1, or 0."""
+        return float((self.mean > at) - (self.mean < at))
+
     def interval(self) -> tuple[float, float] | None:
         """95 % interval, of this difference alone."""
         if self.error is None:
@@ -173,8 +189,8 @@ class Gap:
         return self.p(math.copysign(margin, self.mean)) if abs(self.mean) > margin else 1.0
 
 
-def difference(before: Arm, after: Arm) -> Gap:
-    """The difference of two rows.
+def difference(before: Arm, after: Arm) -> Gap | Sequential:
+    """The difference of two rows; where seeds were added as needed, seed by seed.
 
     A row without seeds would give the same value again, so only the other one's seeds count. Two
     such rows are compared by their intervals over test items, whose lengths are added up: the
@@ -185,25 +201,44 @@ def difference(before: Arm, after: Arm) -> Gap:
         after: the other.
     """
     mean = after.mean - before.mean
+    if (before.seeded and before.sequential) or (after.seeded and after.sequential):
+        return _sequential(paired(before, after))
     if before.seeded or after.seeded:
         return Gap(mean, *_error([before, after]))
     errors = [arm.gap().error for arm in (before, after)]
     return Gap(mean, None if None in errors else sum(e or 0.0 for e in errors))
 
 
-def from_published(arm: Arm, value: float, spread: float | None, seeds: int) -> Gap:
+def paired(before: Arm, after: Arm) -> list[float]:
+    """Differences of two rows that have the same seed; a row without seeds has the same for all."""
+    seeds = [set(arm.by_seed) for arm in (before, after) if arm.seeded]
+    one, two = (
+        arm.by_seed if arm.seeded else dict.fromkeys(seeds[0], arm.mean) for arm in (before, after)
+    )
+    return [two[seed] - one[seed] for seed in sorted(set.intersection(*seeds))]
+
+
+def _sequential(differences: Sequence[float]) -> "Gap | Sequential":
+    if len(differences) > 1:
+        return Sequential.of(differences)
+    return Gap(differences[0] if differences else 0.0, None)
+
+
+def from_published(arm: Arm, value: float, spread: float | None, seeds: int) -> Gap | Sequential:
     """A row less the published value.
 
     Args:
         arm: ours.
         value: as it is printed.
         spread: the published standard deviation over seeds; None where none is printed: theirs then
-            varied as ours do.
+            varied as ours do, as they always are where seeds were added as needed.
         seeds: how many runs the published value is the mean of.
     """
     mean = arm.mean - value
     if not arm.seeded:
         return Gap(mean, 0.0)
+    if arm.sequential and len(arm.values) > 1:
+        return Sequential.of([own - value for own in arm.values], 1 / seeds)
     theirs = arm.noise
     if spread is not None:
         theirs = Spread(spread, seeds - 1 if seeds > 1 else math.inf, own=True)

@@ -46,7 +46,13 @@ class PlannedRow(TypedDict):
 
 
 class Manifest(TypedDict):
-    """What the rows of an item consist of; "recipe" is the digest of its file."""
+    """What the rows of an item consist of.
+
+    Attributes:
+        recipe: the digest of its file.
+        seeds: most of a row.
+        sequential: whether rows have seeds of their own number, added for as long as they decide.
+    """
 
     item: str
     recipe: str
@@ -54,6 +60,7 @@ class Manifest(TypedDict):
     base: str
     changes: dict[str, Any]
     seeds: int
+    sequential: NotRequired[bool]
     rows: list[PlannedRow]
 
 
@@ -84,6 +91,12 @@ class Measurement(TypedDict):
     model: str
     measured_in: NotRequired[float]
     seconds: NotRequired[float]
+
+
+def planned_seeds(row: PlannedRow) -> int:
+    """How many seeds a row of a manifest has."""
+    seeds = (int(seed) for about in row["measured"].values() for seed in about["units"])
+    return max(seeds, default=-1) + 1
 
 
 class Store:

@@ -4,9 +4,9 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from contrasent.reproduce.cells import blocks, number
-from contrasent.reproduce.entries import Book, ItemEntry
+from contrasent.reproduce.entries import Book, ItemEntry, Needed
 from contrasent.reproduce.run import duration
-from contrasent.reproduce.verdict import RULE, WORDS
+from contrasent.reproduce.verdict import RULE, SEQUENTIAL_RULE, WORDS
 
 WIDTH = 110
 MOST = 5
@@ -44,6 +44,8 @@ def _end(found: Book) -> Iterator[str]:
     lines = [f"{len(words)} claims: {counted(words)}"] if len(found["items"]) > 1 and words else []
     if any(item["tests"] for item in found["items"]):
         lines.append(_wrapped(RULE))
+    if any(item["sequential"] for item in found["items"]):
+        lines.append(_wrapped(SEQUENTIAL_RULE))
     run = found["run"]
     if run["seconds"]:
         where = "; ".join([*run["machines"], *run["precisions"], *run["versions"]])
@@ -81,6 +83,8 @@ def _item_text(item: ItemEntry) -> str:
             why = claim["parts"][0]["why"]
         line = f"{claim['verdict']['word']:<14}{claim['text']}{f' ({why})' if why else ''}"
         lines.append(_wrapped(line, " " * 14))
+        if "needed" in claim:
+            lines.append(_wrapped(f"{' ' * 14}{still_needed(claim['needed'])}", " " * 14))
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
     return "\n".join(lines).rstrip()
 
@@ -114,14 +118,30 @@ def resolved(item: ItemEntry) -> Iterator[str]:
         seeds = f"{shown['seeds']} seed{'' if shown['seeds'] == 1 else 's'}"
         line = (
             f"A seed moves {column['title']} by {number(shown['deviation'], form)} (standard "
-            f"deviation, {shown['freedom']} degrees of freedom); {seeds} a row tell differences "
-            f"from {number(shown['least'], form)} on"
+            f"deviation, {shown['freedom']} degrees of freedom); {seeds} a row tell "
         )
+        least = shown["least"]
+        line += f"differences from {number(least, form)} on" if least is not None else "none yet"
         if shown["needed"]:
             line += f"; {shown['needed']:,} would decide between any two rows, whatever they give"
         if shown["apart"]:
             line += f". Vary more, and rest on their own seeds: {'; '.join(shown['apart'])}"
+        if shown["paired"] is not None:
+            line += (
+                f". Seed by seed, differences vary {shown['paired']:.2f} times as much as those of "
+                "unpaired runs"
+            )
         yield f"{line}."
+
+
+def still_needed(found: Needed) -> str:
+    """What would decide a statement, if all goes on as it has."""
+    most = max(found["seeds"].values(), default=0)
+    runs = sum(found["seeds"].values())
+    return (
+        f"Would need {runs} more runs, up to {most} of a row ({found['hours']:.1f} h), if "
+        "differences and spreads stay as they are."
+    )
 
 
 def missing(item: ItemEntry) -> Iterator[str]:

@@ -5,13 +5,15 @@ more than one of twenty tables is any difference or equivalence that is found a 
 many comparisons there are. ``benchmarks/verdicts.py`` counts that in simulated tables.
 """
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from contrasent.reproduce.cells import between, number, p_value
 from contrasent.reproduce.entries import OrderEntry, VerdictEntry
 from contrasent.reproduce.items import BETTER, EQUAL, NO_BETTER, NO_WORSE
+from contrasent.reproduce.sequential import Sequential
 from contrasent.reproduce.spread import Gap
 
 AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"
@@ -21,6 +23,11 @@ RULE = (
     "All comparisons of a table are decided together by Holm's method: the chance that any of the "
     "differences and equivalences that it finds is wrong is at most 5 %, however many there are. p "
     "is adjusted for that; the 95 % intervals are each by itself."
+)
+SEQUENTIAL_RULE = (
+    "Seeds were added where they decide most, until statements were decided or the time was used "
+    "up. There, rows are compared seed by seed, each comparison by the spread of its own "
+    "differences, and p values and intervals hold at all times at once, however often one looked."
 )
 DEFINITIONS = {
     "lab": {
@@ -43,7 +50,8 @@ DEFINITIONS = {
         "statement with several parts agrees where all do and differs where one does.",
         "Margin": "0.3 points (two one-sided tests) where an item says nothing else.",
         "Noise": "a standard deviation over seeds, pooled over the rows of a column; a row that "
-        "varies more counts with its own. Where a document prints no spread, its value is taken "
+        "varies more counts with its own, and so does each comparison where seeds were added as "
+        "needed. Where a document prints no spread, its value is taken "
         "for a single run that varies as ours do.",
     },
 }
@@ -98,16 +106,18 @@ class Comparison:
         margin: a difference that does not matter, the tolerance of a value; None where there is
             none.
         form: of numbers.
+        awaited: whether both rows are to be run, so that it counts before they are.
     """
 
     column: str
     after: str
     before: str
-    gap: Gap | None
+    gap: Gap | Sequential | None
     kind: str = BETTER
     sign: float = 1.0
     margin: float | None = None
     form: str = POINTS
+    awaited: bool = False
 
     @property
     def unit(self) -> Unit:
@@ -116,12 +126,18 @@ class Comparison:
         return self.column, first, second
 
     def tests(self) -> dict[Hashable, tuple[str, float]]:
-        """Words that are possible, with the p value of each being wrong; none without an error."""
+        """Words that are possible, with the p value of each being wrong.
+
+        Without an error there are none; of a comparison that is awaited they are all 1.
+        """
         gap, margin = self.gap, self.margin
         if gap is None or gap.error is None:
-            return {}
+            if not self.awaited:
+                return {}
+            wide = replace(self, gap=Gap(0.0, math.inf), awaited=False)
+            return {test: (word, 1.0) for test, (word, _) in wide.tests().items()}
         if self.kind == BETTER:
-            word = AGREES if gap.mean * self.sign > 0 else DIFFERS
+            word = AGREES if gap.side() * self.sign > 0 else DIFFERS
             found: dict[Hashable, tuple[str, float]] = {0.0: (word, gap.p())}
             if margin:
                 found["within", margin] = EQUIVALENT, gap.p_within(margin)
@@ -130,7 +146,7 @@ class Comparison:
         if self.kind in (NO_WORSE, NO_BETTER):
             side = -self.sign if self.kind == NO_WORSE else self.sign
             at = side * margin
-            word = AGREES if (gap.mean - at) * side < 0 else DIFFERS
+            word = AGREES if gap.side(at) * side < 0 else DIFFERS
             return {at if self.after <= self.before else -at: (word, gap.p(at))}
         if self.kind == VALUE and not gap.error:
             return {}
