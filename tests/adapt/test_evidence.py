@@ -10,14 +10,13 @@ from contrasent.adapt.evidence import (
     Evidence,
     Query,
     first_of_each_kind,
-    haystack,
     is_prose,
     judged_evidence,
     made_evidence,
     mean_over_kinds,
-    measure,
     narrowed,
 )
+from contrasent.adapt.measuring import haystack, measure
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.search.exact import unit

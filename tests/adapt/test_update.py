@@ -68,9 +68,9 @@ def updated(home, two_steps):
     """The update, what it trained on, and what it said."""
     rows, said, train = [], [], training.train
 
-    def spy(base, chosen, **options):
+    def spy(base, chosen, plan, **options):
         rows.append((base, chosen))
-        train(base, chosen, **options)
+        train(base, chosen, plan, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(selection, "train", spy)

@@ -7,7 +7,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from contrasent.adapt.evidence import Evidence, Query, measure
+from contrasent.adapt.evidence import Evidence, Query
+from contrasent.adapt.measuring import measure
 from contrasent.adapt.shipping import rebuilt
 from contrasent.adapt.verdict import PROBE, General, Verdict, clustered_difference, decide, probe
 from contrasent.search.exact import unit

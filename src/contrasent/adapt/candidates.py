@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from contrasent import progress
-from contrasent.adapt.evidence import Evidence, Floats, WordScores, mean_over_kinds, measure
+from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
+from contrasent.adapt.measuring import WordScores, measure
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.hybrid import Fusion
 from contrasent.types import EncodeFn, Vectors, batched

@@ -4,34 +4,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt import shipping
 from contrasent.adapt.asking import Asking, read_asked, read_clicks
-from contrasent.adapt.candidates import (
-    Candidate,
-    Encoded,
-    encode_all,
-    encode_evidence,
-    measure_candidate,
-)
+from contrasent.adapt.candidates import encode_all
 from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
     Evidence,
     Part,
     first_of_each_kind,
-    haystack,
     narrowed,
-    rankings,
 )
+from contrasent.adapt.judging import judge_sealed
+from contrasent.adapt.measuring import haystack
 from contrasent.adapt.reading import Asked, Reading, load_reading, read_source, write_reading
-from contrasent.adapt.selection import Ground, Say, Selection
+from contrasent.adapt.selection import Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
+from contrasent.adapt.trials import Ground, Trials
 from contrasent.adapt.update import (
     Previous,
     old_vectors,
@@ -39,13 +33,11 @@ from contrasent.adapt.update import (
     updated_parts,
     with_previous,
 )
-from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.adapt.work import Work
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
 from contrasent.model.pretrained import resolve
 from contrasent.search.exact import unit
-from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.text.sources import missing
 from contrasent.types import Vectors
@@ -73,8 +65,6 @@ TRAINING = 3.0
 FEWEST_PASSAGES = 20
 FEWEST_DOCUMENTS = 10
 SHORTEST_BUDGET = 10.0
-SHOWN = 10
-"""Queries that gained most, and that lost most, in the report."""
 
 
 def adapt(
@@ -286,18 +276,14 @@ class _Run:
         return raw, float(spent) / len(fresh)
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
-        selection = self._select(plans, steps)
-        chosen = selection.trials[0]
-        if selection.best().score > 0:
-            chosen = selection.nearest_to_best()
-        verdict, queries, changes = self._judge(selection, chosen.candidate)
+        trials = self._select(plans, steps)
+        chosen = trials.chosen().candidate
+        self.say(f"chosen: {chosen.name}; opening the sealed part")
         return shipping.ship(
             target,
-            selection=selection,
-            chosen=chosen.candidate,
-            verdict=verdict,
-            sealed=queries,
-            changes=changes,
+            trials=trials,
+            chosen=chosen,
+            sealed=judge_sealed(trials, chosen, self._evidence(SEALED)),
             reading=self.reading,
             parts=self.parts,
             base_name=self.base_name,
@@ -307,7 +293,7 @@ class _Run:
 
     # ------------------------------------------------------------------ choosing
 
-    def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Selection:
+    def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Trials:
         whole = self._evidence(SELECT)
         rows = unit(np.asarray(self.raw))
         vectors = unit(self.base.encode([query.text for query in whole.queries]))
@@ -344,11 +330,12 @@ class _Run:
         # all passages.
         answers = 2 * len(whole.queries) * self.encoding + 0.05 * self.budget
         passages = len(self.texts) * self.encoding
-        selection = Selection(ground, self.work, self.budget - answers - passages, self.say)
+        trials = Trials(ground, self.work)
+        selection = Selection(trials, self.budget - answers - passages, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
         if not self.asking.provable:
-            return selection
+            return trials
         pairs = self.asking.pairs()
         few = {} if steps is None else {"most": 16 * steps}
         if self.previous is None:
@@ -356,7 +343,7 @@ class _Run:
         texts = len(ground.narrow.evidence.texts) + len(narrow) / 4
         pair = TRAINING * self.encoding
         selection.train(pairs, self.encoding * texts, pair, plans=plans, steps=steps)
-        return selection
+        return trials
 
     @property
     def affordable(self) -> int:
@@ -367,60 +354,3 @@ class _Run:
         """Queries of a part, as many as the budget allows to encode the answers of."""
         rows = max(FEWEST_ROWS, int(QUERIES * self.budget / max(self.encoding, 1e-6)))
         return self.asking.evidence(part, rows=min(rows, MOST_ROWS), terms=self.lexical.analyzer)
-
-    # ------------------------------------------------------------------ judging
-
-    def _judge(
-        self, selection: Selection, chosen: Candidate
-    ) -> tuple[Verdict, int, list[dict[str, Any]]]:
-        self.say(f"chosen: {chosen.name}; opening the sealed part")
-        evidence = self._evidence(SEALED)
-        lexical = Lexical.build(evidence.texts, language=self.lexical.analyzer.language)
-        raw = encode_evidence(self.base.encode, evidence, np.asarray(self.raw))
-        base = raw.by(unit)
-        own = () if self.fusion is None else (lexical, self.fusion)
-        before = measure_candidate(evidence, base, *own)[0]
-        after, encoded, checked = before, base, None
-        ways = () if chosen.fusion is None else (lexical, chosen.fusion)
-        if chosen.model != "base":
-            encoder, passages = selection.encoder(chosen), selection.passages(chosen)
-            layer = selection.layer(chosen.model, chosen.share)
-            encoded = (
-                raw.by(layer) if layer else encode_evidence(encoder.encode, evidence, passages)
-            )
-            checked = check_general(self.base.encode, encoder.encode)
-        if chosen.name != "base":
-            after = measure_candidate(evidence, encoded, *ways)[0]
-        verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=self.seed)
-        order = np.argsort(after - before, kind="stable")
-        most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
-
-        def found(
-            number: int, by: Encoded, words: Lexical | None = None, fusion: Fusion | None = None
-        ) -> list[dict[str, Any]]:
-            query = evidence.queries[number]
-            fusions = [fusion or Fusion()]
-            (best,) = rankings(evidence, query, by.queries[number], by.rows, words, fusions)
-            return [
-                {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}
-                for row in best[:3]
-            ]
-
-        changes = [
-            {
-                "query": evidence.queries[n].text,
-                "kind": evidence.queries[n].kind,
-                "before": float(before[n]),
-                "after": float(after[n]),
-                "answer": self._answer(evidence, n),
-                "base": found(n, base, *own),
-                "chosen": found(n, encoded, *ways),
-            }
-            for n in dict.fromkeys(map(int, most))
-        ]
-        return verdict, len(evidence.queries), changes
-
-    def _answer(self, evidence: Evidence, number: int) -> str:
-        query = evidence.queries[number]
-        rows = np.flatnonzero(np.isin(evidence.units, list(query.relevant)))
-        return evidence.texts[next((row for row in rows if row in query.shown), rows[0])]

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt.candidates import Candidate, Trial
+from contrasent.adapt.judging import Sealed
 from contrasent.adapt.page import page
 from contrasent.adapt.reading import Reading
-from contrasent.adapt.selection import Selection
 from contrasent.adapt.splitting import SEALED, SELECT
+from contrasent.adapt.trials import Trials
 from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
@@ -133,11 +134,9 @@ def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
 def ship(
     target: Path,
     *,
-    selection: Selection,
+    trials: Trials,
     chosen: Candidate,
-    verdict: Verdict,
-    sealed: int,
-    changes: list[dict[str, Any]],
+    sealed: Sealed,
     reading: Reading,
     parts: NDArray[np.int8],
     base_name: str,
@@ -148,23 +147,21 @@ def ship(
 
     Args:
         target: the folder.
-        selection: with all trials.
+        trials: of the run.
         chosen: what the verdict is about.
-        verdict: of the sealed part.
-        sealed: how many queries it has.
-        changes: those of them that changed most, with what each finds.
+        sealed: what the sealed part says of it.
         reading: the passages.
         parts: the part of each document.
         base_name: of the base.
         asked: how many queries of people there were, or None.
         say: is given a line for people at each step.
     """
-    work = selection.work
-    shipped = chosen if verdict.improved else selection.trials[0].candidate
-    encoder = selection.encoder(shipped)
+    work, verdict = trials.work, sealed.verdict
+    shipped = chosen if verdict.improved else trials.tried[0].candidate
+    encoder = trials.encoder(shipped)
     _publish(target, encoder, work.folder / "model", base_name, shipped, verdict)
     say(f"indexing {len(reading.passages):,} passages")
-    vectors = selection.passages(shipped)
+    vectors = trials.passages(shipped)
     index = _index(target, encoder, vectors, reading, shipped)
     facts = {
         "format": 1,
@@ -173,14 +170,14 @@ def ship(
         "chosen": asdict(chosen),
         "improved": verdict.improved,
         "verdict": asdict(verdict),
-        "trials": [asdict(trial) for trial in selection.trials],
+        "trials": [asdict(trial) for trial in trials.tried],
         "reading": {**reading.facts, "lines": reading.lines},
-        "changes": changes,
+        "changes": sealed.changes,
         "held_out": {
             name: [reading.documents[at] for at in np.flatnonzero(parts == part)]
             for name, part in (("choose", SELECT), ("judge", SEALED))
         },
-        "queries": {"from_people": asked, "sealed": sealed},
+        "queries": {"from_people": asked, "sealed": sealed.queries},
         "seconds": round(work.seconds(), 1),
         "advice": advice(verdict, asked),
     }

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,12 +43,15 @@ class TrainingPlan:
         lr: peak learning rate of AdamW.
         hard_negatives: whether each pair has a mined negative beside those of its batch. It makes
             a step nearly twice as long.
+        masked_words: whether it also guesses masked words, by a vocabulary layer that begins as the
+            word embeddings (SimCSE, appendix A). It makes a step half as long again.
     """
 
     name: str
     makers: tuple[str, ...]
     lr: float
     hard_negatives: bool = False
+    masked_words: bool = False
 
 
 PLANS = (
@@ -58,6 +62,7 @@ PLANS = (
         5e-5,
         hard_negatives=True,
     ),
+    TrainingPlan("all pairs and masked words", (), 5e-5, masked_words=True),
 )
 """What is tried, each a bet that a collection may pay or not. Slower and faster learning are no
 plans of their own: averaging with the base tries them all on one training."""
@@ -146,14 +151,14 @@ def with_negatives(
 
 
 def train(
-    base: Path, rows: Sequence[tuple[str, ...]], *, lr: float, seed: int, folder: Path
+    base: Path, rows: Sequence[tuple[str, ...]], plan: TrainingPlan, *, seed: int, folder: Path
 ) -> None:
     """Train on every row once; a run that was killed goes on.
 
     Args:
         base: folder of the model to begin from.
         rows: query and positive, or query, positive and negative; a multiple of the batch.
-        lr: peak learning rate.
+        plan: its learning rate, and whether masked words are guessed.
         seed: of everything random.
         folder: where the run is kept, and the model at its top.
     """
@@ -164,13 +169,16 @@ def train(
     settings = Settings(
         batch=min(BATCH, len(rows)),
         steps=max(1, len(rows) // BATCH),
-        lr=lr,
+        lr=plan.lr,
         warmup=0.1,
         max_tokens=MAX_TOKENS,
         checkpoint_every=50,
         seed=seed,
     )
-    learner = prepare(base, "simcse_supervised", {"symmetric": True}, settings)
+    objective, own = "simcse_supervised", dict[str, Any](symmetric=True)
+    if plan.masked_words:
+        objective, own = f"{objective}+masked_lm", {**own, "language_head": "new"}
+    learner = prepare(base, objective, own, settings)
     fit(learner, list(rows), settings, folder=folder, resume=folder.exists())
 
 

@@ -1,0 +1,98 @@
+"""The sealed part, opened once: the verdict, and the queries that changed most."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, measure_candidate
+from contrasent.adapt.evidence import Evidence
+from contrasent.adapt.measuring import rankings
+from contrasent.adapt.trials import Trials
+from contrasent.adapt.verdict import Verdict, check_general, decide
+from contrasent.search.exact import unit
+from contrasent.search.hybrid import Fusion
+from contrasent.search.lexical import Lexical
+
+SHOWN = 10
+"""Queries that gained most, and that lost most, in the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What the sealed part says.
+
+    Attributes:
+        verdict: whether the chosen candidate may take the base's place.
+        queries: how many there are.
+        changes: those that changed most, with what each finds before and after.
+    """
+
+    verdict: Verdict
+    queries: int
+    changes: list[dict[str, Any]]
+
+
+def judge_sealed(trials: Trials, chosen: Candidate, evidence: Evidence) -> Sealed:
+    """Compare the chosen candidate with the base on queries that nothing was chosen by.
+
+    Args:
+        trials: of the run.
+        chosen: one of its candidates.
+        evidence: the sealed queries, over all passages.
+    """
+    ground = trials.ground
+    lexical = Lexical.build(evidence.texts, language=ground.lexical.analyzer.language)
+    raw = encode_evidence(ground.base.encode, evidence, np.asarray(ground.raw))
+    base = raw.by(unit)
+    own = () if ground.fusion is None else (lexical, ground.fusion)
+    before = measure_candidate(evidence, base, *own)[0]
+    after, encoded, checked = before, base, None
+    ways = () if chosen.fusion is None else (lexical, chosen.fusion)
+    if chosen.model != "base":
+        encoder, passages = trials.encoder(chosen), trials.passages(chosen)
+        layer = trials.layer(chosen.model, chosen.share)
+        encoded = raw.by(layer) if layer else encode_evidence(encoder.encode, evidence, passages)
+        checked = check_general(ground.base.encode, encoder.encode)
+    if chosen.name != "base":
+        after = measure_candidate(evidence, encoded, *ways)[0]
+    verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=ground.seed)
+    order = np.argsort(after - before, kind="stable")
+    most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
+    changes = [
+        {
+            "query": evidence.queries[n].text,
+            "kind": evidence.queries[n].kind,
+            "before": float(before[n]),
+            "after": float(after[n]),
+            "answer": _answer(evidence, n),
+            "base": _found(evidence, n, base, *own),
+            "chosen": _found(evidence, n, encoded, *ways),
+        }
+        for n in dict.fromkeys(map(int, most))
+    ]
+    return Sealed(verdict, len(evidence.queries), changes)
+
+
+def _found(
+    evidence: Evidence,
+    number: int,
+    by: Encoded,
+    words: Lexical | None = None,
+    fusion: Fusion | None = None,
+) -> list[dict[str, Any]]:
+    """The three best results for a query, and whether each answers it."""
+    query = evidence.queries[number]
+    fusions = [fusion or Fusion()]
+    (best,) = rankings(evidence, query, by.queries[number], by.rows, words, fusions)
+    return [
+        {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}
+        for row in best[:3]
+    ]
+
+
+def _answer(evidence: Evidence, number: int) -> str:
+    """The text that answers a query."""
+    query = evidence.queries[number]
+    rows = np.flatnonzero(np.isin(evidence.units, list(query.relevant)))
+    return evidence.texts[next((row for row in rows if row in query.shown), rows[0])]

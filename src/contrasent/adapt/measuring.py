@@ -1,0 +1,157 @@
+"""What a way to search finds for evidence's queries: rankings, and nDCG@10 of each."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.adapt.evidence import Evidence, Floats, Query
+from contrasent.metrics import ndcg_at_k
+from contrasent.search.hybrid import PROPOSED, Fusion
+from contrasent.search.lexical import Lexical
+from contrasent.types import Vectors
+
+CUT = 10
+"""nDCG is cut at this rank."""
+
+
+class WordScores(Protocol):
+    """What gives each row's BM25 score for a query."""
+
+    def scores(self, query: str, /) -> NDArray[np.float32]:
+        """(rows,) scores."""
+
+
+class Remembered:
+    """BM25 scores that are computed once a query, for measuring many fusions on little text.
+
+    Args:
+        lexical: BM25 over the rows.
+    """
+
+    def __init__(self, lexical: Lexical) -> None:
+        self.lexical = lexical
+        self._known: dict[str, NDArray[np.float32]] = {}
+
+    def scores(self, query: str, /) -> NDArray[np.float32]:
+        """(rows,) scores."""
+        if query not in self._known:
+            self._known[query] = self.lexical.scores(query)
+        return self._known[query]
+
+
+def measure(
+    evidence: Evidence,
+    *,
+    queries: Vectors | None = None,
+    rows: Vectors | None = None,
+    lexical: WordScores | None = None,
+    fusions: Sequence[Fusion] = (Fusion(),),
+) -> Floats:
+    """nDCG@10 of each query for each way to put vectors and words together, (f, q).
+
+    Args:
+        evidence: the queries, and the rows to search.
+        queries: (q, d) unit vectors of the queries; None to search by words alone.
+        rows: (rows, d) unit vectors of the rows.
+        lexical: BM25 over the rows; None to search by vectors alone.
+        fusions: f of them; one alone counts where there are not both vectors and words.
+    """
+    values = np.zeros((len(fusions), len(evidence.queries)))
+    for number, query in enumerate(evidence.queries):
+        vector = None if queries is None else queries[number]
+        found = rankings(evidence, query, vector, rows, lexical, fusions)
+        for way, ranked in enumerate(found):
+            values[way, number] = _ndcg(evidence.units[ranked], query.relevant)
+    return values
+
+
+def rankings(
+    evidence: Evidence,
+    query: Query,
+    vector: Vectors | None,
+    rows: Vectors | None,
+    lexical: WordScores | None,
+    fusions: Sequence[Fusion],
+) -> list[NDArray[np.int64]]:
+    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`.
+
+    Args:
+        evidence: q queries over rows.
+        query: one of them.
+        vector: (d,) of the query; None for words alone.
+        rows: (rows, d) vectors; None for words alone.
+        lexical: BM25 over the rows; None for vectors alone.
+        fusions: how both are put together.
+    """
+    shown = np.zeros(len(evidence.texts), dtype=bool)
+    shown[: evidence.passages] = True
+    shown[list(query.hidden)] = False
+    shown[list(query.shown)] = True
+    at = np.flatnonzero(shown)
+    if vector is None or rows is None:
+        if lexical is None:
+            raise ValueError("nothing to rank by")
+        words = lexical.scores(query.text)[at]
+        best = _largest(words, PROPOSED)
+        return [at[best[words[best] > 0]]]
+    dense = (rows @ vector)[at]
+    if lexical is None:
+        return [at[_largest(dense, PROPOSED)]]
+    words = lexical.scores(query.text)[at]
+    proposed = np.union1d(_largest(dense, PROPOSED), _largest(words, PROPOSED))
+    fused = (fusion(dense[proposed], words[proposed]) for fusion in fusions)
+    return [at[proposed[np.argsort(-scores, kind="stable")]] for scores in fused]
+
+
+def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
+    """Places of the largest, falling."""
+    few = np.argpartition(-scores, count)[:count] if len(scores) > count else np.arange(len(scores))
+    places: NDArray[np.int64] = few[np.argsort(-scores[few], kind="stable")]
+    return places
+
+
+def _ndcg(ranked: NDArray[np.int64], relevant: Mapping[int, float]) -> float:
+    """nDCG@10 of units in the order of their best rows."""
+    found = list(dict.fromkeys(ranked.tolist()))
+    ranks = {unit: rank for rank, unit in enumerate(found, 1)}
+    beyond = len(found) + CUT + 1  # what was not found has no rank that counts
+    places = sorted((ranks.get(unit, beyond), gain) for unit, gain in relevant.items())
+    return float(ndcg_at_k(np.array([g for _, g in places]), np.array([r for r, _ in places]), CUT))
+
+
+def haystack(
+    evidence: Evidence,
+    *,
+    queries: Vectors,
+    rows: Vectors,
+    lexical: Lexical,
+    size: int,
+    seed: int = 0,
+) -> NDArray[np.int64]:
+    """Passages on which candidates differ nearly as on all of them.
+
+    Those that the base or BM25 rank high for any query, what answers the queries, and others drawn
+    at random up to ``size``.
+
+    Args:
+        evidence: over all passages.
+        queries: (q, d) the base's unit vectors of the queries.
+        rows: (passages, d) its unit vectors of the passages.
+        lexical: BM25 over the passages, perhaps with more rows behind them.
+        size: passages to keep at least, if there are so many.
+        seed: of the draw.
+    """
+    count = evidence.passages
+    if count <= size:
+        return np.arange(count)
+    kept: set[int] = set()
+    each = max(2, min(20, size // (2 * len(evidence.queries))))
+    for query, vector in zip(evidence.queries, queries, strict=True):
+        kept.update(_largest(rows[:count] @ vector, each).tolist())
+        kept.update(_largest(lexical.scores(query.text)[:count], each).tolist())
+        kept.update(np.flatnonzero(np.isin(evidence.units[:count], list(query.relevant))).tolist())
+    others = np.setdiff1d(np.arange(count), list(kept))
+    drawn = np.random.default_rng(seed).permutation(others)[: max(0, size - len(kept))]
+    return np.sort(np.concatenate([np.array(sorted(kept), dtype=np.int64), drawn]))
