@@ -5,15 +5,21 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from commands import invoke
 from contrasent import files
+from contrasent.adapt import asking as asking_module
+from contrasent.adapt import run as run_module
 from contrasent.adapt import selection, training
+from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.run import adapt
+from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
+from contrasent.adapt.trials import Trials
 from contrasent.cli.options import parse_budget
 from contrasent.errors import InputError, OptionError, OutputError
-from contrasent.search.hybrid import own_fusion
+from contrasent.search.hybrid import Fusion, own_fusion
 from contrasent.search.index import Index
 
 
@@ -280,3 +286,42 @@ def test_budgets(text, seconds):
     assert parse_budget(text) == seconds
     with pytest.raises(OptionError, match="--budget"):
         parse_budget(text + "x")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "parts", "more"),
+    [
+        (Candidate("base"), {SEALED}, False),
+        (Candidate("base + BM25 0.3", fusion=Fusion(0.3)), {SEALED, TRAIN}, True),
+        (Candidate("mapped, 0.5", "mapped", 0.5), {SEALED}, True),
+        (Candidate("all pairs", "round1-0"), {SEALED}, False),
+    ],
+)
+def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
+    tmp_path, model, documents, monkeypatch, chosen, parts, more
+):
+    """Sealed documents always; never those that chose. More of them where time is left."""
+    seen, limits = [], []
+    opened, made = run_module.judge_sealed, asking_module.made_evidence
+
+    def judged(trials, found, evidence):
+        seen.append(evidence)
+        return opened(trials, Candidate("base"), evidence)
+
+    def limited(*given, limit, **options):
+        limits.append(limit)
+        return made(*given, limit=limit, **options)
+
+    monkeypatch.setattr(run_module, "judge_sealed", judged)
+    monkeypatch.setattr(asking_module, "made_evidence", limited)
+    monkeypatch.setattr(Trials, "chosen", lambda self: Trial(chosen, 1.0))
+    monkeypatch.setattr(selection.Selection, "train", lambda *_, **__: None)
+    done = adapt(documents, tmp_path / "out", base=str(model), budget=60.0)
+    names = done.facts["held_out"]
+    ids = sorted(p.name for p in documents.iterdir())
+    split = parts_of(ids, seed=0)
+    assert {ids[n] for n in np.flatnonzero(split == SEALED)} == set(names["judge"])
+    (evidence,) = seen
+    assert {int(split[query.document]) for query in evidence.queries} == parts
+    _, judging = limits
+    assert (judging > run_module.MOST_ROWS // 2) == more  # two kinds of queries at least

@@ -31,7 +31,7 @@ class Tried:
 
 @pytest.mark.parametrize(
     ("steps", "plans"),
-    [(100, ["all pairs", "titles and sentences", "all pairs and masked words"]), (30, 2), (14, 1)],
+    [(100, ["all pairs", "titles and sentences", "all pairs and masked words"]), (80, 2), (40, 1)],
 )
 def test_plans_are_tried_as_far_as_each_gets_steps_worth_measuring(
     tmp_path, monkeypatch, steps, plans
@@ -43,7 +43,7 @@ def test_plans_are_tried_as_far_as_each_gets_steps_worth_measuring(
     monkeypatch.setattr(
         chosen,
         "_steps",
-        lambda n, count, look, pair: s if (s := int(steps * 0.3 / count)) >= 4 else 0,
+        lambda n, count, look, pair: s if (s := int(steps * 0.3 / count)) >= 10 else 0,
     )
     monkeypatch.setattr(chosen, "_train", lambda model, n, plan, *_: trained.append((n, plan.name)))
     pairs = [Pair("red", "tea", n, "title") for n in range(FEWEST_PAIRS)]

@@ -149,11 +149,14 @@ class Asking:
         """What is learnt from, made of the training documents."""
         return list(self._pairs(self._teaching, TRAIN))
 
-    def evidence(self, part: int, *, rows: int, terms: Callable[[str], list[str]]) -> Evidence:
+    def evidence(
+        self, part: int, *others: int, rows: int, terms: Callable[[str], list[str]]
+    ) -> Evidence:
         """The queries of a part with what they should find.
 
         Args:
             part: SELECT or SEALED.
+            *others: parts that made queries may be about as well.
             rows: made queries at most, of all kinds together.
             terms: terms of a text, as search by words compares them.
 
@@ -164,7 +167,7 @@ class Asking:
         if self.asked is not None:
             half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
             return judged_evidence(texts, self.documents, self.reading.holding, half)
-        pairs = list(dict.fromkeys(self._pairs(self._asking, part)))
+        pairs = list(dict.fromkeys(self._pairs(self._asking, part, *others)))
         if all(pair.old for pair in pairs):
             raise InputError(
                 self.reading.documents[self.old],
@@ -174,8 +177,8 @@ class Asking:
         limit = rows // len({(pair.maker, pair.old) for pair in pairs})
         return made_evidence(texts, self.documents, pairs, limit=limit, terms=terms, seed=self.seed)
 
-    def _pairs(self, makers: Sequence[Maker], part: int) -> Iterator[Pair]:
-        numbers = [i for i, document in enumerate(self.documents) if self.parts[document] == part]
+    def _pairs(self, makers: Sequence[Maker], *parts: int) -> Iterator[Pair]:
+        numbers = [i for i, document in enumerate(self.documents) if self.parts[document] in parts]
         return made_pairs(makers, self.reading.passages, numbers, self.seed, old=self.old)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from contrasent.adapt import shipping
 from contrasent.adapt.asking import Asking, read_asked, read_clicks
-from contrasent.adapt.candidates import encode_all
+from contrasent.adapt.candidates import Candidate, encode_all
 from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
     Evidence,
@@ -25,7 +25,7 @@ from contrasent.adapt.selection import Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.adapt.training import PLANS, TrainingPlan
-from contrasent.adapt.trials import Ground, Trials
+from contrasent.adapt.trials import LINEAR, UNTRAINED, Ground, Trials
 from contrasent.adapt.update import (
     Previous,
     old_vectors,
@@ -60,6 +60,10 @@ without what the query was taken from. Queries decide how small a gain can be pr
 FEWEST_ROWS = 400
 MOST_ROWS = 2000
 """Queries of a part at most."""
+MOST_SEALED = 6000
+"""Sealed queries at most, where time is left and no network is judged."""
+RESERVE = 0.1
+"""Share of the budget for ranking by the sealed queries, the index and the report."""
 TRAINING = 3.0
 """Times as long as encoding a passage is training on a pair, until it has been measured."""
 FEWEST_PASSAGES = 20
@@ -283,7 +287,7 @@ class _Run:
             target,
             trials=trials,
             chosen=chosen,
-            sealed=judge_sealed(trials, chosen, self._evidence(SEALED)),
+            sealed=judge_sealed(trials, chosen, self._sealed(chosen)),
             reading=self.reading,
             parts=self.parts,
             base_name=self.base_name,
@@ -350,7 +354,26 @@ class _Run:
         """Rows of the selection part that the budget allows to encode for each trained network."""
         return max(FEWEST_ROWS, int(LOOK * self.budget / max(self.encoding, 1e-6)))
 
-    def _evidence(self, part: int) -> Evidence:
-        """Queries of a part, as many as the budget allows to encode the answers of."""
-        rows = max(FEWEST_ROWS, int(QUERIES * self.budget / max(self.encoding, 1e-6)))
-        return self.asking.evidence(part, rows=min(rows, MOST_ROWS), terms=self.lexical.analyzer)
+    def _evidence(self, part: int, *others: int, rows: int = 0) -> Evidence:
+        """Queries of parts, as many as the budget allows to encode the answers of, or more."""
+        allowed = max(FEWEST_ROWS, int(QUERIES * self.budget / max(self.encoding, 1e-6)))
+        many = max(rows, min(allowed, MOST_ROWS))
+        return self.asking.evidence(part, *others, rows=many, terms=self.lexical.analyzer)
+
+    def _sealed(self, chosen: Candidate) -> Evidence:
+        """Sealed queries: those that the time left suffices for, where no network is to be judged.
+
+        Nothing was learnt from documents to train on, nor chosen by them, if what was chosen is
+        untrained: its proof may be about them too.
+        """
+        if chosen.name == "base" or chosen.model not in LINEAR:
+            return self._evidence(SEALED)
+
+        def affordable() -> int:
+            left = self.budget * (1 - RESERVE) - self.work.seconds()
+            return min(MOST_SEALED, int(left / max(self.encoding, 1e-6)))
+
+        untrained = chosen.model in UNTRAINED and self.previous is None
+        others = (TRAIN,) if untrained else ()
+        rows: int = self.work.stage("sealed-rows", affordable)
+        return self._evidence(SEALED, *others, rows=rows)

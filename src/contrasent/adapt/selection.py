@@ -47,7 +47,7 @@ A_PAIR = 1.3
 """Times as long as encoding a passage is encoding a pair: its text and its short query."""
 MOST_MAPPED = 8000
 FEWEST_PAIRS = 4 * BATCH
-FEWEST_STEPS = 4
+FEWEST_STEPS = 10
 """Steps below which a round of training is not worth its measuring."""
 
 Say = Callable[[str], None]

@@ -36,6 +36,8 @@ NEIGHBOURS_OF = 800
 """Passages whose neighbours are compared with the base's."""
 LINEAR = ("base", "whitened", "mapped")
 """Models that are a linear layer over the base, or nothing: its vectors are enough for them."""
+UNTRAINED = ("base", "whitened")
+"""Of these, models that learnt nothing from queries."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
