@@ -12,6 +12,9 @@ from contrasent import cli, progress
 from tiny_models import KINDS, made_sentences, write_backbone, write_tokenizer
 
 DATA = os.environ.get("CONTRASENT_DATA")
+MOST_SECONDS = 10.0
+"""Of processor time, fixtures and subprocesses included, that a test takes unless it is slow."""
+BEGAN = pytest.StashKey[float]()
 
 
 # Examples are slow to make on a machine that has more to do; that says nothing of the code.
@@ -30,13 +33,37 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     # Files that take long come first, so that no worker is left alone with one in the end.
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    marks = ("slow", "early")
+    long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
+    items.sort(key=lambda item: item.path not in long)
     if DATA:
         return
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(pytest.mark.skip(reason="CONTRASENT_DATA is not set"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    item.stash[BEGAN] = sum(os.times()[:4])
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    try:
+        return (yield)
+    finally:
+        taken = sum(os.times()[:4]) - item.stash[BEGAN]
+        item.user_properties.append(("processor seconds", taken))
+
+
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.stats.get("passed", ()):
+        taken = dict(report.user_properties).get("processor seconds", 0.0)
+        if taken > MOST_SECONDS and "slow" not in report.keywords:
+            text = f"{report.nodeid}: {taken:.0f} s of processor time, and not marked slow"
+            terminalreporter.line(text)
 
 
 @pytest.fixture(autouse=True)

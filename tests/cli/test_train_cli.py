@@ -397,6 +397,7 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_torchrun(run, texts, bert, tmp_path):
     """Two processes: the first losses of one, one model, and one of them speaks."""
     asked = ["train", texts, "--base", bert, *FAST, "--set", "steps=4", "--set", "dropout=0"]

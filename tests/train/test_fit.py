@@ -23,7 +23,7 @@ from contrasent.train.run import Gain, RunFolder, trajectory
 from contrasent.train.settings import Settings
 from contrasent.train.step import learning_rate
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.early
 FEW = {"batch": 8, "steps": 6, "lr": 1e-3, "seed": 1, "pooler": "mean", "max_tokens": 64}
 
 

@@ -15,7 +15,7 @@ from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner, without_onednn
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.early
 LEARN = {"batch": 16, "pooler": "mean", "seed": 4, "lr": 1e-3}
 
 
