@@ -85,7 +85,7 @@ expected = { made = 4.0 }
 [[claims]]"""
 
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.early
 
 
 @pytest.fixture
@@ -290,6 +290,7 @@ def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     assert seeds == sorted(seeds)
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(call, home, bert):
     """The speed of training is measured, which needs no data set; a made measure stays behind."""
     text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')
