@@ -26,5 +26,10 @@ def threads() -> int:
     setting = os.environ.get("OMP_NUM_THREADS", "")
     if setting.isdigit() and int(setting) > 0:
         return int(setting)
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable is not None else (os.cpu_count() or 1)
+    return usable()
+
+
+def usable() -> int:
+    """Cores that this process may use."""
+    given = getattr(os, "sched_getaffinity", None)
+    return len(given(0)) if given is not None else (os.cpu_count() or 1)

@@ -7,15 +7,21 @@ averages over processes, so that W processes with B rows give the gradient of on
 
 import inspect
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from contrasent.errors import UserError
+
+LOST = re.compile("gloo|NCCL|Connection (closed|reset|refused)")
+"""What torch's message holds where a process does not answer any more."""
+
+Value = TypeVar("Value")
 
 
 def rank() -> int:
@@ -48,7 +54,7 @@ def processes() -> Iterator[None]:
     """Join the processes that ``torchrun`` started, if it did, for the block.
 
     Raises:
-        UserError: the environment is not one that torchrun makes.
+        UserError: the environment is not one that torchrun makes, or another process has ended.
     """
     if dist.is_initialized() or "WORLD_SIZE" not in os.environ:
         yield
@@ -60,8 +66,17 @@ def processes() -> Iterator[None]:
         dist.init_process_group("nccl" if cuda else "gloo")
     except (ValueError, RuntimeError) as error:
         raise UserError(f"several processes: start them with torchrun ({error})") from error
+    number = rank()
     try:
         yield
+    except RuntimeError as error:
+        if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
+            raise
+        raise UserError(
+            f"process {number} of {world()}: another process of the training has ended; its own "
+            "output says why. Start all of them again with --resume, which goes on from the last "
+            "checkpoint"
+        ) from error
     finally:
         dist.destroy_process_group()
 
@@ -128,6 +143,46 @@ def from_main(value: Any) -> Any:
     box = [value]
     dist.broadcast_object_list(box)
     return box[0]
+
+
+def by_main(function: Callable[[], Value]) -> Value:
+    """What the main process finds, a small plain object, in every process.
+
+    Raises:
+        UserError: that of the function, in every process.
+    """
+    if world() == 1:
+        return function()
+    found: list[Any] = [None, ""]
+    if is_main():
+        try:
+            found = [function(), ""]
+        except UserError as error:
+            from_main([None, str(error)])
+            raise
+    value, problem = from_main(found)
+    if problem:
+        raise UserError(problem)
+    return cast(Value, value)
+
+
+def tensors_from_main(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The main process's tensors on the CPU, in every process, whose machines may share no disk.
+
+    Args:
+        tensors: by name; those of other processes are passed over.
+    """
+    if world() == 1:
+        return tensors
+    place = device() if dist.get_backend() == "nccl" else "cpu"
+    found = {}
+    for name, shape, kind in from_main([(n, t.shape, t.dtype) for n, t in tensors.items()]):
+        held = tensors[name] if is_main() else torch.empty(shape, dtype=kind)
+        raw = held.contiguous().reshape(-1).view(torch.uint8).to(place)
+        if len(raw):
+            dist.broadcast(raw, 0)
+        found[name] = raw.cpu().view(kind).reshape(shape)
+    return found
 
 
 def wrap(module: nn.Module) -> nn.Module:

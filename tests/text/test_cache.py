@@ -1,6 +1,8 @@
 """The token cache: what was read comes back, once written it is reopened, never half there."""
 
 import json
+import os
+import signal
 import threading
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 
 from contrasent.errors import InputError, OutputError
 from contrasent.text import cache as module
+from contrasent.text import token_columns
 from contrasent.text.batches import Collator, Plan
 from contrasent.text.cache import discard, tokenised
 from contrasent.text.corpus import open_corpus
@@ -26,6 +29,7 @@ def tokenizer(bert):
 
 
 def test_tokens_and_texts_come_back(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(token_columns, "CHUNK", 2)
     monkeypatch.setattr(module, "CHUNK", 2)
     cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert (len(cache), len(cache.columns)) == (3, 2)
@@ -44,7 +48,7 @@ def test_tokens_and_texts_come_back(tokenizer, tmp_path, monkeypatch):
 def test_scores_are_kept_and_reopened(tokenizer, tmp_path, monkeypatch):
     rated = [(*row, score) for row, score in zip(ROWS, (0.5, -2, 3), strict=True)]
     tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
-    monkeypatch.setattr(module, "_build", None)
+    monkeypatch.setattr(module, "_write_text", None)
     cache = tokenised(open_corpus(rated, score=2), tokenizer, tmp_path / "c", lower=False)
     assert len(cache.columns) == 2
     plan = Plan.make(np.arange(3), batch=2, seed=1, parts=1)
@@ -57,7 +61,7 @@ def test_scores_are_kept_and_reopened(tokenizer, tmp_path, monkeypatch):
 
 def test_it_is_reopened_and_not_made_again(tokenizer, tmp_path, monkeypatch):
     tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    monkeypatch.setattr(module, "_build", None)
+    monkeypatch.setattr(module, "_write_text", None)
     cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert cache.text(0, 1) == "a map"
     assert cache.truncated == 3
@@ -90,6 +94,7 @@ def test_lower_casing(tiny, tmp_path):
 
 
 def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(token_columns, "CHUNK", 2)
     monkeypatch.setattr(module, "CHUNK", 2)
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n" * 5 + "a\t\n")
@@ -104,7 +109,7 @@ def test_a_cache_that_was_cut_off_is_made_anew(tokenizer, tmp_path):
     """meta.json is written last; without it nothing counts."""
     tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     (tmp_path / "c" / "meta.json").unlink()
-    (tmp_path / "c" / "0.ids").write_bytes(b"")
+    (tmp_path / "c" / "0.text").write_bytes(b"")
     cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert cache.tokens(0, np.array([1]))[0].tolist() == tokenizer(["a map"])[0][0].tolist()
     discard(tmp_path / "c")
@@ -114,9 +119,9 @@ def test_a_cache_that_was_cut_off_is_made_anew(tokenizer, tmp_path):
 
 def test_it_is_read_from_disk_not_into_memory(tokenizer, tmp_path):
     cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    column = cache.columns[0]
-    assert isinstance(column.ids, np.memmap)
-    assert isinstance(column.text, np.memmap)
+    tokens, _ = cache.columns[0].shard(0)
+    assert isinstance(tokens.ids, np.memmap) and isinstance(tokens.offsets, np.memmap)
+    assert isinstance(cache.columns[0]._text, np.memmap)
     results = []
 
     def read():
@@ -137,3 +142,81 @@ def test_document_order_is_kept(tokenizer, tmp_path):
     assert cache.following.tolist() == [2, 1, 0, 0, 1, 0]
     plain = tokenised(open_corpus(path), tokenizer, tmp_path / "c", lower=False)
     assert plain.following is None
+
+
+LINES = [f"the {n} lamps of harbour {n * n % 97} are lit at {n % 24} o'clock" for n in range(230)]
+
+
+@pytest.fixture
+def shards(monkeypatch):
+    """Shards of twenty rows, and two processes to make them."""
+    monkeypatch.setattr(module, "SHARD", 20)
+    monkeypatch.setattr(module, "SHARDS", 12)
+    monkeypatch.setattr(module.cores, "usable", lambda: 2)
+
+
+def serial(tokenizer):
+    tokens, cut = tokenizer(LINES)
+    return [row.tolist() for row in tokens], int(cut.sum())
+
+
+def test_processes_make_the_shards_that_one_makes(tokenizer, tmp_path, shards):
+    expected, cut = serial(tokenizer)
+    cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
+    assert len(cache._workers) == 2
+    assert len([*(tmp_path / "c").glob("0.??.tokens")]) == 12
+    assert [row.tolist() for row in cache.tokens(0, np.arange(230))] == expected
+    assert cache.truncated == cut > 0
+    assert cache.lengths(0).tolist() == [len(row) for row in expected]
+    cache.discard()
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, shards, monkeypatch):
+    """A large corpus is not waited for; nobody makes its shards here."""
+    monkeypatch.setattr(module, "WAITED_FOR", 100)
+    expected, _ = serial(tokenizer)
+    begun = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False, workers=False)
+    assert not [*(tmp_path / "c").glob("*.tokens")]
+    begun.columns[0].build(3)
+    rows = np.random.default_rng(0).permutation(230)
+    assert [row.tolist() for row in begun.tokens(0, rows)] == [expected[row] for row in rows]
+    assert begun.truncated is None
+    assert [path.name for path in (tmp_path / "c").glob("*.tokens")] == ["0.03.tokens"]
+
+
+def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shards):
+    """The process that tokenises is killed; its workers end, and the next one goes on."""
+    folder, texts = tmp_path / "c", tmp_path / "texts.txt"
+    texts.write_text("\n".join(LINES))
+    pid = os.fork()
+    if pid == 0:
+        column = token_columns.Column.build
+
+        def killed(self, number, *args, **kwargs):
+            if number == 5:
+                os.kill(os.getpid(), signal.SIGKILL)
+            column(self, number, *args, **kwargs)
+
+        token_columns.Column.build = killed
+        tokenised(open_corpus(texts), tokenizer, folder, lower=False, workers=False)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.tokens")}
+    assert len(before) == 5
+    cache = tokenised(open_corpus(texts), tokenizer, folder, lower=False)
+    expected, _ = serial(tokenizer)
+    assert [row.tolist() for row in cache.tokens(0, np.arange(230))] == expected
+    after = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.tokens")}
+    assert len(after) == 12 and before.items() <= after.items()
+
+
+def test_a_worker_ends_with_the_process_that_started_it(tokenizer, tmp_path, shards):
+    cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
+    (tmp_path / "c" / "0.07.tokens").unlink()
+    cache = module.TokenCache(tmp_path / "c")
+    with pytest.raises(SystemExit):
+        cache.columns[0].build(7, parent=os.getpid())
+    assert [path.name for path in (tmp_path / "c").glob("*0.07*")] == []
+    cache.columns[0].build(7, parent=os.getppid())
+    assert (tmp_path / "c" / "0.07.tokens").is_file()

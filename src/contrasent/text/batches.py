@@ -19,6 +19,10 @@ from contrasent.types import Batch, Tokens
 
 ORDER, HELDOUT, VIEW = 1, 3, 16
 """Purposes of random numbers; the views of columns 0, 1, ... have ``VIEW``, ``VIEW + 1``, ..."""
+LISTED = 2**24
+"""Rows up to which an epoch's order is a list in memory."""
+
+Rows = NDArray[np.int64] | range
 
 
 def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
@@ -40,21 +44,21 @@ class Plan:
     The rows that do not fill a last batch are left out, others in every epoch.
 
     Attributes:
-        rows: (n,) int64, the corpus rows to train on.
+        rows: (n,) int64, the corpus rows to train on; or the range of all.
         batch: rows a step, over all processes.
         seed: of the order.
     """
 
-    rows: NDArray[np.int64]
+    rows: Rows
     batch: int
     seed: int
 
     @classmethod
-    def make(cls, rows: NDArray[np.int64], *, batch: int, seed: int, parts: int) -> "Plan":
+    def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "Plan":
         """Check a batch size against the rows and the number of equal parts it is cut into.
 
         Args:
-            rows: (n,) the corpus rows to train on.
+            rows: (n,) the corpus rows to train on; or the range of all.
             batch: rows a step, over all processes.
             seed: of the order.
             parts: equal parts that a batch is cut into.
@@ -84,9 +88,46 @@ class Plan:
 
     def at(self, step: int) -> NDArray[np.int64]:
         """(batch,) corpus rows of a step."""
-        order = _permutation(self.seed, self.epoch(step), len(self.rows))
-        start = step % self.steps_per_epoch * self.batch
-        return self.rows[order[start : start + self.batch]]
+        start, count = step % self.steps_per_epoch * self.batch, len(self.rows)
+        places = np.arange(start, start + self.batch)
+        if count > LISTED:
+            order = shuffled(places, count, self.seed, self.epoch(step))
+        else:
+            order = _permutation(self.seed, self.epoch(step), count)[places]
+        return order if isinstance(self.rows, range) else self.rows[order]
+
+
+def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """What stands at some places of a random order of ``count`` rows, which is nowhere listed.
+
+    A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked on
+    until it is inside the range (Black and Rogaway, 2002, section 3): a permutation by
+    construction.
+
+    Args:
+        places: (b,) places in the order, from 0.
+        count: of the rows, at most 2**62.
+        seed: of the order.
+        epoch: every epoch has another one.
+    """
+    half = max(1, ((count - 1).bit_length() + 1) // 2)
+    mask = np.uint64((1 << half) - 1)
+    keys = random_for(seed, ORDER, epoch).integers(0, 2**64, 6, np.uint64)
+    found, outside = places.astype(np.uint64), np.ones(len(places), np.bool_)
+    while outside.any():
+        left, right = found[outside] >> np.uint64(half), found[outside] & mask
+        for key in keys:
+            left, right = right, left ^ (_mixed(right + key) & mask)
+        found[outside] = left << np.uint64(half) | right
+        outside = found >= np.uint64(count)
+    return found.astype(np.int64)
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 @lru_cache(maxsize=2)

@@ -1,63 +1,90 @@
 """A corpus, tokenised once and kept on disk, so that it may be larger than memory.
 
-The folder holds, for each column, flat ids with offsets and flat UTF-8 text with offsets, all
-memory-mapped, and ``meta.json``, written last, with a key of corpus and tokenizer.
+The folder holds, for each column, its text in flat UTF-8 with offsets, written first in one pass,
+and the token ids in shards of rows, each written under another name and renamed. All of it is
+memory-mapped. ``meta.json``, written after the text, holds a key of corpus and tokenizer and what
+tokenises. Several processes make the shards of a large corpus; a row whose shard is not there yet
+is tokenised when it is wanted, with the same result.
 """
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
+import time
+import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
+import tokenizers
 from numpy.typing import NDArray
 
-from contrasent import progress
+from contrasent import cores, progress
+from contrasent.errors import UserError
 from contrasent.files import atomic_folder
 from contrasent.text.corpus import Corpus
+from contrasent.text.token_columns import CHUNK, Column, TextWriter, Tokenise, mapped
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, batched
 
-CHUNK = 8192
-FORMAT = 1
+FORMAT = 2
+SHARD, SHARDS = 131_072, 64
+"""The fewest rows of a shard, and the most shards: each is a mapped file that stays open."""
+WAITED_FOR = 4_000_000
+"""Rows of a corpus that is tokenised before the training begins; a larger one is meanwhile."""
 NUMBERS: dict[str, type] = {"following": np.int64, "scores": np.float64}
 """Files with a number a row, where the corpus has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column on disk."""
-
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    text: NDArray[np.uint8]
-    text_offsets: NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
 class TokenCache:
-    """A tokenised corpus.
+    """A tokenised corpus, opened by :func:`tokenised`.
 
     Attributes:
         columns: as many as the corpus is wide.
-        truncated: sentences that were cut at the tokenizer's length, over all columns.
         digest: hash of the corpus.
         following: (n,) how many sentences of the same document follow each row, or None where the
             corpus is not in document order.
         scores: (n,) the score of each row, or None where the corpus has none.
     """
 
-    columns: tuple[Column, ...]
-    truncated: int
-    digest: str
-    following: NDArray[np.int64] | None = None
-    scores: NDArray[np.float64] | None = None
+    def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
+        """Open the folder; shards that are missing stay so.
+
+        Args:
+            folder: of the cache.
+            tokenizer: that of the cache; read from the folder if None.
+        """
+        stated = json.loads((folder / "meta.json").read_text("utf-8"))
+        how = stated["how"]
+        if tokenizer is None:
+            backend = tokenizers.Tokenizer.from_str(how["tokenizer"])
+            tokenizer = Tokenizer(backend, max_tokens=how["max_tokens"], names=how["names"])
+
+        def tokenise(prompt: str) -> Tokenise:
+            if how["lower"]:
+                return lambda texts: tokenizer(*lowered(texts, prompt))
+            return lambda texts: tokenizer(texts, prompt)
+
+        self.folder, self.digest = folder, str(stated["digest"])
+        self.columns = tuple(
+            Column(folder, number, stated["shard"], tokenise(prompt))
+            for number, prompt in enumerate(how["prompts"])
+        )
+        numbers = [
+            mapped(folder / name, kind) if (folder / name).is_file() else None
+            for name, kind in NUMBERS.items()
+        ]
+        self.following: NDArray[np.int64] | None = numbers[0]
+        self.scores: NDArray[np.float64] | None = numbers[1]
+        self._workers: list[subprocess.Popen[bytes]] = []
 
     def __len__(self) -> int:
-        return len(self.columns[0].offsets) - 1
+        return len(self.columns[0])
 
     def tokens(self, column: int, rows: NDArray[np.int64]) -> Tokens:
         """Token ids of the named rows of a column.
@@ -66,8 +93,7 @@ class TokenCache:
             column: from 0.
             rows: (n,) numbers.
         """
-        part = self.columns[column]
-        return Tokens(part.ids, part.offsets).select(rows)
+        return self.columns[column].tokens(rows)
 
     def text(self, column: int, row: int) -> str:
         """A sentence as it was read.
@@ -76,9 +102,79 @@ class TokenCache:
             column: from 0.
             row: its number.
         """
-        part = self.columns[column]
-        raw = part.text[part.text_offsets[row] : part.text_offsets[row + 1]]
-        return raw.tobytes().decode("utf-8")
+        return self.columns[column].text(row)
+
+    def lengths(self, column: int) -> NDArray[np.int64]:
+        """(n,) tokens of every row of a column; waits until all shards are there."""
+        self.wait()
+        shards = [self.columns[column].shard(k) for c, k in self._parts() if c == column]
+        return np.concatenate([shard[0].lengths for shard in shards if shard is not None])
+
+    @property
+    def truncated(self) -> int | None:
+        """Sentences cut at the tokenizer's length, over all columns; None if nobody waited."""
+        if len(self) > WAITED_FOR:
+            return None
+        shards = [self.columns[c].shard(k) for c, k in self._parts()]
+        return sum(shard[1] for shard in shards if shard is not None)
+
+    def start(self) -> None:
+        """Begin to make the missing shards in processes of their own, if they are several."""
+        missing = self._missing()
+        count = min(cores.usable(), len(missing))
+        if count < 2 or self._workers:
+            return
+        command = [sys.executable, "-c", "from contrasent.text.cache import _work; _work()"]
+        environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
+        for number in range(count):
+            parts = json.dumps(missing[number::count])
+            arguments = [str(self.folder.absolute()), parts, str(os.getpid())]
+            self._workers.append(
+                subprocess.Popen(
+                    command + arguments,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,  # Ctrl-C is this process's to answer
+                )
+            )
+        weakref.finalize(self, _stop, self._workers)
+
+    def wait(self) -> None:
+        """Return when every shard is there; those that no other process makes are made here.
+
+        Raises:
+            OutputError: one cannot be written.
+        """
+        missing = self._missing()
+        with progress.task("tokenise", len(self) * len(self.columns), "rows") as advance:
+            advance(sum(self._rows(k) for c, k in self._parts() if (c, k) not in missing))
+            for c, k in missing:
+                column = self.columns[c]
+                while column.shard(k) is None and any(w.poll() is None for w in self._workers):
+                    time.sleep(0.02)
+                if column.shard(k) is None:
+                    column.build(k, advance)
+                else:
+                    advance(self._rows(k))
+
+    def discard(self) -> None:
+        """Remove the cache; it holds the user's text and is not part of a model."""
+        _stop(self._workers)
+        discard(self.folder)
+
+    def _parts(self) -> list[tuple[int, int]]:
+        """Columns and shards, in the order in which they are made."""
+        shards = range(-(-len(self) // self.columns[0].size))
+        return [(c, k) for k in shards for c in range(len(self.columns))]
+
+    def _missing(self) -> list[tuple[int, int]]:
+        return [(c, k) for c, k in self._parts() if self.columns[c].shard(k) is None]
+
+    def _rows(self, number: int) -> int:
+        size = self.columns[0].size
+        return min(size, len(self) - number * size)
 
 
 def tokenised(
@@ -88,8 +184,12 @@ def tokenised(
     *,
     lower: bool,
     prompts: Sequence[str] = (),
+    workers: bool = True,
 ) -> TokenCache:
-    """Tokenise a corpus into a folder, or reopen the folder if it holds just that.
+    """Tokenise a corpus into a folder, or go on with the folder if it holds just that.
+
+    A corpus of more than :data:`WAITED_FOR` rows is returned at once, while other processes
+    tokenise it.
 
     Args:
         corpus: what to read; read through once.
@@ -97,77 +197,47 @@ def tokenised(
         folder: where the files go.
         lower: lower-case texts before the tokenizer.
         prompts: what is put before (or around) the texts of each column; nothing if empty.
+        workers: whether to start processes for what is missing.
 
     Raises:
         InputError: the corpus cannot be read; nothing is left behind.
         OutputError: the folder cannot be written.
     """
     digest = corpus.digest()
-    content = (
-        f"{FORMAT} {digest} {corpus.documents} {lower} {tokenizer.max_tokens} {tokenizer.to_str()}"
-    )
-    content += f" {[*prompts]}" if any(prompts) else ""
+    how = {
+        "tokenizer": tokenizer.to_str(),
+        "names": tokenizer.names,
+        "max_tokens": tokenizer.max_tokens,
+        "lower": lower,
+        "prompts": [*prompts] or [""] * corpus.width,
+    }
+    content = json.dumps([FORMAT, digest, corpus.documents, how], sort_keys=True)
     key = hashlib.sha256(content.encode()).hexdigest()
     meta = folder / "meta.json"
-    if not meta.is_file() or json.loads(meta.read_text())["key"] != key:
-        _build(corpus, tokenizer, folder, key, lower, prompts or [""] * corpus.width)
-    stated = json.loads(meta.read_text())
-    columns = tuple(_open(folder, c) for c in range(stated["width"]))
-    numbers: list[Any] = [
-        np.fromfile(folder / name, kind) if (folder / name).is_file() else None
-        for name, kind in NUMBERS.items()
-    ]
-    return TokenCache(columns, stated["truncated"], digest, *numbers)
+    if not meta.is_file() or json.loads(meta.read_text("utf-8"))["key"] != key:
+        _write_text(corpus, folder, {"key": key, "digest": digest, "how": how})
+    cache = TokenCache(folder, tokenizer)
+    if workers:
+        cache.start()
+    if len(cache) <= WAITED_FOR:
+        cache.wait()
+    return cache
 
 
 def discard(folder: Path) -> None:
-    """Remove a cache; it holds the user's text and is not part of a model."""
+    """Remove a cache that nobody has opened."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
-class _Writer:
-    """Appends rows of one column to its four files."""
-
-    def __init__(self, folder: Path, column: int) -> None:
-        names = ("ids", "offsets", "text", "text_offsets")
-        self.files: list[BinaryIO] = [(folder / f"{column}.{n}").open("wb") for n in names]
-        self.ends = [0, 0]
-        for stream in (self.files[1], self.files[3]):
-            stream.write(np.zeros(1, np.int64).tobytes())
-
-    def add(self, tokens: Tokens, texts: list[bytes]) -> None:
-        self.files[0].write(tokens.ids.tobytes())
-        self.files[2].write(b"".join(texts))
-        sizes = (tokens.lengths, np.asarray([len(t) for t in texts], np.int64))
-        for i, (stream, lengths) in enumerate(zip(self.files[1::2], sizes, strict=True)):
-            ends = self.ends[i] + np.cumsum(lengths)
-            stream.write(ends.astype(np.int64).tobytes())
-            self.ends[i] = int(ends[-1])
-
-    def close(self) -> None:
-        for stream in self.files:
-            stream.close()
-
-
-def _build(
-    corpus: Corpus,
-    tokenizer: Tokenizer,
-    folder: Path,
-    key: str,
-    lower: bool,
-    prompts: Sequence[str],
-) -> None:
+def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
     discard(folder)
-    with atomic_folder(folder) as target, progress.task("tokenise", unit="rows") as advance:
-        writers = [_Writer(target, c) for c in range(corpus.width)]
-        truncated = count = 0
+    with atomic_folder(folder) as target, progress.task("read", unit="rows") as advance:
+        writers = [TextWriter(target, c) for c in range(corpus.width)]
+        count = 0
         try:
             for chunk in batched(corpus, CHUNK):
-                columns = zip(*chunk, strict=True)
-                for writer, texts, first in zip(writers, columns, prompts, strict=True):
-                    tokens, cut = tokenizer(*lowered(texts, first) if lower else (texts, first))
-                    writer.add(tokens, [t.encode("utf-8") for t in texts])
-                    truncated += int(cut.sum())
+                for writer, texts in zip(writers, zip(*chunk, strict=True), strict=True):
+                    writer.add(texts)
                 count += len(chunk)
                 advance(len(chunk))
         finally:
@@ -181,20 +251,23 @@ def _build(
             )
         if corpus.scored:
             (target / "scores").write_bytes(corpus.scores.tobytes())
-        meta = {"key": key, "width": corpus.width, "truncated": truncated}
-        (target / "meta.json").write_text(json.dumps(meta) + "\n")
+        stated |= {"shard": max(SHARD, -(-count // SHARDS))}
+        (target / "meta.json").write_text(json.dumps(stated) + "\n", "utf-8")
 
 
-def _open(folder: Path, column: int) -> Column:
-    def read(name: str, kind: type) -> NDArray[np.generic]:
-        path = folder / f"{column}.{name}"
-        if path.stat().st_size == 0:
-            return np.empty(0, kind)
-        return np.memmap(path, dtype=kind, mode="r")
+def _stop(workers: list["subprocess.Popen[bytes]"]) -> None:
+    for worker in workers:
+        worker.kill()
+        worker.wait()
+    workers.clear()
 
-    return Column(
-        read("ids", np.int32),  # type: ignore[arg-type]
-        np.asarray(read("offsets", np.int64)),
-        read("text", np.uint8),  # type: ignore[arg-type]
-        np.asarray(read("text_offsets", np.int64)),
-    )
+
+def _work() -> None:
+    """Make some shards: a process of :meth:`TokenCache.start`."""
+    folder, parts, parent = sys.argv[1:4]
+    with suppress(AttributeError, OSError):
+        os.nice(10)  # the training comes first
+    with suppress(UserError, FileNotFoundError):  # who waits for a shard makes it, and tells why
+        cache = TokenCache(Path(folder))
+        for column, shard in json.loads(parts):
+            cache.columns[column].build(shard, parent=int(parent))

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,10 +12,11 @@ from numpy.typing import NDArray
 
 from contrasent import memory, parallel, progress
 from contrasent.engine.objective import Objective
+from contrasent.errors import UserError
 from contrasent.files import write_json
 from contrasent.model.card import CardMetadata, card
 from contrasent.report import Report
-from contrasent.text.cache import discard
+from contrasent.text.cache import TokenCache
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
 from contrasent.train.clock import Clock
@@ -131,7 +133,7 @@ class _Loop:
         corpus = self.corpus
         self.objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
         going_on = self._open(rows, resume=resume, overwrite=overwrite)
-        if (done := self.place.finished()) is not None:
+        if (done := parallel.by_main(self.place.finished)) is not None:
             return done
         configure(self.objective, self.settings)
         self.trained = True
@@ -168,7 +170,7 @@ class _Loop:
         if self.on_start is not None:
             self.on_start()
         last = self._steps(steps, first)
-        return self._finish(last, began, (last - first) * batches.plan.batch)
+        return self._finish(last, began, (last - first) * batches.plan.batch, batches.cache)
 
     def _open(self, rows: NDArray[np.int64] | None, *, resume: bool, overwrite: bool) -> bool:
         config = run_config(
@@ -183,13 +185,29 @@ class _Loop:
             keep=self.selector.keep,
         )
         needed = 7 * sum(p.numel() * p.element_size() for p in self.objective.parameters())
-        going_on = parallel.is_main() and self.place.open(
-            config, resume=resume, overwrite=overwrite, needed=needed
+        going_on = parallel.by_main(
+            lambda: self.place.open(config, resume=resume, overwrite=overwrite, needed=needed)
         )
-        return bool(parallel.from_main(going_on))
+        # Machines that share no disk have a copy of the corpus each.
+        names = ("settings", "objective", "corpus", "rows")
+        first = parallel.from_main({name: config[name] for name in names})
+        if other := [name for name in names if first[name] != config[name]]:
+            raise UserError(
+                f"process {parallel.rank()} has another {' and '.join(other)} than process 0; give "
+                "every machine the same command and the same copy of the text"
+            )
+        return going_on
 
     def _restore(self, optimizer: torch.optim.Optimizer) -> int:
-        tensors, state = checkpoint.read(self.place.checkpoint)
+        tensors: dict[str, torch.Tensor] = {}
+
+        def read() -> Any:
+            found, state = checkpoint.read(self.place.checkpoint)
+            tensors.update(found)
+            return state
+
+        state = parallel.by_main(read)
+        tensors = parallel.tensors_from_main(tensors)
         checkpoint.restore(tensors, self.objective, optimizer)
         self.scaler.load_state_dict(state["scaler"])
         self.monitor.high = state["collapse"]
@@ -276,7 +294,7 @@ class _Loop:
         with self.clock.part("checkpoint"):
             self.encoder.save(target, card=card(self.encoder, facts))
 
-    def _finish(self, step: int, began: float, sentences: int) -> Run:
+    def _finish(self, step: int, began: float, sentences: int, cache: TokenCache) -> Run:
         best = self.selector.best()
         outcome = self.selector.outcome(step)
         run = Run(
@@ -295,6 +313,9 @@ class _Loop:
         if parallel.is_main():
             self._write(self.place.last, step, self.selector.latest)
             self.place.publish(run)
-            discard(self.place.tokens)
         parallel.barrier()
+        if parallel.local_rank() == 0:
+            cache.discard()
+            if not parallel.is_main():
+                self.place.remove_empty()
         return run

@@ -126,11 +126,13 @@ class Drift:
             A measurement that has not begun.
         """
         cache, plan = batches.cache, batches.plan
-        held_out = np.setdiff1d(np.arange(len(cache)), plan.rows)
-        rows = held_out if len(held_out) >= TEXTS else np.arange(len(cache))
-        count = min(TEXTS, len(rows))
-        places = np.arange(count) * len(rows) // max(count, 1)
-        tokens = cache.tokens(0, rows[places]) if len(rows) >= FEWEST_TEXTS else None
+        places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
+        if len(cache) - len(plan.rows) >= TEXTS:
+            mask = np.ones(len(cache), np.bool_)
+            mask[plan.rows] = False
+            held_out = np.flatnonzero(mask)
+            places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
+        tokens = cache.tokens(0, places) if len(cache) >= FEWEST_TEXTS else None
         # Seldom beside the training, and some twenty times in a long run.
         every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
         encoder = objective.encoder

@@ -10,7 +10,7 @@ from contrasent import parallel
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError
 from contrasent.model.backbone import longest_input
-from contrasent.text.batches import BucketPlan, Collator, Plan
+from contrasent.text.batches import BucketPlan, Collator, Plan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
@@ -41,16 +41,21 @@ def collator(
     cut = min(settings.max_tokens, encoder.max_tokens)
     tokenizer = Tokenizer(inside.backend, max_tokens=cut, names=inside.names)
     lower, prompts = encoder.lower_case, _prompts(objective, corpus, settings)
-    if parallel.is_main():
-        tokenised(corpus, tokenizer, folder, lower=lower, prompts=prompts)
-    parallel.barrier()
-    cache = tokenised(corpus, tokenizer, folder, lower=lower, prompts=prompts)
-    rows = np.arange(len(cache)) if rows is None else rows
+    # The main process tokenises, then one of every machine that does not see its folder.
+    cache, first = None, parallel.local_rank() == 0
+    for turn in (parallel.is_main(), first, True):
+        if turn and cache is None:
+            cache = tokenised(
+                corpus, tokenizer, folder, lower=lower, prompts=prompts, workers=first
+            )
+        parallel.barrier()
+    assert cache is not None
     if cache.following is not None and any(v.level == "row" for v in objective.views):
+        rows = np.arange(len(cache)) if rows is None else rows
         rows = rows[cache.following[rows] > 0]
     return Collator(
         cache,
-        _order(objective, cache, rows, settings),
+        _order(objective, cache, range(len(cache)) if rows is None else rows, settings),
         objective.views,
         tokenizer,
         lower,
@@ -85,18 +90,16 @@ def total_steps(plan: Plan, settings: Settings) -> int:
     return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
 
 
-def _order(
-    objective: Objective, cache: TokenCache, rows: NDArray[np.int64], settings: Settings
-) -> Plan:
+def _order(objective: Objective, cache: TokenCache, rows: Rows, settings: Settings) -> Plan:
     parts = parallel.world() * settings.accumulate
     cuts = settings.bucket_cuts
     if not cuts:
         return Plan.make(rows, batch=settings.batch, seed=settings.seed, parts=parts)
     before, after = objective.encoder.tokenizer.frame
-    lengths = cache.columns[0].offsets[rows + 1] - cache.columns[0].offsets[rows]
+    rows = np.asarray(rows)
     return BucketPlan.divide(
         rows,
-        lengths - len(before) - len(after),
+        cache.lengths(0)[rows] - len(before) - len(after),
         cuts=cuts,
         batch=settings.batch,
         seed=settings.seed,

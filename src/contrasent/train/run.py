@@ -251,6 +251,12 @@ class RunFolder:
                 staged.replace(target)
         write_json(self.result, {**asdict(run), "folder": str(run.folder)})
 
+    def remove_empty(self) -> None:
+        """Remove the folders of a machine on which no model was written."""
+        for folder in (self.home, self.model):
+            with suppress(OSError):
+                folder.rmdir()
+
     def finished(self) -> Run | None:
         """The result, if the run is complete."""
         if not self.result.is_file():
