@@ -227,7 +227,7 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     free = Encoder.load(target, normalise=False).encode(lines)
     np.testing.assert_allclose(np.cov(free.T), np.eye(8), atol=1e-3)
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
         run("postprocess", "whiten", bert, corpus, "-o", target, "--pooler", "mean", "--quiet")
 
 
@@ -271,7 +271,7 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
     views = np.concatenate([dropout_view(model, lines, seed=s) for s in (0, 1)])
     np.testing.assert_allclose(views.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(views.std(axis=0), 1, atol=1e-3)
-    with pytest.raises(OutputError, match="is there already"):
+    with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
         run(
             "postprocess",
             "dimension-wise",

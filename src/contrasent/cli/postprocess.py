@@ -8,7 +8,7 @@ import typer
 
 from contrasent.cli import options
 from contrasent.cli.loading import find_model
-from contrasent.errors import OptionError, OutputError
+from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
@@ -73,7 +73,8 @@ def postprocess(
         seed=seed,
     )
     texts = _distinct_sentences(corpus, sentences)
-    _check_target(output, overwrite)
+    empty = output.is_dir() and not any(output.iterdir())
+    options.check_new(output, overwrite or empty, "folder")
     folder, batch = find_model(model), loading.batch
     from contrasent.model.encoder import Encoder
 
@@ -169,12 +170,3 @@ def _distinct_sentences(corpus: Path, most: int) -> list[str]:
         if len(found) >= most:
             break
     return list(found)[:most]
-
-
-def _check_target(output: Path, overwrite: bool) -> None:
-    """Refuse to replace a folder unasked, and one that cannot be written, before any work."""
-    from contrasent.files import check_writable
-
-    if output.exists() and any(output.iterdir() if output.is_dir() else [output]) and not overwrite:
-        raise OutputError(f"{output}: is there already; choose another name or add --overwrite")
-    check_writable(output.absolute().parent)

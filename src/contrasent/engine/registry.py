@@ -111,16 +111,8 @@ def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {"name": "+".join(m.name for m in found), **digests, **defaults, **given}
 
 
-def check_agreement(name: str, given: Iterable[str]) -> None:
-    """Refuse a combination whose methods by default do different things in the same place.
-
-    Args:
-        name: of the combination.
-        given: the parameters that are set, which settles them.
-
-    Raises:
-        OptionError: a parameter has to be set.
-    """
+def _check_defaults(name: str, given: Iterable[str]) -> None:
+    """Refuse a combination whose methods by default do different things in the same place."""
     departing: dict[str, set[str]] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
@@ -148,7 +140,7 @@ def check(
         OptionError: a value out of range, or one that does not belong with the others.
         ModelError: a model that a parameter names is missing, or has another vocabulary.
     """
-    check_agreement(name, given)
+    _check_defaults(name, given)
     for method in methods(name):
         own = _values(method, name, given)
         check_values(method.parameters.values(), own)
@@ -183,7 +175,7 @@ def _combine(name: str, encoder: "Encoder", **given: Any) -> "Objective":
         if option not in known:
             problem = f"no such parameter of {name}"
             raise OptionError("parameter", option, problem, choices=known)
-    check_agreement(name, given)
+    _check_defaults(name, given)
     parts = [method.load()(encoder, **_values(method, name, given)) for method in methods(name)]
     return Combination(encoder, parts, described(name, given))
 

@@ -155,10 +155,10 @@ def diff_models(
     for at, text in enumerate(documents):
         first.setdefault(text, at)
     texts, distinct = list(first), np.fromiter(first.values(), np.int64)
-    asked = texts if queries is None else list(dict.fromkeys(queries))
-    _check(len(asked), len(texts))
-    chosen = np.sort(random.choice(len(asked), min(sample, len(asked)), replace=False))
-    wanted = [asked[row] for row in chosen]
+    pool = texts if queries is None else list(dict.fromkeys(queries))
+    _check(len(pool), len(texts))
+    chosen = np.sort(random.choice(len(pool), min(sample, len(pool)), replace=False))
+    wanted = [pool[row] for row in chosen]
     own = chosen if queries is None else None
     whole = max(len(texts), of) if of is not None and of > len(documents) else len(texts)
     encoders = {"old": old, "new": new}
@@ -192,7 +192,7 @@ def diff_models(
         scores=score_quantiles(deep, of_queries, of_documents, own, random),
         threshold=_shift(threshold, a, b, encoders, pairs, metric, seed),
         groups=compare_groups(change, groups, random),
-        speed=texts_per_second(encoders, texts[:TIMED]),
+        speed=_texts_per_second(encoders, texts[:TIMED]),
     )
 
 
@@ -263,13 +263,8 @@ def _shift(
     return shift_by_precision(threshold, scores[0], scores[1], same, seed=seed)
 
 
-def texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> dict[str, float]:
-    """How many texts each model encodes a second: the median of three rounds, taken in turn.
-
-    Args:
-        encoders: by name.
-        texts: that each encodes.
-    """
+def _texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> dict[str, float]:
+    """How many texts each model encodes a second: the median of three rounds, taken in turn."""
     taken: dict[str, list[float]] = {name: [] for name in encoders}
     for encode in encoders.values():
         encode(texts[:8])  # the first call makes kernels and connections

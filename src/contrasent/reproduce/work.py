@@ -225,22 +225,15 @@ def _same_settings(stored: Path, settings: Any) -> bool:
 def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:
     """What a run is evaluated by: its trace, the score that selects, or nothing."""
     if training.trace is not None:
-        return trace_evaluator(training.trace, folder)
+        return _trace_evaluator(training.trace, folder)
     if training.resolved.select == "stsb":
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         return lambda encode: measure(encode, "sts", options, folder)
     return None
 
 
-def trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeFn], Report]:
-    """What a run that is traced is evaluated by at every stop: alignment and uniformity.
-
-    The first row is always the same, so that no checkpoint counts as better than another.
-
-    Args:
-        options: of the measure "trace".
-        folder: the data folder.
-    """
+def _trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeFn], Report]:
+    """Alignment and uniformity, after a row that never changes: no checkpoint is better."""
     from contrasent.evaluate.geometry import geometry
 
     given: dict[str, Any] = {k: options[k] or None for k in ("split", "form", "sample")}
