@@ -11,7 +11,7 @@ from contrasent.cli.usage import Commands
 
 PANELS = {
     "Start": ("adapt", "demo", "doctor"),
-    "Use": ("encode", "similarity", "index", "search", "serve", "export"),
+    "Use": ("encode", "gather", "similarity", "index", "search", "serve", "export"),
     "Measure": ("evaluate", "compare", "diff", "watch"),
     "Train": ("train", "postprocess"),
     "Collections": ("cluster", "dedupe", "mine", "remove", "threshold"),

@@ -5,12 +5,20 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from contrasent.cli import options
-from contrasent.cli.loading import Counting, find_model, open_model
+from contrasent.cli.loading import (
+    Counting,
+    check_dimensions,
+    find_model,
+    open_model,
+    untrained_dimensions,
+)
+from contrasent.cli.sharded import Request, encode_sharded
+from contrasent.cli.workers import Form, check_workers, settings
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.files import atomic_file, check_writable
 
@@ -32,9 +40,16 @@ Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "ma
 def encode(
     model: str,
     input_: Annotated[str, typer.Argument(metavar="INPUT")],
-    output: Annotated[Path, typer.Option("--output", "-o")],
+    output: Annotated[str, typer.Option("--output", "-o")],
     loading: Batched,
-    column: options.Column = None,
+    workers: options.Computing,
+    column: Annotated[str | None, typer.Option("--column", "--text")] = None,
+    id_column: Annotated[str | None, typer.Option("--id")] = None,
+    keep_text: bool = False,
+    dtype: str = "float32",
+    shard_rows: Annotated[int | None, typer.Option(min=1)] = None,
+    shard: str | None = None,
+    resume: bool = False,
     unit: bool = False,
     dimensions: Annotated[int | None, typer.Option(min=1)] = None,
     prompt: str | None = None,
@@ -48,34 +63,63 @@ def encode(
     goes on where it was: shards are kept in the folder, or in .NAME.parts beside the file. Lines
     that repeat are computed once.
 
+    With --engine or --shard, or where a place is a URL (s3://, gs://), the folder holds shards of
+    parquet that are made independently, by one process, by several, or by a Ray cluster.
+
     Options:
         model: Model folder or name, or an exported model.
-        input_: File, folder, or - for standard input.
-        output: FILE.npy, FILE.parquet, or a folder of shards.
+        input_: File, folder, or - for standard input; of --engine also a pattern with *, or a URL.
+        output: FILE.npy, FILE.parquet, or a folder of shards; of --engine a folder or a URL.
+        column: Column with the text, by name or position from 0.
+        id_column: Of --engine: column with the ids; row numbers if not given.
+        keep_text: Of --engine: keep the texts beside the vectors.
+        dtype: Of --engine: float32, float16, int8 (with a scale a row) or binary (signs, as bits).
+        shard_rows: Of --engine: texts a shard. [default: 250000]
+        shard: Make this share of the shards, such as 3/64: for jobs that do not know one another;
+            'contrasent gather' ends it.
+        resume: Of --engine: a folder in which all shards are there already is no error.
         unit: Scale vectors to length one.
         dimensions: Keep the first so many dimensions, scaled to length one.
         prompt: Name of a prompt of the model, such as query. [default: the model's]
     """
-    _check_output(output, overwrite)
-    corpus = open_texts(input_, column)
+    from contrasent.encoding.places import is_url
+
     if invariant:  # the former name of --batch-invariant
         loading = replace(loading, batch_invariant=True)
+    form = Form(unit, dimensions, prompt)
+    if workers.engine or shard or is_url(output) or is_url(input_) or "*" in input_:
+        request = Request(column, id_column, keep_text, dtype, shard_rows, shard, resume, overwrite)
+        return encode_sharded(model, input_, output, loading, workers, form, request)
+    check_workers(workers)
+    wrong = {"--id": id_column, "--keep-text": keep_text, "--shard-rows": shard_rows}
+    wrong |= {"--resume": resume, "--dtype": dtype if dtype != "float32" else None}
+    for option, value in wrong.items():
+        if value:
+            raise OptionError(option, value, "goes with --engine")
+    return _as_stream(model, input_, Path(output), loading, form, column, overwrite)
+
+
+def _as_stream(
+    model: str,
+    input_: str,
+    output: Path,
+    loading: options.Loading,
+    form: Form,
+    column: str | None,
+    overwrite: bool,
+) -> options.Output:
+    """One process, one text after the other; each is computed once."""
+    _check_output(output, overwrite)
+    corpus = open_texts(input_, column)
     function = open_model(find_model(model), loading)
-    if prompt is not None:
-        function.prompt = function.encoder.prompts.text(prompt)
-    size = function.encoder.dimension
-    if dimensions is not None and dimensions > size:
-        raise OptionError("--dimensions", dimensions, f"the model has {size}")
+    if form.prompt is not None:
+        function.prompt = function.encoder.prompts.text(form.prompt)
+    check_dimensions(form.dimensions, function.encoder.dimension)
     began = time.monotonic()
-    manifest = _write(
-        output, corpus, function, unit=unit, overwrite=overwrite, dimensions=dimensions
-    )
+    manifest = _write(output, corpus, function, form, overwrite=overwrite)
     seconds = time.monotonic() - began
     notes = [f"{corpus.skipped:,} blank lines were passed over"] if corpus.skipped else []
-    nested = getattr(function.encoder, "nested", ())
-    if dimensions not in (None, size, *nested):
-        known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
-        notes.append(f"--dimensions {dimensions}: the model was trained {known}")
+    notes += untrained_dimensions(form.dimensions, function.encoder)
     facts = {
         "output": str(output),
         "model": model,
@@ -84,7 +128,7 @@ def encode(
         "texts": manifest.rows,
         "computed": function.texts,
         "dimension": manifest.dimension,
-        "unit": unit,
+        "unit": form.unit,
         "blank_lines": corpus.skipped,
         "truncated": function.truncated,
         "seconds": round(seconds, 3),
@@ -148,25 +192,16 @@ def _write(
     output: Path,
     corpus: "Corpus",
     function: "Counting[Model]",
+    form: Form,
     *,
-    unit: bool,
     overwrite: bool,
-    dimensions: int | None,
 ) -> "Manifest":
     """Encode into shards, and put them together if a file is wanted."""
     from contrasent.encoding.shards import encode_shards, read_manifest, read_shards
-    from contrasent.search.exact import unit as scaled
 
     whole = output.suffix in FORMATS
     place = output.with_name(f".{output.name}.parts") if whole else output
-    facts: dict[str, Any] = {
-        "model": function.encoder.identity,
-        "runtime": function.runtime,
-        "invariant": function.loading.batch_invariant,
-        "unit": unit,
-        **({} if dimensions is None else {"dimensions": dimensions}),
-        **({} if function.prompt is None else {"prompt": function.prompt}),
-    }
+    facts = settings(function, form)
     begun = read_manifest(place)
     if begun is not None and overwrite:
         same = all(begun.facts.get(key) == value for key, value in facts.items())
@@ -174,12 +209,10 @@ def _write(
             shutil.rmtree(place)
     manifest = encode_shards(
         place,
-        (lambda texts: scaled(function(texts)[:, :dimensions]))
-        if unit or dimensions is not None
-        else function,
+        lambda texts: form.of(function(texts)),
         (row[0] for row in corpus),
         facts=facts,
-        dimension=dimensions or function.encoder.dimension,
+        dimension=form.dimensions or function.encoder.dimension,
         rows=SHARD,
         keep_texts=output.suffix == ".parquet",
     )
@@ -205,13 +238,13 @@ def _write_npy(output: Path, blocks: Blocks, dimension: int) -> None:
 
 
 def _write_parquet(output: Path, blocks: Blocks, dimension: int) -> None:
-    """A parquet file of texts and vectors, a row group a block."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """A parquet file of texts and vectors."""
+    from contrasent.encoding.table import TableWriter
 
-    vector = pa.list_(pa.float32(), dimension)
-    schema = pa.schema([("text", pa.string()), ("vector", vector)])
-    with atomic_file(output, "wb") as stream, pq.ParquetWriter(stream, schema) as writer:
+    with (
+        atomic_file(output, "wb") as stream,
+        TableWriter(stream, dimension, ids=False, texts=True) as writer,
+    ):
         for vectors, texts in blocks:
-            flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), dimension)
-            writer.write_table(pa.Table.from_arrays([pa.array(texts), flat], schema=schema))
+            writer.append(vectors, texts=texts or ())
+        writer.finish({"dimension": dimension})

@@ -18,6 +18,8 @@ EXTRAS = {
     "openvino": "the same, by OpenVINO",
     "faiss": "approximate search by faiss",
     "milvus": "indexes in Milvus",
+    "ray": "encoding on a Ray cluster",
+    "cloud": "reading and writing s3:// and gs://",
     "report": "figures of reproduce",
     "synonyms": "the synonym view, by WordNet",
     "map": "the server's map by UMAP",

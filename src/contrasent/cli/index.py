@@ -18,6 +18,7 @@ from contrasent.cli.index_changes import (
     count_words,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
+from contrasent.cli.workers import check_workers, index_vectors
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ BACKENDS = ("exact", "binary", "faiss", "milvus")
 def index(
     model: str,
     loading: options.Encoding,
+    workers: options.Computing,
     corpus: Annotated[str | None, typer.Argument()] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     new_model: Annotated[str | None, typer.Option("--model", metavar="NEW")] = None,
@@ -99,6 +101,7 @@ def index(
     if approximate is not None:
         there = read_manifest(output).metric if add or update else metric
         check_approximate(approximate, there, option="--backend")
+    check_workers(workers, changing=add or update)
     rows = Records(
         corpus,
         text=None if column is None else position(column),
@@ -120,13 +123,14 @@ def index(
             "metric": metric,
             "settings": stated | _fusion_setting(hybrid, lexical_weight),
         }
-        if backend == "milvus":
-            from contrasent.search.milvus_writer import build_milvus
+        with index_vectors(folder, corpus, output, encode, workers, column) as vectors:
+            if backend == "milvus":
+                from contrasent.search.milvus_writer import build_milvus
 
-            made = build_milvus(output, encode, rows, uri=uri, collection=collection, **about)
-            recall = made.recall
-        else:
-            made = stored.Index.create(output, encode, rows, overwrite=overwrite, **about)
+                made = build_milvus(output, vectors, rows, uri=uri, collection=collection, **about)
+                recall = made.recall
+            else:
+                made = stored.Index.create(output, vectors, rows, overwrite=overwrite, **about)
     notes = []
     if approximate is not None:
         from contrasent.search.approximate import FEWEST, build_approximate

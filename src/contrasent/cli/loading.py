@@ -175,6 +175,21 @@ def _fastest(folder: Path, loading: Loading) -> "Counting[Model]":
     return opened[best]
 
 
+def check_dimensions(dimensions: int | None, size: int) -> None:
+    """Refuse more dimensions than the model has."""
+    if dimensions is not None and dimensions > size:
+        raise OptionError("--dimensions", dimensions, f"the model has {size}")
+
+
+def untrained_dimensions(dimensions: int | None, encoder: "Model") -> list[str]:
+    """A line if the model was not trained to be cut at these dimensions."""
+    nested = getattr(encoder, "nested", ())
+    if dimensions in (None, encoder.dimension, *nested):
+        return []
+    known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
+    return [f"--dimensions {dimensions}: the model was trained {known}"]
+
+
 def lasting_name(name: str) -> str:
     """A model's name that still leads there from another working directory."""
     path = Path(name)

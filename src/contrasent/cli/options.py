@@ -104,8 +104,51 @@ class Loading:
     ] = False
 
 
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """What computes the shards of a large input.
+
+    Attributes:
+        engine: one of :data:`contrasent.encoding.engines.ENGINES`; None for this process, as a
+            stream.
+        workers: how many compute at once.
+        worker_cpus: cores of each.
+        worker_gpus: GPUs of each.
+        timeout: seconds without a report from any worker after which the run ends.
+    """
+
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Encode in shards that know nothing of one another: local, on this machine, or "
+            "ray, on a Ray cluster (docs/scale.md)."
+        ),
+    ] = None
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Of --engine: workers. [default: local 1, ray as many as there is room]"
+        ),
+    ] = None
+    worker_cpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of --engine: cores of each worker. [default: local all, ray 1]"),
+    ] = None
+    worker_gpus: Annotated[
+        float, typer.Option(min=0, help="Of --engine ray: GPUs of each worker, also 0.5.")
+    ] = 0.0
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=1, help="Of --engine ray: seconds without a report from any worker to end after."
+        ),
+    ] = 600.0
+
+
+BUNDLES = (Loading, Workers)
 Reading = Annotated[Loading, "pooler", "max_tokens"]
 Encoding = Annotated[Loading, "pooler", "max_tokens", "batch"]
+Computing = Annotated[Workers, "engine", "workers", "worker_cpus", "worker_gpus", "timeout"]
 Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
 
 
@@ -113,17 +156,19 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`.
 
     Help of its options is what the section "Options:" of its docstring says of each parameter. A
-    parameter of type :class:`Loading` becomes the options that its annotation names.
+    parameter of type :class:`Loading` or :class:`Workers` becomes the options that its annotation
+    names.
     """
     own = inspect.signature(function)
     about, help_of = _described(function)
     flat: list[inspect.Parameter] = []
-    bundles: dict[str, tuple[str, ...]] = {}
-    known = {field.name: field for field in fields(Loading)}
+    bundles: dict[str, tuple[type, tuple[str, ...]]] = {}
     for name, given in own.parameters.items():
-        if get_origin(given.annotation) is Annotated and given.annotation.__origin__ is Loading:
-            bundles[name] = given.annotation.__metadata__
-            flat += [_option(one, known[one].type, known[one].default) for one in bundles[name]]
+        kind = getattr(given.annotation, "__origin__", None)
+        if get_origin(given.annotation) is Annotated and kind in BUNDLES:
+            bundles[name] = kind, given.annotation.__metadata__
+            known = {field.name: field for field in fields(kind)}
+            flat += [_option(one, known[one].type, known[one].default) for one in bundles[name][1]]
         elif name != "as_json":
             flat.append(_option(name, _with_help(given, help_of.get(name)), given.default))
     if Output in (own.return_annotation, *get_args(own.return_annotation)):
@@ -135,8 +180,8 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         progress.show("silent" if given.pop("quiet") else "auto")
         as_json = given.get("as_json", False) if own_json else given.pop("as_json", False)
-        for name, parts in bundles.items():
-            given[name] = Loading(**{part: given.pop(part) for part in parts})
+        for name, (kind, parts) in bundles.items():
+            given[name] = kind(**{part: given.pop(part) for part in parts})
         output = function(**given)
         if output is None:
             return

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import InputError, OutputError
-from contrasent.files import atomic_file, check_writable, encoded, write_json
+from contrasent.files import atomic_file, check_writable, encoded, write_json, write_text
+from contrasent.text.readers import reading
 from contrasent.types import EncodeFn, Vectors, batched
 
 NAME = "manifest.json"
@@ -72,14 +73,35 @@ def read_manifest(folder: Path) -> Manifest | None:
     path = folder / NAME
     if not path.is_file():
         return None
+    with reading(str(path)):
+        content = path.read_bytes()
+    return parse_manifest(content, path)
+
+
+def parse_manifest(content: bytes, source: str | Path) -> Manifest:
+    """The manifest that a file's content is.
+
+    Args:
+        content: of the file.
+        source: its name, for messages.
+
+    Raises:
+        InputError: it is damaged, or of another program.
+    """
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = json.loads(content)
         if data.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         data["shards"] = tuple(Shard(**shard) for shard in data["shards"])
         return Manifest(**data)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(path, f"is no manifest of vectors ({error})") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(source, f"is no manifest of vectors ({error})") from error
+
+
+def to_json(manifest: Manifest) -> bytes:
+    """The content of a manifest's file."""
+    data = {"format": FORMAT, **asdict(manifest)}
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def encode_shards(
@@ -207,7 +229,7 @@ def _vectors(
 
 
 def _name(folder: Path, manifest: Manifest) -> None:
-    write_json(folder / NAME, {"format": FORMAT, **asdict(manifest)})
+    write_text(folder / NAME, to_json(manifest).decode())
 
 
 def _texts_path(folder: Path, shard: Shard) -> Path:

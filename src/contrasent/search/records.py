@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from contrasent.errors import InputError, OptionError
+from contrasent.encoding.inputs import id_cell, text_column
+from contrasent.errors import InputError
 from contrasent.search.segment_writer import IndexRow
 from contrasent.text.readers import ABSENT, Reading, read
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import position
 
-TEXT_NAMES = ("text", "sentence")
 ALL = "*"
 
 
@@ -64,7 +64,7 @@ class Records:
                 # Values that JSON does not know, such as dates in parquet, become strings.
                 yield (
                     _text(cells[text], file.shown, number),
-                    None if identity is None else _identity(cells[identity], file.shown, number),
+                    None if identity is None else id_cell(cells[identity], file.shown, number),
                     json.loads(json.dumps(extra, default=str)) if metadata else None,
                 )
         self.skipped = skipped
@@ -81,7 +81,7 @@ class Records:
         def find(column: str | int, option: str) -> int:
             return position(reading, len(names), column, file.shown, option)
 
-        text = self._text_column(names, file) if self.text is None else find(self.text, "--column")
+        text = text_column(names, file.shown) if self.text is None else find(self.text, "--column")
         identity = None if self.identity is None else find(self.identity, "--id")
         if list(self.metadata) == [ALL]:
             chosen = [at for at in range(len(names)) if at not in (text, identity)]
@@ -91,19 +91,6 @@ class Records:
 
     def _read(self, file: Source) -> Reading:
         return read(file.path, file.form, header=self.header, source=file.shown)
-
-    def _text_column(self, names: tuple[str, ...], file: Source) -> int:
-        if len(names) == 1:
-            return 0
-        for name in TEXT_NAMES:
-            if name in names:
-                return names.index(name)
-        raise OptionError(
-            "--column",
-            "",
-            f"{file.shown} has {len(names)} columns; name the one with the text",
-            choices=names,
-        )
 
 
 def column(value: str) -> str | int:
@@ -116,11 +103,3 @@ def _text(cell: Any, source: str, line: int) -> str:
         what = "is missing" if cell is ABSENT else "is blank" if cell == "" else "is no text"
         raise InputError(source, f"the text {what}; every row needs one", line=line)
     return cell.strip()
-
-
-def _identity(cell: Any, source: str, line: int) -> str:
-    if isinstance(cell, str) and cell:
-        return cell
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell)
-    raise InputError(source, "the id must be a string or a whole number", line=line)

@@ -1,0 +1,194 @@
+"""Vectors in a parquet file: ids, texts on request, and a fixed-size list of numbers a row.
+
+========  ==========================  =====================================================
+column    type                        what
+========  ==========================  =====================================================
+id        string                      the row's id, or its number in the input
+text      string                      on request
+vector    fixed_size_list<T>[width]   float32, float16 or int8: d numbers; binary: uint8, the
+                                      signs as bits, eight dimensions a byte, the first highest
+scale     float32                     of int8 only: vector times scale is what was encoded
+========  ==========================  =====================================================
+
+The footer has JSON under the key ``contrasent``. Row groups have 25,000 rows, and a page index.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import InputError, import_extra
+from contrasent.types import Vectors
+
+GROUP = 25_000
+"""Rows a row group: some 40 MB of 384 dimensions, what a reader holds at least."""
+KEY = "contrasent"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """How vectors are stored.
+
+    Attributes:
+        arrow: name of the numbers' type in Arrow.
+        width: numbers a row, of the dimension.
+        pack: from vectors (n, d) to the numbers (n, width) and, where there are, the scales (n,).
+    """
+
+    arrow: str
+    width: Callable[[int], int]
+    pack: Callable[[Vectors], tuple[NDArray[Any], Vectors | None]]
+
+
+def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
+    """The nearest multiples of a row's largest magnitude / 127, and that number of each row.
+
+    Args:
+        vectors: (n, d).
+
+    Returns:
+        (n, d) from -127 to 127, and scales (n,); a row of zeros has the scale 0.
+    """
+    scales = np.abs(vectors).max(axis=1) / np.float32(127)
+    safe = np.where(scales > 0, scales, np.float32(1))
+    # The smallest floats are so coarse that a scale of theirs may be far too small.
+    steps = np.clip(np.rint(vectors / safe[:, None]), -127, 127)
+    return steps.astype(np.int8), scales.astype(np.float32)
+
+
+TYPES = {
+    "float32": Stored("float", lambda d: d, lambda v: (v, None)),
+    "float16": Stored("halffloat", lambda d: d, lambda v: (v.astype(np.float16), None)),
+    "int8": Stored("int8", lambda d: d, to_int8),
+    "binary": Stored("uint8", lambda d: -(-d // 8), lambda v: (np.packbits(v > 0, axis=1), None)),
+}
+"""By the name that ``--dtype`` takes."""
+
+
+class TableWriter:
+    """Writes one such file, a row group at a time; a context, which lets go of the stream.
+
+    Args:
+        stream: to write to.
+        dimension: of the vectors.
+        dtype: one of :data:`TYPES`.
+        ids: whether rows have ids.
+        texts: whether rows have their texts.
+    """
+
+    def __init__(
+        self,
+        stream: IO[bytes],
+        dimension: int,
+        dtype: str = "float32",
+        *,
+        ids: bool = True,
+        texts: bool = False,
+    ) -> None:
+        pa = import_extra("pyarrow", "parquet", "writing parquet")
+        import pyarrow.parquet as pq
+
+        self._pa, self._stored = pa, TYPES[dtype]
+        vector = pa.list_(pa.type_for_alias(self._stored.arrow), self._stored.width(dimension))
+        columns = [("id", pa.string())] * ids + [("text", pa.string())] * texts
+        columns += [("vector", vector)] + [("scale", pa.float32())] * (dtype == "int8")
+        self._schema = pa.schema(columns)
+        strings = [name for name, kind in columns if kind == pa.string()]
+        self._writer = pq.ParquetWriter(
+            stream,
+            self._schema,
+            write_page_index=True,
+            use_dictionary=False,
+            # Numbers that a network made cannot be made shorter.
+            compression={name: "zstd" for name in strings} | {"vector.list.element": "none"},
+        )
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.close()
+
+    def append(
+        self, vectors: Vectors, *, ids: Sequence[str] = (), texts: Sequence[str] = ()
+    ) -> None:
+        """Write rows, as one row group if they are no more than fit.
+
+        Args:
+            vectors: (n, d).
+            ids: n, if the file has them.
+            texts: n, if the file has them.
+        """
+        pa = self._pa
+        numbers, scales = self._stored.pack(vectors)
+        kind = self._schema.field("vector").type
+        flat = pa.array(np.ascontiguousarray(numbers).reshape(-1), kind.value_type)
+        given = {"id": ids, "text": texts, "scale": scales}
+        arrays = [
+            pa.FixedSizeListArray.from_arrays(flat, type=kind)
+            if field.name == "vector"
+            else pa.array(given[field.name], field.type)
+            for field in self._schema
+        ]
+        table = pa.Table.from_arrays(arrays, schema=self._schema)
+        self._writer.write_table(table, row_group_size=GROUP)
+
+    def finish(self, facts: dict[str, Any]) -> None:
+        """End the file.
+
+        Args:
+            facts: JSON for the footer.
+        """
+        self._writer.add_key_value_metadata({KEY: json.dumps(facts, ensure_ascii=False)})
+        self._writer.close()
+
+
+def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
+    """What a file's footer says, and its number of rows.
+
+    Args:
+        stream: of the file.
+        source: its name, for messages.
+
+    Raises:
+        InputError: it is damaged, or not one of these.
+    """
+    pa = import_extra("pyarrow", "parquet", f"reading {source}")
+    import pyarrow.parquet as pq
+
+    try:
+        footer = pq.read_metadata(stream)
+        facts = json.loads((footer.metadata or {})[KEY.encode()])
+        if not isinstance(facts, dict):
+            raise ValueError("its footer holds no object")
+        return facts, int(footer.num_rows)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise InputError(source, f"is no whole file of vectors ({error})") from error
+
+
+def read_vectors(stream: IO[bytes], source: str) -> Iterator[tuple[Vectors, list[str]]]:
+    """Vectors and texts of a file, row group by row group; of float32 with texts only.
+
+    Args:
+        stream: of the file.
+        source: its name, for messages.
+    """
+    pa = import_extra("pyarrow", "parquet", f"reading {source}")
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(stream)
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=["text", "vector"])
+            column = table.column("vector").combine_chunks()
+            if isinstance(column, pa.ChunkedArray):
+                column = column.chunk(0)
+            flat = column.flatten().to_numpy()
+            vectors = flat.reshape(len(column), -1).astype(np.float32, copy=False)
+            yield vectors, table.column("text").to_pylist()
+    except (pa.ArrowException, OSError, KeyError) as error:
+        raise InputError(source, f"is no whole file of vectors ({error})") from error

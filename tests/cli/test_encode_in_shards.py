@@ -1,0 +1,154 @@
+"""``contrasent encode --engine``, ``--shard`` and ``contrasent gather`` on a tiny encoder."""
+
+import json
+import sys
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from commands import invoke, printed, run
+from contrasent.encoding import job
+from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, UserError
+
+
+@pytest.fixture(autouse=True)
+def no_model_is_open():
+    job.opened.cache_clear()
+
+
+@pytest.fixture
+def source(tmp_path, sentences):
+    table = pa.table({"key": [f"k{n}" for n in range(60)], "body": sentences[:60]})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=13)
+    return tmp_path / "in.parquet"
+
+
+def stored(folder):
+    files = sorted(folder.glob("*.parquet"))
+    return pa.concat_tables([pq.read_table(file) for file in files])
+
+
+def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
+    from contrasent.model.encoder import Encoder
+
+    columns = ("--text", "body", "--id", "key", "--shard-rows", "25", "--keep-text")
+    said = printed(
+        *("encode", bert, source, "-o", tmp_path / "v", "--engine", "local", *columns),
+        *("--pooler", "mean", "--unit", "--dimensions", "8"),
+    )
+    wanted = Encoder.load(bert, pooler="mean").encode(sentences[:60])[:, :8]
+    wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
+    table = stored(tmp_path / "v")
+    assert table.column("id").to_pylist() == [f"k{n}" for n in range(60)]
+    assert table.column("text").to_pylist() == sentences[:60]
+    assert np.array(table.column("vector").to_pylist()) == pytest.approx(wanted, abs=1e-6)
+    assert (said["texts"], said["shards"], said["complete"]) == (60, 3, True)
+    assert said["overhead_a_shard"] >= 0
+    footer = json.loads(pq.read_metadata(tmp_path / "v" / "shard-000001.parquet")
+                        .metadata[b"contrasent"])  # fmt: skip
+    assert (footer["model"], footer["unit"], footer["dimensions"]) == (said["identity"], True, 8)
+
+
+def test_shares_and_gather(tmp_path, bert, source):
+    command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooler", "cls",
+               "--shard-rows", "7")  # fmt: skip
+    text = run(*command, "--shard", "2/2")
+    assert "in 4 of 9 shards" in text
+    assert f"contrasent gather {tmp_path / 'v'}" in text
+    with pytest.raises(InputError, match="5 of 9 shards are missing"):
+        run("gather", tmp_path / "v")
+    run(*command, "--shard", "1/2")
+    assert "60 vectors of 32 dimensions in 9 shards" in run("gather", tmp_path / "v")
+    assert printed("gather", tmp_path / "v")["texts"] == 60
+    with pytest.raises(OutputError, match="exists"):
+        run(*command, "--engine", "local")
+    assert printed(*command, "--engine", "local", "--resume")["encoded"] == 0
+    before = stored(tmp_path / "v")
+    assert printed(*command, "--engine", "local", "--overwrite")["encoded"] == 60
+    assert stored(tmp_path / "v").equals(before)
+
+
+def test_urls_in_and_out(tmp_path, bert, source):
+    system = fsspec.filesystem("memory")
+    system.put_file(str(source), "/in/a.parquet")
+    run("encode", bert, "memory://in/*.parquet", "-o", "memory://out", "--text", "body",
+        "--pooler", "cls", "--dtype", "float16")  # fmt: skip
+    run("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--engine", "local",
+        "--pooler", "cls", "--dtype", "float16")  # fmt: skip
+    with system.open("/out/shard-000000.parquet") as stream:
+        there = pq.read_table(stream)
+    assert there.equals(stored(tmp_path / "v"))
+    assert there.schema.field("vector").type == pa.list_(pa.float16(), 32)
+    for folder in ("/in", "/out"):
+        system.rm(folder, recursive=True)
+
+
+def test_a_bad_row_is_named_and_the_other_shards_stay(tmp_path, bert):
+    lines = [json.dumps({"text": f"sentence {n}" if n != 12 else 12}) for n in range(20)]
+    (tmp_path / "t.jsonl").write_text("\n".join(lines) + "\n")
+    command = ("encode", bert, tmp_path / "t.jsonl", "-o", tmp_path / "v", "--engine", "local",
+               "--shard-rows", "5", "--pooler", "cls")  # fmt: skip
+    with pytest.raises(UserError, match=r"t\.jsonl:13: .*holds 12"):
+        run(*command)
+    assert sorted(path.name for path in (tmp_path / "v").glob("*.parquet")) == [
+        "shard-000000.parquet",
+        "shard-000001.parquet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        (["--engine", "rya"], OptionError, "did you mean 'ray'"),
+        (["--engine", "local", "--dtype", "int9"], OptionError, "did you mean 'int8'"),
+        (["--shard", "4/3"], OptionError, "write i/n"),
+        (["--shard", "1/3", "--overwrite"], OptionError, "shards of others"),
+        (["--engine", "local", "--worker-gpus", "1"], OptionError, "goes with --engine ray"),
+        (["--engine", "local", "--id", "none"], OptionError, "no such column"),
+        (["--engine", "local", "-o", "v.npy"], OptionError, "must be a folder"),
+        (["--engine", "local", "-o", "full"], OutputError, "no folder of vectors"),
+        (["--workers", "2"], OptionError, "--workers 2: goes with --engine"),
+        (["--worker-cpus", "2"], OptionError, "goes with --engine"),
+        (["--id", "key"], OptionError, "goes with --engine"),
+        (["--dtype", "int8"], OptionError, "goes with --engine"),
+        (["--engine", "local", "-o", "nothing://x/y"], InputError, "nothing"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious").touch()
+    with pytest.raises(error, match=words):
+        invoke("encode", bert, source, "-o", "v", "--text", "body", "--pooler", "cls", *options)
+    assert not (tmp_path / "v").exists()
+
+
+def test_what_is_not_installed_is_named(tmp_path, bert, source, monkeypatch):
+    import contrasent.cli.workers as workers
+
+    monkeypatch.setattr(workers, "find_spec", lambda name: None if name == "ray" else name)
+    with pytest.raises(MissingExtraError, match=r"pip install 'contrasent\[ray\]'"):
+        run("encode", bert, source, "-o", tmp_path / "v", "--engine", "ray", "--text", "body")
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(MissingExtraError, match=r"s3fs: pip install 'contrasent\[cloud\]'"):
+        run("encode", bert, source, "-o", "s3://bucket/v", "--text", "body")
+
+
+def test_an_index_of_shards_is_that_of_a_stream(tmp_path, bert, source):
+    from contrasent.search.index import Index
+
+    columns = ("--column", "body", "--id", "key", "--pooler", "cls")
+    run("index", bert, source, "-o", tmp_path / "one", *columns)
+    run("index", bert, source, "-o", tmp_path / "two", *columns, "--engine", "local")
+    one, two = Index.open(tmp_path / "one"), Index.open(tmp_path / "two")
+    first, second = (index.take(np.arange(60)) for index in (one, two))
+    assert np.array(second.vectors) == pytest.approx(np.array(first.vectors), abs=1e-6)
+    assert list(second.texts) == list(first.texts)
+    assert list(second.ids) == list(first.ids) == [f"k{n}" for n in range(60)]
+    assert one.model == two.model
+    assert not (tmp_path / ".two.vectors").exists()
+    with pytest.raises(OptionError, match="for a new index"):
+        run("index", bert, source, "-o", tmp_path / "two", "--add", "--engine", "local")

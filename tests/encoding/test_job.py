@@ -1,0 +1,195 @@
+"""Shards that know nothing of one another: exact rows, once each, however often they are begun."""
+
+import json
+from dataclasses import replace
+
+import fsspec
+import numpy as np
+import openers
+import pyarrow.parquet as pq
+import pytest
+from openers import Numbers, vectors
+
+from contrasent.encoding import job as jobs
+from contrasent.encoding import table
+from contrasent.encoding.engines import Local
+from contrasent.encoding.gathering import Stored, gather
+from contrasent.encoding.inputs import plan
+from contrasent.encoding.job import Job, begin, chosen_shards, read_begun
+from contrasent.encoding.places import Folder
+from contrasent.encoding.shards import read_manifest
+from contrasent.errors import InputError, OutputError, UserError
+
+TEXTS = [f"text {number * number % 397}" for number in range(250)]
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    return str(tmp_path / "texts.txt")
+
+
+@pytest.fixture(autouse=True)
+def no_model_is_open():
+    jobs.opened.cache_clear()
+
+
+def made(source, output, opener=None, *, dtype="float32", size=20, texts=True, **settings):
+    opener = opener or Numbers()
+    facts = {"model": opener.identity, **settings}
+    return Job(str(output), plan(source, shard_rows=size), opener, 3, dtype, texts, facts)
+
+
+def run(job, engine=None, share=None):
+    missing = chosen_shards(share, begin(job, read_begun(Folder(job.output))))
+    done = list((engine or Local()).run(job, missing, lambda rows: None))
+    assert [one.problem for one in done if one.problem] == []
+    return missing
+
+
+def stored(folder):
+    """All columns of all shards, in the order of their names."""
+    files = sorted(folder.glob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def test_rows_are_exact_and_the_folder_says_what_it_is(tmp_path, source):
+    job = made(source, tmp_path / "v")
+    assert run(job) == list(range(13))
+    manifest = gather(job.output)
+    rows = stored(tmp_path / "v")
+    assert [row["id"] for row in rows] == [str(n) for n in range(250)]
+    assert [row["text"] for row in rows] == TEXTS
+    assert np.array_equal([row["vector"] for row in rows], vectors(TEXTS))
+    assert manifest.complete
+    assert manifest == read_manifest(tmp_path / "v")
+    assert [shard.rows for shard in manifest.shards] == [20] * 12 + [10]
+    with (tmp_path / "v" / "shard-000012.parquet").open("rb") as stream:
+        footer, count = table.read_facts(stream, "shard 12")
+    assert (footer["model"], footer["shard"], footer["of"], count) == ("numbers", 12, 13, 10)
+    assert sorted(path.name for path in (tmp_path / "v").iterdir()) == sorted(
+        ["manifest.json", *(shard.name for shard in manifest.shards)]
+    )
+
+
+def test_what_is_there_is_found_by_one_listing_and_not_made_again(tmp_path, source, monkeypatch):
+    job = made(source, tmp_path / "v")
+    run(job)
+    for name in ("shard-000003.parquet", "shard-000011.parquet"):
+        (tmp_path / "v" / name).unlink()
+    (tmp_path / "v" / ".shard-000003.parquet.abcdefgh").write_bytes(b"half")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "v").glob("*.parquet")}
+    looked = []
+    monkeypatch.setattr(Folder, "open", lambda *given: looked.append(given))
+    assert run(job) == [3, 11]
+    assert looked == []
+    monkeypatch.undo()
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    gather(job.output)
+    assert np.array_equal([row["vector"] for row in stored(tmp_path / "v")], vectors(TEXTS))
+
+
+def test_shares_of_machines_are_all_shards_once(tmp_path, source):
+    made_by = [run(made(source, tmp_path / "v"), share=f"{n}/4") for n in (3, 1, 4)]
+    with pytest.raises(InputError, match=r"3 of 13 shards are missing \(1, 5, 9\)"):
+        gather(str(tmp_path / "v"))
+    made_by.append(run(made(source, tmp_path / "v"), share="2/4"))
+    assert sorted(n for numbers in made_by for n in numbers) == list(range(13))
+    assert gather(str(tmp_path / "v")).rows == 250
+    for wrong in ("0/4", "5/4", "3", "a/b", "3/", "-1/4"):
+        with pytest.raises(ValueError, match="i/n"):
+            chosen_shards(wrong, [1, 2])
+
+
+def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
+    run(made(source, tmp_path / "v"))
+    for changes, words in (
+        ({"prompt": "query: "}, "prompt"),
+        ({"dtype": "int8"}, "dtype"),
+        ({"size": 21}, "rows_a_shard"),
+        ({"opener": Numbers(identity="another")}, "model"),
+    ):
+        with pytest.raises(OutputError, match=rf"other settings \({words}\)"):
+            run(made(source, tmp_path / "v", **changes))
+    other = made(source, tmp_path / "w", Numbers(identity="another"))
+    run(other)
+    shard = tmp_path / "v" / "shard-000002.parquet"
+    shard.write_bytes((tmp_path / "w" / shard.name).read_bytes())
+    with pytest.raises(InputError, match=r"shard-000002.parquet: is of another model"):
+        gather(str(tmp_path / "v"))
+    shard.write_bytes((tmp_path / "v" / "shard-000001.parquet").read_bytes())
+    with pytest.raises(InputError, match=r"shard-000002.parquet: is of another input"):
+        gather(str(tmp_path / "v"))
+    shard.write_bytes(b"PAR1")
+    with pytest.raises(InputError, match="no whole file of vectors"):
+        gather(str(tmp_path / "v"))
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u" / "precious").touch()
+    with pytest.raises(OutputError, match="no folder of vectors"):
+        run(made(source, tmp_path / "u"))
+    with pytest.raises(InputError, match="no manifest"):
+        gather(str(tmp_path / "u"))
+
+
+def test_a_worker_with_another_model_makes_nothing(tmp_path, source):
+    job = replace(made(source, tmp_path / "v"), settings={"model": "as it should be"})
+    begin(job, None)
+    done = job.run(0, lambda rows: None)
+    assert "another model under that name" in done.problem
+    assert not list((tmp_path / "v").glob("shard*"))
+
+
+def test_a_folder_behind_a_url_is_as_one_here(tmp_path, source):
+    job = made(source, "memory://vectors/of/it")
+    run(job)
+    assert gather("memory://vectors/of/it").rows == 250
+    run(here := made(source, tmp_path / "v"))
+    system = fsspec.filesystem("memory")
+    for path in (tmp_path / "v").glob("*.parquet"):
+        assert system.cat_file(f"/vectors/of/it/{path.name}") == path.read_bytes()
+    assert here.plan == job.plan
+    assert np.array_equal(Stored("memory://vectors/of/it")(TEXTS), vectors(TEXTS))
+    Folder("memory://vectors/of/it").remove()
+
+
+def test_stored_vectors_are_given_for_their_own_texts_only(tmp_path, source, monkeypatch):
+    monkeypatch.setattr(table, "GROUP", 7)
+    monkeypatch.setattr(jobs, "GROUP", 7)
+    run(made(source, tmp_path / "v"))
+    encode = Stored(str(tmp_path / "v"))
+    assert np.array_equal(encode(TEXTS[:33]), vectors(TEXTS[:33]))
+    assert np.array_equal(encode(TEXTS[33:]), vectors(TEXTS[33:]))
+    with pytest.raises(InputError, match="other texts"):
+        Stored(str(tmp_path / "v"))(TEXTS[1:3])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_a_process_that_dies_costs_its_shard_once(tmp_path, source, monkeypatch, how):
+    monkeypatch.setenv("PYTHONPATH", openers.__file__.rpartition("/")[0], prepend=":")
+    job = made(source, tmp_path / "v", Numbers(TEXTS[125], how, str(tmp_path)), size=60)
+    run(job, Local(2))
+    assert (tmp_path / "happened").exists()
+    gather(job.output)
+    assert [row["text"] for row in stored(tmp_path / "v")] == TEXTS
+    assert np.array_equal([row["vector"] for row in stored(tmp_path / "v")], vectors(TEXTS))
+
+
+@pytest.mark.slow
+def test_a_process_that_always_dies_ends_the_run_with_the_reason(tmp_path, source, monkeypatch):
+    monkeypatch.setattr("contrasent.encoding.engines.RETRIES", 1)
+    monkeypatch.setenv("PYTHONPATH", openers.__file__.rpartition("/")[0], prepend=":")
+    job = made(source, tmp_path / "v", Numbers(TEXTS[125], "always", str(tmp_path)), size=125)
+    begin(job, None)
+    with pytest.raises(UserError, match=r"a worker died 2 times \(out of memory\?\)"):
+        list(Local(2).run(job, [0, 1], lambda rows: None))
+
+
+def test_the_manifest_is_json_that_names_the_inputs(tmp_path, source):
+    job = made(source, tmp_path / "v")
+    run(job)
+    facts = json.loads((tmp_path / "v" / "manifest.json").read_text())["facts"]
+    ((name, size, stamp, rows),) = facts["inputs"]
+    assert (name, rows) == (source, 250)
+    assert size == sum(len(text) + 1 for text in TEXTS)
+    assert float(stamp) > 0

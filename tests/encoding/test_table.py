@@ -1,0 +1,109 @@
+"""Files of vectors: what readers find in them, and what each type of numbers keeps."""
+
+import json
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from contrasent.encoding.table import GROUP, TYPES, TableWriter, to_int8
+
+VECTORS = np.random.default_rng(5).normal(size=(40, 24)).astype(np.float32)
+IDS = [f"k{number}" for number in range(40)]
+TEXTS = [f"the text of {number}" for number in range(40)]
+
+
+def write(path, dtype="float32", vectors=VECTORS):
+    size = vectors.shape[1]
+    with path.open("wb") as stream, TableWriter(stream, size, dtype, texts=True) as writer:
+        for start in range(0, len(vectors), 25):
+            rows = slice(start, start + 25)
+            writer.append(vectors[rows], ids=IDS[rows], texts=TEXTS[rows])
+        writer.finish({"model": "made up"})
+    return path
+
+
+def wanted(dtype):
+    """What is stored, a number at a time."""
+    if dtype == "float32":
+        return VECTORS.tolist()
+    if dtype == "float16":
+        return [[float(np.float16(x)) for x in row] for row in VECTORS]
+    if dtype == "binary":
+        bits = [["1" if x > 0 else "0" for x in row] for row in VECTORS]
+        return [[int("".join(row[at : at + 8]), 2) for at in range(0, 24, 8)] for row in bits]
+    found = []
+    for row in VECTORS.tolist():
+        scale = max(abs(x) for x in row) / 127
+        found.append([round(x / scale) for x in row])
+    return found
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_pyarrow_reads_what_was_written(tmp_path, dtype):
+    table = pq.read_table(write(tmp_path / "v.parquet", dtype))
+    assert table.column("id").to_pylist() == IDS
+    assert table.column("text").to_pylist() == TEXTS
+    assert table.column("vector").to_pylist() == wanted(dtype)
+    kind = table.schema.field("vector").type
+    assert pa.types.is_fixed_size_list(kind)
+    assert kind.list_size == (3 if dtype == "binary" else 24)
+    assert ("scale" in table.column_names) == (dtype == "int8")
+    footer = pq.read_metadata(tmp_path / "v.parquet")
+    assert json.loads(footer.metadata[b"contrasent"]) == {"model": "made up"}
+    assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == [25, 15]
+    column = footer.row_group(0).column(2)
+    assert column.has_offset_index
+    assert footer.row_group(0).column(0).has_column_index
+
+
+def test_row_groups_are_of_bounded_size(tmp_path):
+    vectors = np.zeros((GROUP + 3, 1), np.float32)
+    with (tmp_path / "v.parquet").open("wb") as stream, TableWriter(stream, 1, ids=False) as writer:
+        writer.append(vectors)
+        writer.finish({})
+    footer = pq.read_metadata(tmp_path / "v.parquet")
+    assert [footer.row_group(n).num_rows for n in range(footer.num_row_groups)] == [GROUP, 3]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_polars_reads_it(tmp_path, dtype):
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    found = polars.read_parquet(write(tmp_path / "v.parquet", dtype))
+    assert found["id"].to_list() == IDS
+    assert found["vector"].to_list() == wanted(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_duckdb_reads_it(tmp_path, dtype):
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    path = write(tmp_path / "v.parquet", dtype)
+    rows = duckdb.sql(f"select id, text, vector from read_parquet('{path}')").fetchall()
+    assert [row[0] for row in rows] == IDS
+    assert [list(row[2]) for row in rows] == wanted(dtype)
+
+
+def test_lance_takes_it(tmp_path):
+    lance = pytest.importorskip("lance", reason="pylance is not installed")
+    table = pq.read_table(write(tmp_path / "v.parquet"))
+    lance.write_dataset(table, tmp_path / "v.lance")
+    found = lance.dataset(tmp_path / "v.lance").to_table()
+    assert found.column("vector").to_pylist() == wanted("float32")
+    assert found.schema.field("vector").type == table.schema.field("vector").type
+
+
+@given(arrays(np.float32, (4, 5), elements=st.floats(-1024, 1024, width=32)))
+def test_int8_is_half_a_step_off_at_most(vectors):
+    numbers, scales = to_int8(vectors)
+    for row, integers, scale in zip(
+        vectors.tolist(), numbers.tolist(), scales.tolist(), strict=True
+    ):
+        largest = max(abs(x) for x in row)
+        assert math.isclose(scale * 127, largest, rel_tol=1e-6, abs_tol=1e-40)
+        for x, n in zip(row, integers, strict=True):
+            assert abs(n * scale - x) <= 0.5001 * scale + 1e-40
