@@ -49,7 +49,8 @@ def ndcg_by_loops(evidence, query, scores):
     rows = [
         row
         for row in range(len(evidence.texts))
-        if (row < evidence.passages or row in query.shown) and row not in query.hidden
+        if ((row < evidence.passages and not query.apart) or row in query.shown)
+        and row not in query.hidden
     ]
     rows.sort(key=lambda row: -scores[row])
     units = []
@@ -86,13 +87,28 @@ def test_a_kind_of_a_few_queries_does_not_count_beside_others():
     assert kinds(few) == ("rare",)
 
 
-def test_a_title_asks_for_a_passage_whose_neighbours_bear_it_too():
-    """They would be found by the title and count as wrong."""
-    pairs = [Pair(f"title {n}", "body", n, "title") for n in range(24)]
+def test_texts_without_their_titles_are_looked_for_among_each_other():
+    """Among passages that bear theirs they could be known by that; neighbours would answer too."""
+    pairs = [Pair(f"title {n}", f"body {n}", n, "title") for n in range(24)]
     evidence = made_evidence(TEXTS, DOCUMENTS, pairs, limit=24, terms=str.split, seed=0)
+    assert len(evidence.queries) == 24
     for query in evidence.queries:
         (unit,) = query.relevant
-        assert set(query.hidden) == {n for n in range(24) if DOCUMENTS[n] == DOCUMENTS[unit]}
+        own, *others = query.shown
+        assert query.apart
+        assert evidence.texts[own] == f"body {unit}"
+        found = {int(evidence.units[row]) for row in others}
+        assert found == {n for n in range(24) if DOCUMENTS[n] != DOCUMENTS[unit]}
+    some = narrowed(evidence, np.arange(0, 24, 3), np.arange(5))
+    assert [len(q.shown) for q in some.evidence.queries] == [
+        1 + sum(other.document != q.document for other in some.evidence.queries)
+        for q in some.evidence.queries
+    ]
+    assert len(some.rows) == 8 + 5
+    # Of vectors in which only the answer differs from all passages nothing is learnt.
+    rows = np.vstack([np.tile([1.0, 0.0], (24, 1)), np.tile([0.0, 1.0], (24, 1))])
+    values = measure(evidence, queries=np.tile([0.0, 1.0], (24, 1)), rows=rows)
+    assert values.mean() < 0.5
 
 
 def test_queries_that_people_wrote_stay_as_they_are():

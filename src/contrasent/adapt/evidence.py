@@ -22,6 +22,11 @@ WHOLE = ("title", "question", "click")
 """Kinds of queries that any passage of their document may answer: titles and headings stand before
 every passage below them, and people open documents."""
 
+UNTITLED = ("title", "question")
+"""Kinds whose answers are texts without a title, since it is the query. Such a text is the only one
+of its like among passages that bear theirs, and a model could find it by that: they are looked for
+among each other."""
+
 WRITTEN = ("docstring", "click")
 """Kinds of queries that people wrote, and that are therefore left as they are."""
 
@@ -49,7 +54,8 @@ class Query:
             independent evidence.
         relevant: gain of each unit (see :class:`Evidence`) that answers it.
         hidden: rows that do not count for this query.
-        shown: rows beyond the passages that count for this query.
+        shown: rows beyond the passages that count for this query, the one it was taken from first.
+        apart: whether they alone count, and no passage.
     """
 
     text: str
@@ -58,6 +64,7 @@ class Query:
     relevant: Mapping[int, float]
     hidden: tuple[int, ...] = ()
     shown: tuple[int, ...] = ()
+    apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +145,20 @@ def made_evidence(
             own = of_document[documents[unit]] if pair.maker in WHOLE else [unit]
             about = (documents[unit], {unit: 1.0}, tuple(own), (row,))
             queries.append(Query(text, kind, *about))
+    for kind in UNTITLED:
+        for side in (kind, kind + OLD):
+            _set_apart(queries, side)
     return Evidence(tuple(rows), len(texts), np.array(units, dtype=np.int64), tuple(queries))
+
+
+def _set_apart(queries: list[Query], kind: str) -> None:
+    """Let queries of a kind look among each other's answers, but for those of their document."""
+    group = [at for at, query in enumerate(queries) if query.kind == kind]
+    rows = [(queries[at].document, *queries[at].shown) for at in group]
+    for at in group:
+        query = queries[at]
+        others = tuple(row for document, row in rows if document != query.document)
+        queries[at] = replace(query, hidden=(), shown=(*query.shown, *others), apart=True)
 
 
 def is_prose(text: str) -> bool:
@@ -244,14 +264,14 @@ def narrowed(
     """
     numbers = np.arange(len(evidence.queries)) if queries is None else queries
     chosen = [evidence.queries[at] for at in numbers]
-    beyond = sorted({row for query in chosen for row in query.shown})
-    rows = np.concatenate([passages, np.array(beyond, dtype=np.int64)])
+    needed = {row for q in chosen for row in (q.shown[:1] if q.apart else q.shown)}
+    rows = np.concatenate([passages, np.array(sorted(needed), dtype=np.int64)])
     place = {int(row): at for at, row in enumerate(rows)}
     asked = tuple(
         replace(
             query,
             hidden=tuple(place[row] for row in query.hidden if row in place),
-            shown=tuple(place[row] for row in query.shown),
+            shown=tuple(place[row] for row in query.shown if row in place),
         )
         for query in chosen
     )

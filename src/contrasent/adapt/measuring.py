@@ -86,7 +86,7 @@ def rankings(
         fusions: how both are put together.
     """
     shown = np.zeros(len(evidence.texts), dtype=bool)
-    shown[: evidence.passages] = True
+    shown[: evidence.passages] = not query.apart
     shown[list(query.hidden)] = False
     shown[list(query.shown)] = True
     at = np.flatnonzero(shown)
