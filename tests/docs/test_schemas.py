@@ -13,6 +13,7 @@ SCHEMAS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "docs" / "schemas"
 
 PRINTED = {
     "train": "train pairs.csv -o m --set steps=2",
+    "pretrain": "pretrain notes.txt -o b --layers 1 --hidden 32 --vocabulary 160 --set steps=2",
     "adapt": "adapt handbook/ -o s --budget 10s",
     "encode": "encode my-model notes.txt -o v.npy",
     "similarity": "similarity my-model a b",
@@ -74,4 +75,4 @@ def test_a_schema_says_what_each_key_is(name):
 
 
 def test_there_are_as_many_as_commands_with_json():
-    assert len(SCHEMAS) == 24
+    assert len(SCHEMAS) == 25

@@ -153,7 +153,7 @@ def looked(values, count):
 
 def test_what_is_decided_stays_so():
     random, decided = np.random.default_rng(8), 0
-    for _ in range(15):
+    for _ in range(6):
         truth = {row.name: random.choice([0.0, 0.0, 1.0, -1.5]) for row in TABLE.rows}
         truth["None (unsup. SimCSE)"] = 0.0
         values = {name: random.normal(70 + mean, 0.2, 12) for name, mean in truth.items()}
@@ -170,7 +170,7 @@ def test_what_is_decided_stays_so():
             wrong = {0.0: (AGREES, DIFFERS), 1.0: (AGREES, EQUIVALENT), -1.5: (DIFFERS, EQUIVALENT)}
             assert word not in wrong[truth[row]]
             decided += word != OPEN
-    assert decided > 60
+    assert decided > 20
 
 
 def test_tests_are_counted_before_their_rows_are_run():

@@ -13,7 +13,7 @@ PANELS = {
     "Start": ("adapt", "demo", "doctor"),
     "Use": ("encode", "gather", "similarity", "index", "search", "serve", "export"),
     "Measure": ("evaluate", "compare", "diff", "watch"),
-    "Train": ("train", "postprocess"),
+    "Train": ("train", "pretrain", "postprocess"),
     "Collections": ("cluster", "dedupe", "mine", "remove", "threshold"),
     "Research": ("reproduce", "recipes", "check-objective"),
     "Models": ("import", "push", "pull"),

@@ -231,15 +231,19 @@ class MaskedLanguageModelling(Term):
         ]
         tokens = Tokens.concatenate([part.tokens for part in parts])
         labels = np.concatenate([part.labels for part in parts])
-        vectors, targets = _at_labels(encoder, tokens, labels)
+        vectors, targets = at_labels(encoder, tokens, labels)
         count = parallel.average(torch.tensor(float(len(targets)), device=encoder.device))
         return {"masked_lm": masked_lm(self.head(vectors), targets, count=count.clamp_min(1e-6))}
 
 
-def _at_labels(
-    encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]
-) -> tuple[Tensor, Tensor]:
-    """Token vectors (k, d) and labels (k,) where a label is not -1."""
+def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    """Token vectors (k, d) and labels (k,) where a label is not -1.
+
+    Args:
+        encoder: whose last hidden states are wanted.
+        tokens: (total,) ids in rows.
+        labels: (total,) beside them.
+    """
     vectors, targets = [], []
     for rows in by_length(tokens.lengths):
         hidden, _ = encoder.hidden(tokens.select(rows))
