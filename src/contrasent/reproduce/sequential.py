@@ -100,7 +100,12 @@ class Sequential:
 
     @classmethod
     def of(cls, values: Sequence[float], fixed: float = 0.0) -> "Sequential":
-        """Of differences, one a seed, in the order of the seeds; at least two."""
+        """Of differences.
+
+        Args:
+            values: one a seed, in the order of the seeds; at least two.
+            fixed: as for :func:`evidence`.
+        """
         return cls(Looks.of(values), fixed)
 
     @property

@@ -210,7 +210,12 @@ def difference(before: Arm, after: Arm) -> Gap | Sequential:
 
 
 def paired(before: Arm, after: Arm) -> list[float]:
-    """Differences of two rows that have the same seed; a row without seeds has the same for all."""
+    """Differences of two rows that have the same seed; a row without seeds has the same for all.
+
+    Args:
+        before: the row that is subtracted.
+        after: the other.
+    """
     seeds = [set(arm.by_seed) for arm in (before, after) if arm.seeded]
     one, two = (
         arm.by_seed if arm.seeded else dict.fromkeys(seeds[0], arm.mean) for arm in (before, after)

@@ -60,6 +60,9 @@ def pretraining_settings(texts: list[str], seed: int | None) -> Settings:
         texts: those that are stated, ``key=value``.
         seed: of everything random; None for that of the texts, or 0.
 
+    Returns:
+        All of them, defaults included.
+
     Raises:
         OptionError: there is no such setting, it means nothing here, or has no such value.
     """
