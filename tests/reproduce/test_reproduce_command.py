@@ -191,7 +191,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     page = (home / "book.html").read_text()
     # Nothing is fetched.
     assert not re.findall(r"(?:src|href)=.?(?:\w+:|//)|@import|url\([^#]", page)
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 2
     for text in (
         "13.6 M",
         "simcse:table2",

@@ -34,6 +34,7 @@ def reproduce(
     stored: Annotated[Path | None, typer.Option("--from", metavar="RESULTS")] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    holds: Annotated[Path | None, typer.Option("--holds", metavar="FILE.md")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
     own: Annotated[Path | None, typer.Option("--recipes")] = None,
     keep: bool = False,
@@ -59,6 +60,7 @@ def reproduce(
         stored: Compute nothing, report what is there.
         report: Write a page with tables and figures.
         figures: Write every figure as an SVG file.
+        holds: Write what holds and what does not, with a picture beside it (FILE.svg).
         json_file: Write all numbers as JSON.
         own: Folder of items, instead of the package's own.
         keep: Keep the trained models.
@@ -86,10 +88,10 @@ def reproduce(
     if decide and (most is None or stored is not None):
         problem = "--from computes nothing" if stored is not None else "needs --budget, such as 6h"
         raise OptionError("--decide", decide, problem)
-    for target in (report, json_file):
+    for target in (report, json_file, holds):
         if target is not None:
             check_writable(target.parent)
-    if report is not None or figures is not None:
+    if report is not None or figures is not None or holds is not None:
         from contrasent.evaluate.pictures import check_matplotlib
 
         check_matplotlib()
@@ -107,7 +109,7 @@ def reproduce(
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
         run = {"jobs": jobs, "budget": most, "keep": keep, "say": options.note}
         _compute(wanted, Planner(where, size, folder.corpora), seeds, decide, run)
-    _report(wanted, place, chosen, (report, figures, json_file))
+    _report(wanted, place, chosen, (report, figures, json_file, holds))
 
 
 def _listed(folder: "ItemFolder") -> str:
@@ -175,9 +177,9 @@ def _report(
     items: "list[Item]",
     home: Path,
     scale: "ScaleName | None",
-    targets: tuple[Path | None, Path | None, Path | None],
+    targets: tuple[Path | None, Path | None, Path | None, Path | None],
 ) -> None:
-    report, figures, json_file = targets
+    report, figures, json_file, holds = targets
     from contrasent.reproduce.book import book
     from contrasent.reproduce.text import text
 
@@ -194,6 +196,12 @@ def _report(
 
         write_text(report, page(found))
         options.note(f"wrote {report}")
+    if holds is not None:
+        from contrasent.reproduce.holds import write
+
+        book_file = report.name if report is not None and report.parent == holds.parent else ""
+        for path in write(holds, found, book_file):
+            options.note(f"wrote {path}")
     if figures is not None:
         from contrasent.reproduce.figures import write_figures
 

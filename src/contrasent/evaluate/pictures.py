@@ -202,13 +202,16 @@ def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
 
 
 @contextmanager
-def canvas(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Figure, Any]]":
+def canvas(
+    height: float, rows: int = 1, columns: int = 1, *, ratios: Sequence[float] | None = None
+) -> "Iterator[tuple[Figure, Any]]":
     """A figure of the page's width, inches high, and its panels, in the style of all pictures.
 
     Args:
         height: in inches.
         rows: of panels.
         columns: of panels.
+        ratios: of the rows' heights; all equal if None.
     """
     check_matplotlib()
     import matplotlib as mpl
@@ -225,7 +228,7 @@ def canvas(height: float, rows: int = 1, columns: int = 1) -> "Iterator[tuple[Fi
     }
     with mpl.rc_context(style):
         figure = Figure((WIDTH, height), layout="constrained")
-        yield figure, figure.subplots(rows, columns)
+        yield figure, figure.subplots(rows, columns, height_ratios=ratios)
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:

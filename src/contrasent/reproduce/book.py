@@ -15,17 +15,27 @@ from contrasent.reproduce.entries import (
     Cell,
     ClaimEntry,
     Difference,
+    Effect,
     ItemEntry,
     Listing,
     OrderEntry,
     RowEntry,
 )
 from contrasent.reproduce.figures import drawn_from
-from contrasent.reproduce.items import Claim, Item, ScaleName, TableRow
+from contrasent.reproduce.items import (
+    EQUAL,
+    NO_BETTER,
+    NO_WORSE,
+    Claim,
+    Item,
+    ScaleName,
+    TableRow,
+)
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults, times, verdicts_on
 from contrasent.reproduce.sequential import Sequential
 from contrasent.reproduce.spread import Arm, Gap, difference, from_published
+from contrasent.reproduce.verdict import Comparison
 
 
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
@@ -176,12 +186,32 @@ def _claim(found: ItemResults, claim: Claim, decided: Decided) -> ClaimEntry:
         "verdict": verdict.together([part for _, part in parts]).to_json(),
         "parts": [{"text": text, **part.to_json()} for text, part in parts],
     }
+    for part, one in zip(entry["parts"], decided.compared[claim.name], strict=False):
+        effect = _effect(one, points=found.item.columns[one.column].factor == 100)
+        if effect is not None:
+            part["effect"] = effect
     if found.sequential and entry["verdict"]["word"] == verdict.OPEN:
         more = needed(found, decided, claim.name)
         if more is not None:
             hours = sum(count * found.seconds(row) for row, count in more.items()) / 3600
             entry["needed"] = {"seeds": more, "hours": round(hours, 2)}
     return entry
+
+
+def _effect(one: Comparison, *, points: bool) -> Effect | None:
+    """A part's difference, turned so that more of it speaks for the statement."""
+    if one.gap is None:
+        return None
+    sign = -one.sign if one.kind == NO_BETTER else one.sign
+    bounds = one.gap.interval() if one.gap.error else None
+    low, high = sorted(sign * end for end in bounds) if bounds else (None, None)
+    return {
+        "ours": round(sign * one.gap.mean, 4),
+        "low": None if low is None else round(low, 4),
+        "high": None if high is None else round(high, 4),
+        "beyond": -(one.margin or 0.0) if one.kind in (NO_WORSE, NO_BETTER, EQUAL) else 0.0,
+        "points": points,
+    }
 
 
 def _listings(found: ItemResults) -> dict[str, Listing]:

@@ -21,16 +21,35 @@ class Difference(TypedDict, total=False):
     tolerance: float
 
 
+class Effect(TypedDict):
+    """A difference, counted so that more of it speaks for the statement, and its 95 % interval.
+
+    Attributes:
+        ours: the difference.
+        low: lower end; None where nothing is known of it.
+        high: upper end.
+        beyond: what it must exceed: 0, or less than that where a margin is allowed.
+        points: whether its unit is a point of a score.
+    """
+
+    ours: float
+    low: float | None
+    high: float | None
+    beyond: float
+    points: bool
+
+
 class VerdictEntry(TypedDict):
     """What our runs say: one of ``verdict.WORDS``, the numbers behind it, the adjusted p.
 
-    Of a part of a statement also its text.
+    Of a part of a statement also its text, and the difference if it was run.
     """
 
     word: str
     why: str
     p: float | None
     text: NotRequired[str]
+    effect: NotRequired[Effect]
 
 
 class Cell(TypedDict, total=False):

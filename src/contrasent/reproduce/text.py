@@ -139,8 +139,8 @@ def still_needed(found: Needed) -> str:
     most = max(found["seeds"].values(), default=0)
     runs = sum(found["seeds"].values())
     return (
-        f"Would need {runs} more runs, up to {most} of a row ({found['hours']:.1f} h), if "
-        "differences and spreads stay as they are."
+        f"Would need {runs} more run{'s' if runs > 1 else ''}, up to {most} of a row "
+        f"({found['hours']:.1f} h), if differences and spreads stay as they are."
     )
 
 

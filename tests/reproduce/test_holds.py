@@ -1,0 +1,129 @@
+"""The first page of a book: every statement once, under its verdict, with what it hangs on."""
+
+import copy
+import re
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from contrasent.reproduce import holds
+from contrasent.reproduce.book import book
+from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
+
+STORED = Path(__file__).parents[2] / "docs" / "reproduction"
+
+
+@pytest.fixture(scope="module")
+def found():
+    names = sorted(p.name.split(".")[0] for p in (STORED / "results" / "items").iterdir())
+    items = ItemFolder().find([name.replace("-", ":", 1) for name in names])
+    assert len(items) == 12
+    return book(items, STORED / "results", None)
+
+
+def sections(text):
+    parts = re.split(r"^## (.+)$", text, flags=re.M)[1:]
+    return {
+        title: body.split("\n- ")[1:] for title, body in zip(parts[::2], parts[1::2], strict=True)
+    }
+
+
+def test_every_statement_stands_once_under_its_verdict(found):
+    text = holds.page(found, "holds.svg", "book.html")
+    assert text == (STORED / "holds.md").read_text("utf-8")
+    said = Counter(c["verdict"]["word"] for item in found["items"] for c in item["claims"])
+    assert sum(said.values()) == 47
+    under = sections(text)
+    for word, heading in holds.HEADINGS.items():
+        (own,) = [v for k, v in under.items() if k.startswith(heading)] or [[]]
+        assert len(own) == said[word]
+    for item in found["items"]:
+        for claim in item["claims"]:
+            (own,) = [
+                v
+                for k, v in under.items()
+                if k.startswith(holds.HEADINGS[claim["verdict"]["word"]])
+            ]
+            source = f"{claim['text']} ({item['source']}"
+            assert sum(line.startswith(source) for line in own) == 1, source
+    assert "11 hold, 3 do not, 26 cannot be told, 7 were not run." in text
+    assert any(
+        "needs the checkpoint roberta-base" in v for v in under["What would change our minds"]
+    )
+
+
+def test_effects_are_counted_in_favour_of_the_statement(found):
+    """An effect to the right of what it must exceed, with its interval, where a statement holds."""
+    seen = Counter()
+    for item in found["items"]:
+        for claim in item["claims"]:
+            for part in claim["parts"]:
+                if "effect" not in part:
+                    assert part["word"] == ABSENT
+                    continue
+                effect = part["effect"]
+                seen[part["word"]] += 1
+                # The numbers are those of the text, perhaps turned.
+                first = float(re.match(r"[+-]?[\d.]+", part["why"]).group())
+                assert abs(first) == pytest.approx(abs(effect["ours"]), abs=0.006)
+                if part["word"] == AGREES:
+                    assert effect["low"] > effect["beyond"]
+                if part["word"] == DIFFERS:
+                    assert effect["high"] < effect["beyond"]
+                if effect["low"] is not None:
+                    assert effect["low"] <= effect["ours"] <= effect["high"]
+    assert seen[AGREES] >= 25
+    assert seen[DIFFERS] == 3
+
+
+def test_what_a_verdict_hangs_on(found):
+    one = next(s for s in holds.statements(found) if s.claim["name"] == "dropout-beats-rewriting")
+    assert one.word == one.part["word"] == DIFFERS
+    assert "Crop 10 %" in one.part["text"]
+    one = next(s for s in holds.statements(found) if s.claim["name"] == "more-crop-is-worse")
+    assert one.part["word"] == OPEN
+    assert len(one.effects) == 2
+
+
+def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
+    drawn = holds.forest(found)
+    root = ElementTree.fromstring(drawn)
+    texts = {
+        "".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")
+    }
+    run = [one for one in holds.statements(found) if one.effects]
+    assert len(run) == 40
+    for one in run:
+        start = f"{one.item['name']}  {one.claim['text']}"[:60].rstrip(".")
+        assert any(" ".join(text.split()).startswith(" ".join(start.split())) for text in texts), (
+            start
+        )
+    assert drawn == holds.forest(found)
+    assert {"agrees", "differs", "cannot tell"} <= texts
+    nothing = copy.deepcopy(found)
+    for item in nothing["items"]:
+        for claim in item["claims"]:
+            for part in claim["parts"]:
+                part.pop("effect", None)
+    assert holds.forest(nothing) is None
+
+
+def test_what_would_still_be_needed(found, tmp_path):
+    """With seeds that are added, the cheapest statement first; and what nobody can promise."""
+    other = copy.deepcopy(found)
+    item = next(i for i in other["items"] if i["name"] == "simcse:table7")
+    item["sequential"] = True
+    item["claims"][0]["needed"] = {"seeds": {"a": 4, "b": 2}, "hours": 1.25}
+    item["claims"][1]["needed"] = {"seeds": {"a": 1}, "hours": 0.5}
+    lines = sections(holds.page(other, "x.svg"))["What would change our minds"]
+    wanted = [line for line in lines if "Would need" in line]
+    assert "Would need 1 more run, up to 1 of a row (0.5 h)" in wanted[0]
+    assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in wanted[1]
+    assert any(line.startswith("1 more need rows that are missing") for line in lines)
+    assert not any(" simcse:table7 0." in line for line in lines)
+    page, picture = holds.write(tmp_path / "first.md", other, "")
+    assert "![Every statement, its effect and 95 % interval](first.svg)" in page.read_text("utf-8")
+    assert picture.read_text("utf-8").startswith('<svg style="color:#1c2127;background:#fff"')
