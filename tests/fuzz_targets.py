@@ -214,9 +214,8 @@ def golden_and_weights(data):
 
 
 def filters(data):
-    from contrasent.search.filters import Columns, check_where, parse_where
+    from contrasent.search.filters import Columns, check_where, milvus_expression, parse_where
     from contrasent.search.index import Index
-    from contrasent.search.milvus import expression
 
     draw = Draw(data)
     if draw.number(2):
@@ -237,7 +236,7 @@ def filters(data):
     values = [None, {"n": 3, "tags": ["a", 1]}, {"a": {"b": "x"}}, [1], "text"]
     index = Index.build(encode, ["1", "2", "3", "4", "5"], metadata=values)
     Columns(index.segments[0]).mask(where)
-    expression(where)
+    milvus_expression(where)
 
 
 # --------------------------------------------------------------------------- requests

@@ -366,7 +366,7 @@ def test_hybrid_search_finds_the_word_and_is_remembered_by_the_index(tmp_path, l
 
 @pytest.mark.parametrize(
     "options",
-    [("--lexical-weight", "0.3"), ("--hybrid", "--backend", "milvus")],
+    [("--lexical-weight", "0.3"), ("--hybrid", "--add")],
 )
 def test_hybrid_options_that_cannot_be_are_refused_before_encoding(tmp_path, lines, options):
     with pytest.raises(OptionError, match="--hybrid"):

@@ -75,6 +75,30 @@ def test_compare_all_with_all(made, tmp_path):
     assert len(open_index(folder)) == 60
 
 
+def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentences, tmp_path):
+    """The files that ``encode`` writes, in Milvus and in a folder; the same options search both."""
+    texts = sorted({*sentences[:80]})
+    file = write(tmp_path / "rows.jsonl", [{"text": text} for text in texts])
+    vectors = tmp_path / "vectors.parquet"
+    printed("encode", model, file, "-o", vectors)
+    options = ("--encoded", "--hybrid", "--lexical-weight", 0.5)
+    for backend in ("milvus", "exact"):
+        folder = tmp_path / backend
+        made = printed("index", model, vectors, "-o", folder, "--backend", backend, *options)
+        assert (made["texts"], made["backend"]) == (len(texts), backend)
+        assert made["hybrid"] == {"lexical_weight": 0.5, "method": "weighted"}
+        found = printed("search", folder, texts[11], "-k", 3)
+        assert found["hybrid"] and found["results"][0]["hits"][0]["text"] == texts[11]
+        plain = printed("search", folder, texts[11], "-k", 3, "--dense")
+        assert not plain["hybrid"] and plain["results"][0]["hits"][0]["text"] == texts[11]
+    index = open_index(tmp_path / "milvus")
+    with running(create_app(served(Encoder.load(model), "mini"), index=index)) as url:
+        (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
+        assert result["hits"][0]["text"] == texts[5]
+    with pytest.raises(OptionError, match="is for an index that is built"):
+        printed("index", model, vectors, "-o", folder, "--add", "--encoded")
+
+
 def test_serve(made, model, sentences):
     folder, _, _ = made
     encoder = Encoder.load(model)

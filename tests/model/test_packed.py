@@ -248,8 +248,11 @@ def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
     encoder, tokens = load(bert)
     able = packed.supports_batch
     assert able(encoder.backbone, tokens)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert not able(encoder.backbone, tokens)
+    for kind in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", kind):
+            assert not able(encoder.backbone, tokens)
+            assert able(encoder.float().backbone, tokens) == (kind == torch.bfloat16)
+        encoder.double()
     hook = encoder.backbone.encoder.layer[0].register_forward_hook(lambda *a: None)
     assert not able(encoder.backbone, tokens)
     hook.remove()
@@ -263,6 +266,62 @@ def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
     rows = Tokens.from_rows([[0, 5, pad, 6, 2]])
     assert not able(roberta.backbone, rows)
     assert able(roberta.backbone, Tokens.from_rows([[0, 5, 6, 2]]))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
+def test_in_bf16_it_is_as_near_to_the_truth_as_the_backbone(tiny, kind, pooling, monkeypatch):
+    """Vectors and gradients of autocast, packed and padded, each against float64."""
+    encoder, tokens = load(tiny[kind], pooler=pooling, dropout=0.0, attention_dropout=0.0)
+    vectors = encoder(tokens)
+    truth = {"vectors": vectors.detach(), **gradients(encoder, vectors)}
+    encoder.float()
+    calls = []
+    states = packed.states
+    monkeypatch.setattr(packed, "states", lambda *a, **k: calls.append(1) or states(*a, **k))
+
+    # The keys' biases change no softmax: their gradient is nothing but rounding.
+    largest = max(float(value.norm()) for name, value in truth.items() if name != "vectors")
+    sizes = {name: max(float(value.norm()), largest / 100) for name, value in truth.items()}
+
+    def errors():
+        """Error of each tensor relative to its size."""
+        with torch.autocast("cpu", torch.bfloat16):
+            vectors = encoder(tokens)
+        found = {"vectors": vectors.detach(), **gradients(encoder, vectors.float())}
+        assert found.keys() == truth.keys()
+        assert {value.dtype for name, value in found.items() if name != "vectors"} == {
+            torch.float32
+        }
+        return {name: float((found[name] - truth[name]).norm()) / sizes[name] for name in truth}
+
+    ours = errors()
+    assert len(calls) == 1
+    encoder.packed = False
+    theirs = errors()
+    assert len(calls) == 1
+    assert len(ours) > 20
+    # bf16 has 8 bits: one rounding is 0.4 %, and a dozen of them lie between a weight and the sum.
+    assert max(theirs.values()) < 0.1
+    assert max(ours.values()) < 0.1
+    assert sum(ours.values()) < 1.25 * sum(theirs.values())
+
+
+def test_dropout_in_bf16_is_that_of_float32(bert):
+    """The same seed draws the same masks: what is lost is lost in both."""
+    encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.3)
+    encoder.float()
+    found = []
+    for enabled in (False, True):
+        torch.manual_seed(3)
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            vectors = encoder(tokens)
+        found.append((vectors.detach().float(), gradients(encoder, vectors.float())))
+    (one, by_one), (two, by_two) = found
+    assert torch.nn.functional.cosine_similarity(one, two).min() > 0.999
+    assert not torch.equal(one, two)
+    for name, value in by_one.items():
+        assert (value - by_two[name]).norm() < 0.05 * value.norm() + 1e-3, name
 
 
 def test_a_layer_that_is_no_plain_linear_is_left_alone(bert):

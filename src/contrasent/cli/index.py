@@ -4,7 +4,7 @@ import time
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -22,7 +22,9 @@ from contrasent.cli.workers import check_workers, index_vectors
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
+    from contrasent.search.encoded import EncodedRecords
     from contrasent.search.opening import AnyIndex
+    from contrasent.search.records import Records
 
 BACKENDS = ("exact", "binary", "faiss", "milvus")
 
@@ -46,6 +48,7 @@ def index(
     kind: str = "hnsw",
     uri: str = "",
     collection: str = "contrasent",
+    encoded: bool = False,
     hybrid: bool = False,
     lexical_weight: options.LexicalWeight = None,
     add: bool = False,
@@ -70,6 +73,7 @@ def index(
         kind: Of faiss: hnsw (accurate) or ivfpq (small, on disk).
         uri: Of a Milvus server, http://HOST:19530; a file in the index if not given.
         collection: Name of the collection in Milvus.
+        encoded: CORPUS is parquet with vectors in it, as encode writes it: nothing is encoded.
         hybrid: To be searched by words (BM25) and vectors together.
         add: Add to an index that exists.
         update: Replace rows of the same id, add the others.
@@ -83,39 +87,34 @@ def index(
         raise UserError(f"{missing} is missing; see 'contrasent index --help'")
     from contrasent.search import index as stored
     from contrasent.search.checks import check_approximate, check_metric, check_target
-    from contrasent.search.manifest import FORMER_KINDS, read_manifest
-    from contrasent.search.records import Records
-    from contrasent.search.records import column as position
+    from contrasent.search.manifest import FORMER_KINDS, LOADED, read_manifest
 
     check_metric(metric)
     backend = FORMER_KINDS.get(backend, backend)
     _check_backend(backend, kind)
-    _check_hybrid(hybrid, lexical_weight, backend, changing=add or update)
+    _check_hybrid(hybrid, lexical_weight, changing=add or update)
     approximate = {"binary": "binary", "faiss": kind}.get(backend)
     if add or update:
         check_change(
             output, backend, add=add, update=update, overwrite=overwrite, id_column=id_column
         )
-    else:
+    elif backend != "milvus" or not (output / LOADED).is_file():  # a load that was killed
         check_target(output, overwrite)
     if approximate is not None:
         there = read_manifest(output).metric if add or update else metric
         check_approximate(approximate, there, option="--backend")
     check_workers(workers, changing=add or update)
-    rows = Records(
-        corpus,
-        text=None if column is None else position(column),
-        identity=None if id_column is None else position(id_column),
-        metadata=[position(name.strip()) for name in metadata.split(",")] if metadata else (),
-    )
+    _check_encoded(encoded, workers.engine, changing=add or update)
+    rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
     folder = find_model(model)
     encode = open_model(folder, loading)
+    rows.check(encode.encoder.identity, model, words=hybrid)
     stated = {"pooler": loading.pooler, "max_tokens": loading.max_tokens}
     recall = None
     began = time.monotonic()
     made: AnyIndex
     if add or update:
-        made = change(output, encode, rows, update=update)
+        made = change(output, encode, cast("Records", rows), update=update)
     else:
         about: dict[str, Any] = {
             "model": encode.encoder.identity,
@@ -171,14 +170,39 @@ def index(
     )
 
 
-def _check_hybrid(
-    hybrid: bool, lexical_weight: float | None, backend: str, *, changing: bool
-) -> None:
+def _rows(
+    corpus: str, column: str | None, id_column: str | None, metadata: str | None, *, encoded: bool
+) -> "Records | EncodedRecords":
+    """The rows to index: of any file, or of parquet with their vectors."""
+    from contrasent.search.encoded import EncodedRecords
+    from contrasent.search.records import Records
+    from contrasent.search.records import column as position
+
+    names = [name.strip() for name in metadata.split(",")] if metadata else []
+    if encoded:
+        return EncodedRecords(corpus, text=column, identity=id_column, metadata=names)
+    return Records(
+        corpus,
+        text=None if column is None else position(column),
+        identity=None if id_column is None else position(id_column),
+        metadata=[position(name) for name in names],
+    )
+
+
+def _check_encoded(encoded: bool, engine: str | None, *, changing: bool) -> None:
+    """Refuse vectors for a change of an index, and an engine that has nothing to encode."""
+    if encoded and changing:
+        raise OptionError("--encoded", True, "is for an index that is built, not for a change")
+    if encoded and engine is not None:
+        raise OptionError(
+            "--engine", engine, "encodes, and --encoded is for vectors that are there"
+        )
+
+
+def _check_hybrid(hybrid: bool, lexical_weight: float | None, *, changing: bool) -> None:
     """Refuse, before any work, a hybrid index that cannot be made."""
     if lexical_weight is not None and not hybrid:
         raise OptionError("--lexical-weight", lexical_weight, "goes with --hybrid")
-    if hybrid and backend == "milvus":
-        raise OptionError("--hybrid", True, "needs an index in a folder, not one in Milvus")
     if hybrid and changing:
         raise OptionError("--hybrid", True, "is chosen when an index is built, not when it changes")
 

@@ -40,17 +40,19 @@ def supports_backbone(backbone: nn.Module) -> bool:
 
 
 def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
-    """Whether this module can compute a batch: on CPU, in the weights' precision, without hooks.
+    """Whether this module can compute a batch: on CPU, without hooks.
 
     Args:
         backbone: one that :func:`supports_backbone`.
         tokens: the batch.
     """
     weight = next(backbone.parameters())
-    if weight.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+    if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
         return False
-    if weight.dtype not in (torch.float32, torch.float64):
-        return False
+    if torch.is_autocast_enabled("cpu"):
+        kinds = weight.dtype, torch.get_autocast_dtype("cpu")
+        if kinds != (torch.float32, torch.bfloat16):
+            return False
     config: Any = backbone.config
     if KINDS[type(backbone).__name__] and bool((tokens.ids == config.pad_token_id).any()):
         return False  # RoBERTa's positions do not count padding that is written in the text

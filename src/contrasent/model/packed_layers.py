@@ -6,11 +6,15 @@ softmax and of dropout folded into products; residual gradients added by the pro
 masks drawn for a whole layer at once; every weight has one gradient, so none is added up. What a
 backward pass can make again for little is not held for it: the masks of dropout.
 
+Under autocast it is what autocast makes of the plain layers: products and attention in bf16, sums
+and norms in float32, as the weights and their gradients are.
+
 Shapes: T tokens in all, d the hidden size, f that of the feed-forward part, h heads. A group is the
 (count, length) of neighbouring rows of equal length, see :mod:`contrasent.model.packing`.
 """
 
 from collections.abc import Iterator
+from functools import wraps
 from typing import Any
 
 import torch
@@ -97,8 +101,26 @@ def drop(x: Tensor, p: float) -> Tensor:
     return result
 
 
+def _product_type(x: Tensor) -> torch.dtype:
+    """What products are computed in: autocast's type, else that of x."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+
+
+def _as_stated(function: Any) -> Any:
+    """A forward pass whose types are those that it states: autocast looks at some calls only."""
+
+    @wraps(function)
+    def forward(ctx: Any, *given: Any) -> Any:
+        ctx.kind = _product_type(given[0])
+        with torch.autocast("cpu", enabled=False):
+            return function(ctx, *given)
+
+    return forward
+
+
 class _Attend(torch.autograd.Function):
     @staticmethod
+    @_as_stated
     def forward(ctx: Any, qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
         width = qkv.shape[1] // 3
         own = _by_heads(qkv, groups, heads, 3)
@@ -168,6 +190,7 @@ class _Attend(torch.autograd.Function):
 
 class _AddNorm(torch.autograd.Function):
     @staticmethod
+    @_as_stated
     def forward(
         ctx: Any,
         y: Tensor,
@@ -180,11 +203,13 @@ class _AddNorm(torch.autograd.Function):
         p: float,
     ) -> Tensor:
         drawn = dropout.draw_mask(x, p)
-        total = torch.addmm(bias, y, weight.t(), beta=drawn.scale, alpha=drawn.scale)
+        y, half = y.to(ctx.kind), weight.to(ctx.kind)
+        total = torch.addmm(bias.to(ctx.kind), y, half.t(), beta=drawn.scale, alpha=drawn.scale)
+        total = total.to(x.dtype)
         total = x + total if drawn.mask is None else torch.addcmul(x, total, drawn.mask)
         out, mean, deviation = torch.native_layer_norm(total, gain.shape, gain, shift, epsilon)
         ctx.scale, ctx.again = drawn.scale, drawn.again
-        ctx.save_for_backward(y, weight, gain, shift, total, mean, deviation)
+        ctx.save_for_backward(y, half, gain, shift, total, mean, deviation)
         return out
 
     @staticmethod
@@ -196,42 +221,56 @@ class _AddNorm(torch.autograd.Function):
         )
         mask = ctx.again()
         inner = through if mask is None else torch.mul(through, mask, out=mask)
-        by_y = torch.addmm(y, inner, weight, beta=0, alpha=ctx.scale)
-        by_weight = torch.addmm(weight, inner.t(), y, beta=0, alpha=ctx.scale)
         by_bias = inner.sum(0).mul_(ctx.scale)
+        inner = inner.to(ctx.kind)
+        by_y = torch.addmm(y, inner, weight, beta=0, alpha=ctx.scale)
+        by_weight = torch.addmm(weight, inner.t(), y, beta=0, alpha=ctx.scale).to(gain.dtype)
         return by_y, through, by_weight, by_bias, by_gain, by_shift, None, None
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
+    @_as_stated
     def forward(ctx: Any, x: Tensor, count: int, *given: Tensor) -> tuple[Tensor, Tensor]:
-        weights, biases = given[:count], given[count:]
-        ctx.save_for_backward(x, *weights)
-        return functional.linear(x, torch.cat(weights), torch.cat(biases)), x.view_as(x)
+        weight, bias = (torch.cat(part).to(ctx.kind) for part in (given[:count], given[count:]))
+        ctx.sizes, half = [len(part) for part in given[:count]], x.to(ctx.kind)
+        ctx.save_for_backward(half, weight)
+        return functional.linear(half, weight, bias), x.view_as(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor | None, ...]:
-        x, *weights = ctx.saved_tensors
-        sizes = [len(weight) for weight in weights]
-        by_weights = torch.split(grad.t() @ x, sizes)
-        by_biases = torch.split(grad.sum(0), sizes)
-        return torch.addmm(residual, grad, torch.cat(weights)), None, *by_weights, *by_biases
+        x, weight = ctx.saved_tensors
+        kind = residual.dtype
+        by_weights = torch.split((grad.t() @ x).to(kind), ctx.sizes)
+        by_biases = torch.split(grad.sum(0, dtype=kind), ctx.sizes)
+        return _added(residual, grad, weight), None, *by_weights, *by_biases
 
 
 class _GeluLinear(torch.autograd.Function):
     @staticmethod
+    @_as_stated
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-        inner = functional.linear(x, weight, bias)
-        ctx.save_for_backward(x, weight, inner)
+        half, weight = x.to(ctx.kind), weight.to(ctx.kind)
+        inner = functional.linear(half, weight, bias.to(ctx.kind))
+        ctx.save_for_backward(half, weight, inner)
         return functional.gelu(inner), x.view_as(x)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, residual: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, weight, inner = ctx.saved_tensors
+        kind = residual.dtype
         slope = torch.ops.aten.gelu_backward(grad, inner)
-        return torch.addmm(residual, slope, weight), slope.t() @ x, slope.sum(0)
+        by_x = _added(residual, slope, weight)
+        return by_x, (slope.t() @ x).to(kind), slope.sum(0, dtype=kind)
+
+
+def _added(residual: Tensor, grad: Tensor, weight: Tensor) -> Tensor:
+    """Residual + grad W."""
+    if residual.dtype == grad.dtype:
+        return torch.addmm(residual, grad, weight)
+    return residual + grad @ weight
 
 
 class _Drop(torch.autograd.Function):

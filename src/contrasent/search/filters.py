@@ -234,3 +234,51 @@ def _condition(text: str) -> Where:
     with suppress(ValueError):  # what is not JSON is a string
         value = json.loads(value)
     return {field: {_SIGNS[sign]: value}}
+
+
+def ids_in(ids: Sequence[str]) -> str:
+    """Rows of Milvus with one of these ids."""
+    return f"id in [{', '.join(_quoted(name) for name in ids)}]"
+
+
+def milvus_expression(where: Where) -> str:
+    """A filter in Milvus's language.
+
+    Values are quoted as JSON, and what Milvus could take for more than a value is refused.
+    """
+    parts = [_milvus_condition(key, value) for key, value in where.items()]
+    return " and ".join(f"({part})" for part in parts)
+
+
+def _milvus_condition(key: str, value: Any) -> str:
+    if key == "$not":
+        return f"not ({milvus_expression(value)})"
+    if key in ("$and", "$or"):
+        return f" {key[1:]} ".join(f"({milvus_expression(part)})" for part in value)
+    field = "metadata" + "".join(f"[{_quoted(part)}]" for part in key.split("."))
+    return " and ".join(
+        f"({_milvus_test(field, op, want)})" for op, want in operators(value).items()
+    )
+
+
+def _milvus_test(field: str, op: str, want: Any) -> str:
+    signs = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+    if op in signs:
+        return f"{field} {signs[op]} {_quoted(want)}"
+    if op == "$ne":
+        return f"(not (exists {field})) or ({field} != {_quoted(want)})"
+    if op == "$in":
+        return " or ".join(f"({field} == {_quoted(one)})" for one in want) or "id == ''"
+    if op == "$nin":
+        return " and ".join(f"({_milvus_test(field, '$ne', one)})" for one in want) or "id != ''"
+    if op == "$exists":
+        return f"exists {field}" if want else f"not (exists {field})"
+    return f"json_contains({field}, {_quoted(want)})"
+
+
+def _quoted(value: Any) -> str:
+    if not isinstance(value, str | int | float | bool):
+        raise OptionError("where", value, "Milvus compares with texts, numbers and truth only")
+    if isinstance(value, str) and any(ord(letter) < 32 for letter in value):
+        raise OptionError("where", value, "holds a control character")
+    return json.dumps(value, ensure_ascii=False)

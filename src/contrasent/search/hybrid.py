@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 from contrasent.errors import DataError, OptionError, OutputError, UserError
 from contrasent.search.exact import largest
 from contrasent.search.index import Index
+from contrasent.search.manifest import SETTING as SETTING
 from contrasent.search.opening import AnyIndex
 from contrasent.search.query import Hit, IndexBase, Wanted
 from contrasent.types import Vectors
 
 if TYPE_CHECKING:
     from contrasent.search.lexical import Lexical
+    from contrasent.search.milvus import MilvusIndex
 
 PROPOSED = 100
 """Rows that each side proposes, and at least ten for each row wanted."""
 RANK_OFFSET = 60.0
 METHODS = ("weighted", "ranks")
 FOLDER = "lexical"
-SETTING = "hybrid"
-"""Key of an index's settings under which its own fusion is kept."""
 
 Floats = NDArray[np.float32]
 
@@ -156,17 +156,19 @@ class Hybrid(IndexBase):
     ) -> list[list[Hit]]:
         if isinstance(texts, np.ndarray):
             raise UserError("hybrid search needs the queries' texts; give vectors beside them")
-        index = self.index
-        allowed = index.alive() if wanted.where is None else index.matching(wanted.where)
+        allowed, proposed = self._allowed(wanted), max(PROPOSED, 10 * wanted.k)
         return [
-            self._one(text, vector, wanted, allowed)
+            self._one(text, vector, wanted, allowed, proposed)
             for text, vector in zip(texts, vectors, strict=True)
         ]
 
+    def _allowed(self, wanted: Wanted) -> Any:
+        """What says which rows count."""
+        return self.index.alive() if wanted.where is None else self.index.matching(wanted.where)
+
     def _one(
-        self, text: str, vector: Vectors, wanted: Wanted, allowed: NDArray[np.bool_]
+        self, text: str, vector: Vectors, wanted: Wanted, allowed: Any, proposed: int
     ) -> list[Hit]:
-        proposed = max(PROPOSED, 10 * wanted.k)
         _, near = self.index.nearest(vector[None], proposed, allowed=allowed, exact=wanted.exact)
         by_words = np.where(allowed, self.lexical.scores(text), 0.0).astype(np.float32)
         shared = np.flatnonzero(by_words)
@@ -183,6 +185,55 @@ class Hybrid(IndexBase):
         ]
 
 
+class MilvusHybrid(Hybrid):
+    """A collection in Milvus searched by its vectors and by its own BM25 together.
+
+    Milvus analyses the texts (its standard analyzer: lower case, no stems) and scores by each
+    segment's own counts. It does not tell the score of a text that it did not propose: that counts
+    as the last proposal's, or as 0 where all that share a word were proposed.
+
+    Args:
+        index: one that was built to be searched so.
+        fusion: how the scores are put together.
+    """
+
+    def __init__(self, index: "MilvusIndex", fusion: Fusion) -> None:
+        IndexBase.__init__(self, index.manifest, index.folder)
+        self.collection, self.fusion = index, fusion
+
+    def _allowed(self, wanted: Wanted) -> Any:
+        return self.collection.condition(wanted)
+
+    def _one(
+        self, text: str, vector: Vectors, wanted: Wanted, allowed: Any, proposed: int
+    ) -> list[Hit]:
+        near = self.collection.nearest([vector], proposed, allowed)[0]
+        # A local file calls a better match a lower number.
+        by_words = {
+            hit.id: replace(hit, score=abs(hit.score))
+            for hit in self.collection.nearest([text], proposed, allowed, words=True)[0]
+        }
+        found = {hit.id: hit for hit in near}
+        others = [name for name in by_words if name not in found]
+        found |= {hit.id: hit for hit in self.collection.scored(vector, others)}
+        if not found:
+            return []
+        names = sorted(found)
+        rest = min((hit.score for hit in by_words.values()), default=0.0)
+        rest = rest if len(by_words) >= proposed else 0.0
+        scores = self.fusion(
+            np.array([found[name].score for name in names], dtype=np.float32),
+            np.array([by_words[n].score if n in by_words else rest for n in names], np.float32),
+            proposed,
+        )
+        hits = [
+            replace(found[names[at]], score=float(scores[at]))
+            for at in np.argsort(-scores, kind="stable")
+        ]
+        least = -np.inf if wanted.threshold is None else wanted.threshold
+        return [hit for hit in hits[: wanted.k] if hit.score >= least]
+
+
 def searcher(
     index: AnyIndex, *, hybrid: bool | None = None, lexical_weight: float | None = None
 ) -> "AnyIndex | Hybrid":
@@ -194,7 +245,7 @@ def searcher(
         lexical_weight: share of BM25; makes the search hybrid where ``hybrid`` is None.
 
     Raises:
-        OptionError: an index in Milvus, or a weight for a search without words.
+        OptionError: a collection in Milvus without words, or a weight for a search without them.
     """
     own = own_fusion(index.manifest.settings)
     if hybrid is None:
@@ -203,7 +254,12 @@ def searcher(
         if lexical_weight is not None:
             raise OptionError("--lexical-weight", lexical_weight, "is of hybrid search alone")
         return index
-    if not isinstance(index, Index):
-        raise OptionError("--hybrid", True, "needs an index in a folder; this one is in Milvus")
     weighted = None if lexical_weight is None else Fusion(lexical_weight)
-    return Hybrid.open(index, weighted)
+    if isinstance(index, Index):
+        return Hybrid.open(index, weighted)
+    if own is None:
+        problem = (
+            "this collection in Milvus has no words; build it with 'contrasent index --hybrid'"
+        )
+        raise OptionError("--hybrid", True, problem)
+    return MilvusHybrid(index, weighted or own)

@@ -4,7 +4,7 @@ The index knows no model. It takes vectors, or an ``EncodeFn`` that makes them, 
 identity of the model they came from, so that it can refuse vectors of another.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from contrasent.search.rows import Rows
 from contrasent.search.segment import Segment, check_size, open_array, open_segment
 from contrasent.search.segment_writer import (
     ROWS_AT_ONCE,
-    IndexRow,
+    IndexRows,
     encoded_blocks,
     refuse_duplicate_ids,
     write_segment,
@@ -94,7 +94,7 @@ class Index(Rows):
         cls,
         folder: str | Path,
         encode: EncodeFn,
-        rows: Iterable[IndexRow],
+        rows: IndexRows,
         *,
         model: str = "",
         source: str = "",
@@ -108,7 +108,8 @@ class Index(Rows):
         Args:
             folder: the index to make; it appears when all is done.
             encode: sentences in, vectors out.
-            rows: (text, id or None for the row's number, metadata or None).
+            rows: (text, id or None for the row's number, metadata or None), or an
+                :class:`EncodedRecords`, of which nothing is encoded.
             model: identity of the model behind ``encode``.
             source: name or path that the model can be loaded by.
             metric: "cosine" or "dot".

@@ -16,6 +16,10 @@ from contrasent.files import write_json
 NAME = "index.json"
 MILVUS = "milvus.json"
 """What stands in the folder of an index in Milvus instead."""
+SETTING = "hybrid"
+"""Key of an index's settings under which its own fusion is kept."""
+LOADED = "loaded.u8"
+"""Hashes of the ids that are in Milvus, while it is being loaded."""
 FORMAT = "contrasent-index"
 VERSION = 1
 METRICS = ("cosine", "dot")

@@ -5,7 +5,6 @@ same code runs on a file and on a cluster; Milvus looks after writers, readers a
 :func:`contrasent.search.milvus_writer.build_milvus`, changed by its ``MilvusWriter``.
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,9 +17,10 @@ import numpy as np
 from contrasent import progress
 from contrasent.errors import InputError, OptionError, UserError, import_extra
 from contrasent.files import writing
-from contrasent.search.filters import Where, operators
+from contrasent.search.filters import ids_in, milvus_expression
 from contrasent.search.index import Index
 from contrasent.search.manifest import (
+    LOADED,
     MILVUS,
     Manifest,
     parse_manifest,
@@ -36,6 +36,8 @@ LONGEST = 65_535
 MOST = 16_384
 BATCH = 1024
 EFFORT = 128
+WORDS = "words"
+"""Field with the sparse vectors that Milvus makes of the texts."""
 LOCAL = "milvus.db"
 TOKEN = "CONTRASENT_MILVUS_TOKEN"
 """Environment variable with the token of a Milvus server."""
@@ -72,11 +74,14 @@ class MilvusIndex(IndexBase):
             token: for a server that wants one.
 
         Raises:
-            InputError: the folder is no such index, Milvus does not answer, or its collection is
-                not the one that was made.
+            InputError: the folder is no such index or was not loaded whole, Milvus does not answer,
+                or its collection is not the one that was made.
         """
         place = Path(folder)
         uri, collection, manifest, recall = read_place(place)
+        if (place / LOADED).is_file():
+            problem = "was not loaded whole; the same command as before goes on with it"
+            raise InputError(place, problem)
         opened = cls(place, uri or str(place / LOCAL), collection, manifest, token=token)
         with translate_milvus_errors(opened.uri):
             if not opened.client.has_collection(collection):
@@ -155,26 +160,82 @@ class MilvusIndex(IndexBase):
     def _hits(
         self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
     ) -> list[list[Hit]]:
-        k = wanted.k
+        condition = self.condition(wanted)
+        found = [
+            hits
+            for start in range(0, len(vectors), 64)
+            for hits in self.nearest(list(vectors[start : start + 64]), wanted.k, condition)
+        ]
+        least = -np.inf if wanted.threshold is None else wanted.threshold
+        return [[hit for hit in hits if hit.score >= least] for hits in found]
+
+    def condition(self, wanted: Wanted) -> str:
+        """The filter of a search, in Milvus's language; "" for none.
+
+        Raises:
+            OptionError: Milvus cannot search so.
+        """
         if wanted.exact:
             raise OptionError("exact", True, "Milvus searches its own index, approximately")
-        if k > MOST:
-            raise OptionError("k", k, f"Milvus gives at most {MOST:,}")
-        condition = "" if wanted.where is None else expression(wanted.where)
-        found: list[list[Hit]] = []
-        for start in range(0, len(vectors), 64):
+        if wanted.k > MOST:
+            raise OptionError("k", wanted.k, f"Milvus gives at most {MOST:,}")
+        return "" if wanted.where is None else milvus_expression(wanted.where)
+
+    def nearest(
+        self, queries: Sequence[Any], k: int, condition: str = "", *, words: bool = False
+    ) -> list[list[Hit]]:
+        """The best rows of each query, best first; equal scores in the order of ids.
+
+        Args:
+            queries: vectors (d,), or texts for ``words``.
+            k: rows to find, at most 16,384.
+            condition: a filter in Milvus's language.
+            words: search by BM25, which the collection must have been built for.
+        """
+        with translate_milvus_errors(self.uri):
+            found = self.client.search(
+                self.collection,
+                list(queries) if words else [row.tolist() for row in queries],
+                anns_field=WORDS if words else "vector",
+                limit=min(k, MOST),
+                filter=condition,
+                output_fields=["text", "metadata"],
+                search_params={} if words else {"params": {"ef": max(EFFORT, 2 * k)}},
+                consistency_level="Strong",
+            )
+        return [
+            sorted(
+                (
+                    Hit(row["id"], entity["text"], float(row["distance"]), entity["metadata"])
+                    for row in hits
+                    for entity in [row["entity"]]
+                ),
+                key=lambda hit: (-abs(hit.score) if words else -hit.score, hit.id),
+            )
+            for hits in found
+        ]
+
+    def scored(self, vector: Vectors, ids: Sequence[str]) -> list[Hit]:
+        """Rows by their ids, with their scores for a query's vector.
+
+        Args:
+            vector: (d,) of the query.
+            ids: of rows that are there.
+        """
+        found = []
+        for start in range(0, len(ids), BATCH):
             with translate_milvus_errors(self.uri):
-                part = self.client.search(
+                found += self.client.query(
                     self.collection,
-                    [row.tolist() for row in vectors[start : start + 64]],
-                    limit=k,
-                    filter=condition,
-                    output_fields=["text", "metadata"],
-                    search_params={"params": {"ef": max(EFFORT, 2 * k)}},
+                    filter=ids_in(ids[start : start + BATCH]),
+                    output_fields=["id", "text", "metadata", "vector"],
                     consistency_level="Strong",
                 )
-            found += [_sorted(hits, wanted.threshold) for hits in part]
-        return found
+        scores = [float(np.float32(row["vector"]) @ vector) for row in found]
+        return [
+            Hit(row["id"], row["text"], score, row["metadata"])
+            for row, score in zip(found, scores, strict=True)
+        ]
 
 
 def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
@@ -212,17 +273,6 @@ def rows_of(block: Segment) -> list[dict[str, Any]]:
     return rows
 
 
-def _sorted(rows: Any, threshold: float | None) -> list[Hit]:
-    hits = [
-        Hit(row["id"], row["entity"]["text"], float(row["distance"]), row["entity"]["metadata"])
-        for row in rows
-    ]
-    return sorted(
-        (hit for hit in hits if threshold is None or hit.score >= threshold),
-        key=lambda hit: (-hit.score, hit.id),
-    )
-
-
 @contextmanager
 def translate_milvus_errors(uri: str) -> Iterator[None]:
     """Turn Milvus's complaints into one line.
@@ -237,49 +287,3 @@ def translate_milvus_errors(uri: str) -> Iterator[None]:
     except MilvusException as error:
         words = " ".join(str(getattr(error, "message", error)).split())
         raise InputError(uri, f"Milvus refuses: {words[:300]}") from error
-
-
-def ids_in(ids: Sequence[str]) -> str:
-    """Rows with one of these ids."""
-    return f"id in [{', '.join(_literal(name) for name in ids)}]"
-
-
-def expression(where: Where) -> str:
-    """A filter in Milvus's language.
-
-    Values are quoted as JSON, and what Milvus could take for more than a value is refused.
-    """
-    parts = [_condition(key, value) for key, value in where.items()]
-    return " and ".join(f"({part})" for part in parts)
-
-
-def _condition(key: str, value: Any) -> str:
-    if key == "$not":
-        return f"not ({expression(value)})"
-    if key in ("$and", "$or"):
-        return f" {key[1:]} ".join(f"({expression(part)})" for part in value)
-    field = "metadata" + "".join(f"[{_literal(part)}]" for part in key.split("."))
-    return " and ".join(f"({_test(field, op, want)})" for op, want in operators(value).items())
-
-
-def _test(field: str, op: str, want: Any) -> str:
-    signs = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-    if op in signs:
-        return f"{field} {signs[op]} {_literal(want)}"
-    if op == "$ne":
-        return f"(not (exists {field})) or ({field} != {_literal(want)})"
-    if op == "$in":
-        return " or ".join(f"({field} == {_literal(one)})" for one in want) or "id == ''"
-    if op == "$nin":
-        return " and ".join(f"({_test(field, '$ne', one)})" for one in want) or "id != ''"
-    if op == "$exists":
-        return f"exists {field}" if want else f"not (exists {field})"
-    return f"json_contains({field}, {_literal(want)})"
-
-
-def _literal(value: Any) -> str:
-    if not isinstance(value, str | int | float | bool):
-        raise OptionError("where", value, "Milvus compares with texts, numbers and truth only")
-    if isinstance(value, str) and any(ord(letter) < 32 for letter in value):
-        raise OptionError("where", value, "holds a control character")
-    return json.dumps(value, ensure_ascii=False)

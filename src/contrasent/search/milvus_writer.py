@@ -4,8 +4,10 @@ Milvus looks after several writers, so there is no lock, and nothing is taken ba
 did is there when it returns, also if a later one fails.
 """
 
+import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from itertools import chain
@@ -16,25 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import InputError, OptionError, UserError
+from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.files import write_json, writing
 from contrasent.search.changes import WriterBase
 from contrasent.search.checks import check_metric
 from contrasent.search.exact import Best
-from contrasent.search.filters import Where, check_where
-from contrasent.search.manifest import MILVUS, Manifest
+from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
+from contrasent.search.manifest import LOADED, MILVUS, SETTING, Manifest, read_object
 from contrasent.search.milvus import (
     BATCH,
     LOCAL,
     LONGEST,
+    WORDS,
     MilvusIndex,
-    expression,
-    ids_in,
     rows_of,
     translate_milvus_errors,
 )
 from contrasent.search.segment import Segment
-from contrasent.search.segment_writer import IndexRow, encoded_blocks
+from contrasent.search.segment_writer import IndexRows, encoded_blocks
 from contrasent.types import EncodeFn, Vectors
 
 PROBES = 100
@@ -43,7 +44,7 @@ PROBES = 100
 def build_milvus(
     folder: str | Path,
     encode: EncodeFn,
-    rows: Iterable[IndexRow],
+    rows: IndexRows,
     *,
     uri: str = "",
     collection: str = "contrasent",
@@ -53,69 +54,107 @@ def build_milvus(
     metric: str = "cosine",
     settings: dict[str, Any] | None = None,
 ) -> MilvusIndex:
-    """Encode a stream of rows into a new collection, and measure its recall.
+    """Load a stream of rows into a new collection, and measure its recall.
+
+    A load that was killed goes on when it is begun again with the same rows: every row is there
+    once. Then the recall is not measured.
 
     Args:
-        folder: where ``milvus.json`` is put; it must not exist.
+        folder: where ``milvus.json`` is put; it must not exist, unless of a load that was killed.
         encode: sentences in, vectors out.
-        rows: (text, id or None for the row's number, metadata or None).
+        rows: (text, id or None for the row's number, metadata or None), or an
+            :class:`EncodedRecords`, of which nothing is encoded.
         uri: of a Milvus server ("http://host:19530"); a file in the folder by default.
         collection: a name that the server does not have yet.
         token: for the server.
         model: identity of the model.
         source: name or path of the model.
         metric: "cosine" or "dot".
-        settings: JSON to keep with the index.
+        settings: JSON to keep with the index; with a fusion, Milvus indexes the words too.
 
     Raises:
         UserError: no rows, a text longer than 65,535 bytes, ids that repeat.
         InputError: Milvus does not answer, or has such a collection.
+        OutputError: the folder is of a load with other settings or rows.
     """
     check_metric(metric)
-    place = Path(folder)
+    place, stated = Path(folder), {"uri": uri, "collection": collection, "recall": None}
+    resumed = (place / LOADED).is_file()
     with writing(place):
-        place.mkdir(parents=True, exist_ok=False)
+        place.mkdir(parents=True, exist_ok=resumed)
+        (place / LOADED).touch()
+    before = np.fromfile(place / LOADED, dtype="<u8")
+    skip = max(0, len(before) - BATCH)
     index: MilvusIndex | None = None
-    made = False
     try:
-        stream = encoded_blocks(encode, rows, metric, BATCH)
+        stream = encoded_blocks(encode, rows, metric, BATCH, skip)
         first = next(stream, None)
         if first is None:
             raise UserError("there are no texts to index")
         manifest = Manifest(model, source, metric, first.vectors.shape[1], settings=settings or {})
+        stated["manifest"] = json.loads(json.dumps(asdict(manifest)))
         index = MilvusIndex(place, uri or str(place / LOCAL), collection, manifest, token=token)
-        _make_collection(index)
-        made = True
-        index.recall = _fill(index, chain([first], stream), first.vectors[:PROBES])
-        data = {"uri": uri, "collection": collection, "recall": index.recall}
-        write_json(place / MILVUS, {**data, "manifest": asdict(manifest)})
-    except BaseException:
-        if index is not None:
-            _abandon(index, made)
-        shutil.rmtree(place, ignore_errors=True)
+        _make_collection(index, stated)
+        blocks = _loading(index, chain([first], stream), before, skip, resumed=resumed)
+        if resumed:
+            deque(blocks, maxlen=0)
+        else:
+            index.recall = _recall(index, blocks, first.vectors[:PROBES])
+        _check_loaded(index, place / LOADED)
+        write_json(place / MILVUS, stated | {"recall": index.recall})
+        (place / LOADED).unlink()
+    except BaseException as error:
+        # What took long goes on when the reason is mended; ids that repeat are none.
+        small = (place / LOADED).stat().st_size <= 8 * BATCH and isinstance(error, Exception)
+        if isinstance(error, OptionError) or (small and not resumed):
+            if index is not None:
+                _abandon(index, made=(place / MILVUS).is_file())
+            shutil.rmtree(place, ignore_errors=True)
         raise
     return index
 
 
-def _fill(index: MilvusIndex, blocks: Iterable[Segment], probes: Vectors) -> float:
-    """Insert all blocks; the recall, with some of the first vectors as queries."""
-    best = Best(len(probes), 11)
-    seen: set[str] = set()
-    with progress.task("index", unit="texts") as advance:
+def _loading(
+    index: MilvusIndex,
+    blocks: Iterable[Segment],
+    before: NDArray[np.uint64],
+    done: int,
+    *,
+    resumed: bool,
+) -> Iterator[Segment]:
+    """Blocks, as they are in the collection; what may be there from before is replaced."""
+    path = Path(str(index.folder)) / LOADED
+    client = index.client
+    with progress.task("index", unit="texts", start=done) as advance:
         for block in blocks:
-            first = len(seen)
-            for name in block.ids:
-                if name in seen:
-                    raise OptionError("ids", name, f"is there twice, again for text {len(seen)}")
-                seen.add(name)
+            there = before[done : done + len(block)]
+            if (there != block.hashes[: len(there)]).any():
+                problem = "was begun with other rows; give those, or remove it"
+                raise OutputError(f"{index.folder}: {problem}")
+            # The block in hand when it was killed begins where the ids end.
+            put = client.upsert if resumed and done < len(before) + BATCH else client.insert
             with translate_milvus_errors(index.uri):
-                index.client.insert(index.collection, rows_of(block))
-            best.offer(probes @ block.vectors.T, np.arange(first, len(seen)))
+                put(index.collection, rows_of(block))
+            with writing(path), path.open("ab") as stream:
+                stream.write(block.hashes[len(there) :].astype("<u8").tobytes())
+            done += len(block)
+            yield block
             advance(len(block))
-    return _recall(index, probes, best)
 
 
-def _abandon(index: MilvusIndex, made: bool) -> None:
+def _check_loaded(index: MilvusIndex, path: Path) -> None:
+    """Refuse ids that are there twice, by 64 bits of their hashes, and rows that are missing."""
+    hashes = np.fromfile(path, dtype="<u8")
+    order = np.argsort(hashes, kind="stable")
+    twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
+    if len(twins):
+        one, two = int(order[twins[0]]), int(order[twins[0] + 1])
+        raise OptionError("ids", f"of rows {one} and {two}", "is there twice")
+    if len(index) != len(hashes):
+        raise InputError(index.uri, f"holds {len(index):,} of {len(hashes):,} rows")
+
+
+def _abandon(index: MilvusIndex, *, made: bool) -> None:
     """Take back what a creation that failed has left in Milvus."""
     with suppress(InputError), translate_milvus_errors(index.uri):
         if made:
@@ -123,34 +162,57 @@ def _abandon(index: MilvusIndex, made: bool) -> None:
         index.close()
 
 
-def _make_collection(index: MilvusIndex) -> None:
-    from pymilvus import DataType, MilvusClient
+def _make_collection(index: MilvusIndex, stated: dict[str, Any]) -> None:
+    """Make the collection, unless a load that was killed has; then it must be of the same."""
+    from pymilvus import DataType, Function, FunctionType, MilvusClient
 
-    client = index.client
+    client, words = index.client, SETTING in index.manifest.settings
+    path = Path(str(index.folder)) / MILVUS
+    if path.is_file() and read_object(path) != stated:
+        problem = "was begun with other settings; give those, or remove it"
+        raise OutputError(f"{index.folder}: {problem}")
+    with translate_milvus_errors(index.uri):
+        there = client.has_collection(index.collection)
+        if there and not path.is_file():
+            problem = f"has a collection {index.collection!r} already; name another"
+            raise InputError(index.uri, problem)
+        if there:
+            client.load_collection(index.collection)
+    write_json(path, stated)
+    if there:
+        return
     schema = MilvusClient.create_schema(
         auto_id=False, enable_dynamic_field=False, description=index.model
     )
     schema.add_field("id", DataType.VARCHAR, is_primary=True, max_length=LONGEST)
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=index.dimension)
-    schema.add_field("text", DataType.VARCHAR, max_length=LONGEST)
+    schema.add_field("text", DataType.VARCHAR, max_length=LONGEST, enable_analyzer=words)
     schema.add_field("metadata", DataType.JSON, nullable=True)
-    with translate_milvus_errors(index.uri):
-        if client.has_collection(index.collection):
-            raise InputError(
-                index.uri, f"has a collection {index.collection!r} already; name another"
-            )
-        graph = client.prepare_index_params()
+    graph = client.prepare_index_params()
+    built = {"M": 32, "efConstruction": 128}
+    graph.add_index("vector", index_type="HNSW", metric_type="IP", params=built)
+    if words:
+        from contrasent.search.lexical import K1, B
+
+        schema.add_field(WORDS, DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_function(Function("bm25", FunctionType.BM25, ["text"], [WORDS]))
+        scored = {"bm25_k1": K1, "bm25_b": B}
         graph.add_index(
-            "vector",
-            index_type="HNSW",
-            metric_type="IP",
-            params={"M": 32, "efConstruction": 128},
+            WORDS, index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=scored
         )
+    with translate_milvus_errors(index.uri):
         client.create_collection(index.collection, schema=schema, index_params=graph)
 
 
-def _recall(index: MilvusIndex, probes: Vectors, best: Best) -> float:
-    """Recall@10 against exact search, each probe without itself; ties count as found."""
+def _recall(index: MilvusIndex, blocks: Iterable[Segment], probes: Vectors) -> float:
+    """Recall@10 against exact search of some of the first vectors, each without itself.
+
+    Ties count as found.
+    """
+    best, first = Best(len(probes), 11), 0
+    for block in blocks:
+        best.offer(probes @ block.vectors.T, np.arange(first, first + len(block)))
+        first += len(block)
     k = int(min(11, (best.rows[0] >= 0).sum()))
     found = index.search(probes, k=k)
     shares = []
@@ -185,7 +247,7 @@ class MilvusWriter(WriterBase):
 
     def delete_where(self, where: Where) -> int:
         """Delete the rows whose metadata matches; returns how many they were."""
-        condition = expression(check_where(where))
+        condition = milvus_expression(check_where(where))
         before = len(self.index)
         with translate_milvus_errors(self.index.uri):
             self.index.client.delete(self.index.collection, filter=condition)

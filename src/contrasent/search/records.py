@@ -49,6 +49,15 @@ class Records:
         if all(self._opened(file) is None for file in self.files):
             raise InputError(source, "holds no text")
 
+    def check(self, identity: str, model: str, *, words: bool) -> None:
+        """Refuse rows that cannot make the index; these, which are encoded, can.
+
+        Args:
+            identity: of the model that encodes the queries.
+            model: what the user called it.
+            words: whether words are to be searched too.
+        """
+
     def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0
         for file in self.files:

@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
 from contrasent.search.checks import check_vectors
+from contrasent.search.encoded import EncodedRecords
 from contrasent.search.manifest import Part
 from contrasent.search.segment import FLAT, Segment, Strings, open_array, open_strings
 from contrasent.types import EncodeFn, batched, for_task
@@ -23,6 +25,9 @@ ROWS_AT_ONCE = 4096
 
 IndexRow = tuple[str, str | None, Any]
 """A text, its id (None: the number of the row), its metadata (None: none)."""
+
+IndexRows = Iterable[IndexRow] | EncodedRecords
+"""Rows to encode, or rows with their vectors."""
 
 
 class NpyWriter:
@@ -134,19 +139,23 @@ def write_segment(
 
 
 def encoded_blocks(
-    encode: EncodeFn, rows: Iterable[IndexRow], metric: str, batch: int
+    encode: EncodeFn, rows: IndexRows, metric: str, batch: int, skip: int = 0
 ) -> Iterator[Segment]:
     """Rows with their vectors, a batch at a time; those without an id have their number.
 
     Args:
-        encode: sentences in, vectors out.
-        rows: text, id and metadata each.
+        encode: sentences in, vectors out; not called for rows that have their vectors.
+        rows: text, id and metadata each; or an :class:`EncodedRecords`.
         metric: "cosine" or "dot".
         batch: rows at a time.
+        skip: rows to pass over.
     """
-    first, dimension = 0, None
+    if isinstance(rows, EncodedRecords):
+        yield from rows.blocks(metric, batch, skip)
+        return
+    first, dimension = skip, None
     read = for_task(encode, "document")
-    for block in batched(rows, batch):
+    for block in batched(islice(rows, skip, None), batch):
         texts = [text for text, _, _ in block]
         vectors = check_vectors(read(texts), len(texts), dimension, metric)
         dimension = int(vectors.shape[1])

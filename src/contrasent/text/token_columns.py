@@ -121,7 +121,14 @@ class TextWriter:
 
 
 def mapped(path: Path, kind: Any, count: int | None = None, begin: int = 0) -> NDArray[Any]:
-    """A file's numbers, mapped; an empty file cannot be."""
+    """A file's numbers, mapped; an empty file cannot be.
+
+    Args:
+        path: the file.
+        kind: of the numbers.
+        count: how many; all to the end if None.
+        begin: bytes before them.
+    """
     if path.stat().st_size <= begin:
         return np.empty(0, kind)
     shape = None if count is None else (count,)

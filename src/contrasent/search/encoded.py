@@ -1,0 +1,183 @@
+"""Rows whose vectors are there already: parquet files as ``contrasent encode`` writes them."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from contrasent.encoding.table import KEY
+from contrasent.errors import InputError, ModelError, OptionError, import_extra
+from contrasent.search.checks import check_vectors
+from contrasent.search.segment import Segment
+from contrasent.text.readers import reading
+from contrasent.text.sources import Source, find
+from contrasent.types import Vectors
+
+VECTOR, TEXT, ID, SCALE = "vector", "text", "id", "scale"
+
+
+class EncodedRecords:
+    """Rows of a parquet file, or of a folder of them in the order of their names.
+
+    A column ``vector`` holds lists of numbers, all of one length. Files without texts make an index
+    that finds ids; without ids the rows are numbered.
+
+    Args:
+        source: a file or a folder.
+        text: column with the texts, where it is not "text".
+        identity: column with the ids, where it is not "id".
+        metadata: columns to keep with each row, as one JSON object; ("*",) keeps all others.
+
+    Attributes:
+        model: identity of the model that made the vectors; None where the files name none.
+        skipped: 0, as no line is blank.
+
+    Raises:
+        InputError: there is no such file, it is no parquet, or the files are of several models.
+        OptionError: there is no such column.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        text: str | None = None,
+        identity: str | None = None,
+        metadata: Sequence[str] = (),
+    ) -> None:
+        self.source, self.skipped = source, 0
+        self.files = find(source)
+        models: set[str | None] = set()
+        names: list[str] = []
+        for file in self.files:
+            schema = _opened(file).schema_arrow
+            names = schema.names
+            if VECTOR not in names:
+                listed = ", ".join(names)
+                raise InputError(file.shown, f"has no column {VECTOR!r}, but {listed}")
+            stated = [] if list(metadata) == ["*"] else [("--metadata", name) for name in metadata]
+            for option, name in [("--column", text), ("--id", identity), *stated]:
+                if name is not None and name not in names:
+                    raise OptionError(
+                        option, name, f"no such column in {file.shown}", choices=names
+                    )
+            models.add(_model_of(schema.metadata or {}))
+        if len(models) > 1:
+            listed = " and ".join(sorted(map(repr, models)))
+            raise InputError(source, f"holds vectors of several models, {listed}")
+        self.model = models.pop()
+        self.text = text or (TEXT if TEXT in names else None)
+        self.identity = identity or (ID if ID in names else None)
+        self.scale = SCALE if SCALE in names and SCALE not in metadata else None
+        own = (VECTOR, self.text, self.identity, self.scale)
+        others = [name for name in names if name not in own]
+        self.metadata = others if list(metadata) == ["*"] else list(metadata)
+
+    def check(self, identity: str, model: str, *, words: bool) -> None:
+        """Refuse the files where they cannot make the index.
+
+        Args:
+            identity: of the model that will encode the queries.
+            model: what the user called it.
+            words: whether words are to be searched too.
+
+        Raises:
+            ModelError: the vectors are another model's.
+            InputError: there are no texts to find words in.
+        """
+        if self.model not in (None, identity):
+            raise ModelError(
+                f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "
+                "their vectors cannot be compared; use the first, or encode the texts again"
+            )
+        if words and self.text is None:
+            raise InputError(self.source, "has no texts to search by words; leave out --hybrid")
+
+    def blocks(self, metric: str, batch: int, skip: int = 0) -> Iterator[Segment]:
+        """The rows with their vectors, read a batch at a time.
+
+        Args:
+            metric: "cosine" or "dot"; vectors are scaled as it wants them.
+            batch: rows at a time.
+            skip: rows to pass over.
+
+        Raises:
+            InputError: a row has no vector, no id, or no text.
+            ModelError: vectors of several lengths, or with NaN.
+        """
+        first, dimension = 0, None
+        wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
+        for file in self.files:
+            opened = _opened(file)
+            if first + opened.metadata.num_rows <= skip:
+                first += opened.metadata.num_rows
+                continue
+            for part in opened.iter_batches(batch, columns=sorted(map(str, wanted))):
+                first += len(part)
+                part = part.slice(max(0, len(part) - max(0, first - skip)))
+                if not len(part):
+                    continue
+                where = f"{file.shown}, rows up to {first:,}"
+                vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
+                dimension = vectors.shape[1]
+                begin = first - len(part)
+                ids = [str(begin + at) for at in range(len(part))]
+                if self.identity is not None:
+                    ids = [_string(value, "id", where) for value in part[self.identity].to_pylist()]
+                texts = [""] * len(part)
+                if self.text is not None:
+                    texts = [_string(value, "text", where) for value in part[self.text].to_pylist()]
+                extra: list[Any] = [None] * len(part)
+                if self.metadata:
+                    table = part.select(list(self.metadata)).to_pylist()
+                    # Values that JSON does not know, such as dates, become strings.
+                    extra = [json.loads(json.dumps(row, default=str)) for row in table]
+                yield Segment.pack(vectors, texts, ids, extra)
+
+
+def _opened(file: Source) -> Any:
+    pa = import_extra("pyarrow", "parquet", f"reading {file.shown}")
+    import pyarrow.parquet as pq
+
+    if file.form != ".parquet":
+        raise InputError(
+            file.shown, "vectors are read from parquet, as contrasent encode writes it"
+        )
+    with reading(file.shown):
+        try:
+            return pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False)
+        except pa.ArrowException as error:
+            raise InputError(file.shown, f"is no parquet file ({error})") from error
+
+
+def _model_of(metadata: dict[bytes, bytes]) -> str | None:
+    try:
+        stated = json.loads(metadata.get(KEY.encode(), b"{}"))
+        return str(stated["model"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _vectors(part: Any, where: str) -> Vectors:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = part[VECTOR]
+    kind = column.type
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)
+    if not lists or not (pa.types.is_floating(kind.value_type) or kind.value_type == pa.int8()):
+        raise InputError(where, f"column {VECTOR!r} holds {kind}, no lists of float or int8")
+    flat = column.flatten().to_numpy(zero_copy_only=False)
+    if column.null_count or len(pc.unique(pc.list_value_length(column))) > 1:
+        raise InputError(where, "a row has no vector, or one of another length")
+    vectors: Vectors = flat.reshape(len(part), -1).astype(np.float32)
+    if kind.value_type == pa.int8() and SCALE in part.schema.names:
+        vectors *= part[SCALE].to_numpy().astype(np.float32)[:, None]
+    return vectors
+
+
+def _string(value: Any, what: str, where: str) -> str:
+    if isinstance(value, str) or (what == "id" and isinstance(value, int)):
+        return str(value)
+    raise InputError(where, f"{what} {value!r} is no text")
