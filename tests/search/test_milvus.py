@@ -303,10 +303,12 @@ def test_every_type_that_encode_writes_is_read(tmp_path, dtype):
     texts = [f"lamp {n}" for n in range(40)]
     vectors = 3 * encode(texts)
     for kind in (dtype, "binary"):
-        with (tmp_path / f"{kind}.parquet").open("wb") as stream:
-            with TableWriter(stream, 16, kind, texts=True) as writer:
-                writer.append(vectors, ids=[f"k{n}" for n in range(40)], texts=texts)
-                writer.finish({"model": "m"})
+        with (
+            (tmp_path / f"{kind}.parquet").open("wb") as stream,
+            TableWriter(stream, 16, kind, texts=True) as writer,
+        ):
+            writer.append(vectors, ids=[f"k{n}" for n in range(40)], texts=texts)
+            writer.finish({"model": "m"})
     rows = EncodedRecords(str(tmp_path / f"{dtype}.parquet"), metadata=["*"])
     found = [*rows.blocks("dot", 15)]
     assert [*found[0].texts, *found[1].texts, *found[2].texts] == texts
