@@ -151,6 +151,21 @@ def test_text_without_spaces_gives_crops_and_sentences_too():
     assert without_copied(pair.query, pair.query, words, 0.0, 0) == pair.query
 
 
+def test_keywords_of_text_without_spaces_are_pairs_of_characters():
+    texts = [
+        "古い水車は川のそばに立つ",
+        "水車の車輪は回らない",
+        "川の水は冷たい",
+        "水車と川のそばの道",
+    ]
+    rows = [passage(text) for text in texts]
+    pairs = list(keyword_query(Source(rows, range(4), split, 0)))
+    assert pairs
+    for pair in pairs:
+        assert all(word in texts[pair.passage] for word in pair.query.split())
+        assert any(len(word) == 2 for word in pair.query.split())
+
+
 def test_copied_words_are_taken_out_in_the_share_that_is_named():
     query = "alpha beta gamma delta " * 50
     text = "alpha gamma"

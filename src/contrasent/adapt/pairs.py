@@ -259,7 +259,7 @@ def keyword_query(source: Source) -> Iterator[Pair]:
             * often
             / (often + 0.3 + 0.9 * length / 100)
             for word, often in count.items()
-            if holding[word] > 1 and len(word) > 2 and word not in _STOP and "_" not in word
+            if holding[word] > 1 and _is_telling(word)
         }
         best = sorted(weights, key=lambda word: (-weights[word], word))[:TAKEN_FROM]
         random = random_of(source.seed, 4, number)
@@ -267,6 +267,11 @@ def keyword_query(source: Source) -> Iterator[Pair]:
         if len(best) >= size:
             query = " ".join(str(word) for word in random.permutation(best)[:size])
             yield Pair(query, passage.indexed, number, "keywords")
+
+
+def _is_telling(word: str) -> bool:
+    """Whether a word says what a text is about; a pair of characters does in unspaced scripts."""
+    return (len(word) > 2 or not word.isascii()) and word not in _STOP and "_" not in word
 
 
 def clicks(
