@@ -96,6 +96,19 @@ def test_reasons_for_a_no():
     assert fine.improved
 
 
+def test_so_small_a_gain_on_made_queries_is_no_reason_to_ship_and_on_peoples_it_is():
+    before = np.full(80, 0.5)
+    by_two, by_four = (
+        decide(evidence_of(range(40)), before, before + g, name="x") for g in (0.01, 0.02)
+    )
+    assert not by_two.improved  # certain, and 2 % of 0.5
+    assert by_two.difference.low > 0
+    assert "less than 3% of the base's score" in by_two.reason
+    assert by_four.improved
+    people = evidence_of(range(40), kinds=("real", "click"))
+    assert decide(people, before, before + 0.01, name="x").improved
+
+
 def test_the_probe_counts_sentences_that_are_nearer_to_their_like():
     rows = [line.split("|") for line in PROBE.read_text("utf-8").splitlines()]
     assert len(rows) == 50

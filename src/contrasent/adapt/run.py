@@ -60,7 +60,7 @@ without what the query was taken from. Queries decide how small a gain can be pr
 FEWEST_ROWS = 400
 MOST_ROWS = 2000
 """Queries of a part at most."""
-MOST_SEALED = 6000
+MOST_SEALED = 3000
 """Sealed queries at most, where time is left and no network is judged."""
 RESERVE = 0.1
 """Share of the budget for ranking by the sealed queries, the index and the report."""
