@@ -50,6 +50,22 @@ def _task(job: Job, shard: int, board: Any) -> Done:
     return job.run(shard, lambda rows: board.report.remote(shard, rows))
 
 
+def _connect(ray: Any) -> None:
+    """Join the cluster that there is, or start one here.
+
+    Raises:
+        UserError: neither succeeds.
+    """
+    try:
+        ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
+    except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"no Ray cluster can be reached or started ({reason}); start one with 'ray start "
+            "--head', or name one by RAY_ADDRESS=HOST:PORT"
+        ) from error
+
+
 @dataclass(frozen=True, slots=True)
 class OnRay:
     """A Ray cluster: the one that RAY_ADDRESS names or that runs here, else one of this machine.
@@ -71,7 +87,7 @@ class OnRay:
         ray = import_extra("ray", "ray", "--engine ray")
         own = not ray.is_initialized()
         if own:
-            ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
+            _connect(ray)
         try:
             yield from self._run(ray, job, shards, advance)
         finally:

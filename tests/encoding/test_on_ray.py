@@ -1,0 +1,233 @@
+"""Shards on a Ray cluster of two nodes: those of this process, whatever dies on the way."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import openers
+import pytest
+from openers import Numbers
+
+from contrasent.encoding import job as jobs
+from contrasent.encoding.engines import Local
+from contrasent.encoding.gathering import gather
+from contrasent.encoding.inputs import plan
+from contrasent.encoding.job import Job, begin, read_begun
+from contrasent.encoding.on_ray import OnRay, Watch
+from contrasent.encoding.places import Folder
+from contrasent.errors import UserError
+
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'contrasent[ray]'")
+pytestmark = [
+    pytest.mark.slow,
+    # What Ray leaves open, and what it announces, is not ours.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+TEXTS = [f"text {number * number % 397}" for number in range(120)]
+HERE = Path(openers.__file__).parent
+NODE = {"num_cpus": 1, "object_store_memory": 80 << 20}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head and a node, a CPU each."""
+    from ray.cluster_utils import Cluster
+
+    source = str(HERE.parents[1] / "src")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([source, str(HERE)]))
+        try:
+            made = Cluster(initialize_head=True, head_node_args=NODE | {"include_dashboard": False})
+        except Exception as error:  # it gives its own processes 15 seconds to start
+            pytest.skip(f"Ray could not start in time on this machine: {error}")
+        made.node = made.add_node(**NODE)
+        ray.init(address=made.address, log_to_driver=False, logging_level="error")
+        yield made
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture
+def source(tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
+    return str(tmp_path / "texts.txt")
+
+
+def made(source, output, opener=None, size=10):
+    chosen = opener or Numbers()
+    facts = {"model": chosen.identity}
+    return Job(str(output), plan(source, shard_rows=size), chosen, 3, "float32", True, facts)
+
+
+def run(job, engine):
+    missing = begin(job, read_begun(Folder(job.output)))
+    rows = []
+    done = list(engine.run(job, missing, rows.append))
+    assert sorted(one.shard for one in done) == missing
+    assert [one.problem for one in done if one.problem] == []
+    gather(job.output)
+    return missing
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
+
+
+@pytest.fixture
+def wanted(tmp_path, source):
+    """The shards as this process makes them."""
+    jobs.opened.cache_clear()
+    run(made(source, tmp_path / "local"), Local())
+    assert len(content(tmp_path / "local")) == 12
+    return content(tmp_path / "local")
+
+
+def test_the_shards_are_those_of_the_local_engine(cluster, tmp_path, source, wanted):
+    opener = Numbers(home=str(tmp_path))
+    assert run(made(source, tmp_path / "v", opener), OnRay(2, patience=120)) == list(range(12))
+    assert content(tmp_path / "v") == wanted
+    calls = (tmp_path / "log").read_text().splitlines()
+    assert len(calls) == 12
+    assert len({call.split()[0] for call in calls}) <= 2  # a process encodes many shards
+
+
+def test_an_encoder_gives_the_same_bits(cluster, tmp_path, bert, sentences):
+    from contrasent.cli.options import Loading
+    from contrasent.cli.workers import Form, OpenModel
+
+    (tmp_path / "texts.txt").write_text("\n".join(sentences[:60]) + "\n")
+    opener = OpenModel(str(bert), Loading(pooler="mean"), Form(), threads=1)
+    here = opener()
+    planned = plan(str(tmp_path / "texts.txt"), shard_rows=20)
+    for name, engine in (("local", Local()), ("ray", OnRay(2, patience=240))):
+        job = Job(str(tmp_path / name), planned, opener, 32, "float32", False, here.settings)
+        run(job, engine)
+    assert content(tmp_path / "ray") == content(tmp_path / "local")
+    assert len(content(tmp_path / "ray")) == 3
+
+
+@pytest.mark.parametrize("how", ["exit", "kill"])
+def test_a_worker_that_dies_costs_its_shard_once(cluster, tmp_path, source, wanted, how):
+    opener = Numbers(TEXTS[55], how, str(tmp_path))
+    run(made(source, tmp_path / "v", opener), OnRay(2, patience=120))
+    assert (tmp_path / "happened").exists()
+    assert content(tmp_path / "v") == wanted
+    calls = [call.split(" ", 1)[1] for call in (tmp_path / "log").read_text().splitlines()]
+    assert len(calls) == 13
+    assert len(set(calls)) == len({TEXTS[n] for n in range(0, 120, 10)})
+
+
+def test_a_shard_that_always_kills_its_worker_ends_the_run(cluster, tmp_path, source):
+    job = made(source, tmp_path / "v", Numbers(TEXTS[5], "always", str(tmp_path)), size=60)
+    begin(job, None)
+    with pytest.raises(UserError, match="shard 0: its worker died 4 times"):
+        list(OnRay(1, patience=120).run(job, [0], lambda rows: None))
+
+
+def test_nobody_waits_for_ever(cluster, tmp_path, source):
+    job = made(source, tmp_path / "v")
+    begin(job, None)
+
+    def refused(engine):
+        with pytest.raises(UserError) as caught:
+            list(engine.run(job, [0, 1], lambda rows: None))
+        return str(caught.value)
+
+    said = refused(OnRay(2, cpus=64, patience=3))
+    assert "a worker needs 64 CPUs and 0 GPUs and the largest of 2 nodes has 1 and 0" in said
+    assert "--worker-cpus" in said
+    hold = ray.remote(num_cpus=1)(lambda: time.sleep(1000))
+    others = [hold.remote() for _ in range(2)]
+    while ray.available_resources().get("CPU", 0):
+        time.sleep(0.1)
+    assert "does another job hold them?" in refused(OnRay(2, patience=3))
+    for other in others:
+        ray.cancel(other, force=True)
+
+
+DRIVER = """
+import sys, ray
+sys.path.insert(0, {here!r})
+from test_on_ray import Numbers, OnRay, made, run
+ray.init(address={address!r}, log_to_driver=False, logging_level="error")
+run(made({source!r}, {output!r}, Numbers(pause=1.0)), OnRay(2, patience=300))
+"""
+
+
+def test_a_driver_that_is_killed_costs_what_was_running(cluster, tmp_path, source, wanted):
+    output = tmp_path / "v"
+    program = DRIVER.format(
+        here=str(HERE), address=cluster.address, source=source, output=str(output)
+    )
+    process = subprocess.Popen([sys.executable, "-c", program])
+    deadline = time.monotonic() + 240
+    while len(content(output)) < 3 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    before = {path: path.stat().st_mtime_ns for path in output.glob("*.parquet")}
+    assert 3 <= len(before) < 12
+    missing = run(made(source, output), OnRay(2, patience=120))
+    assert len(missing) <= 12 - len(before)
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert content(output) == wanted
+
+
+def test_a_node_that_is_killed_costs_its_shards_once(cluster, tmp_path, source, wanted):
+    output, killed = tmp_path / "v", []
+    job = made(source, output, Numbers(home=str(tmp_path), pause=1.0))
+    missing, done = begin(job, None), []
+    for one in OnRay(2, patience=240).run(job, missing, lambda rows: None):
+        done.append(one.shard)
+        calls = (tmp_path / "log").read_text().splitlines()
+        if not killed and len({call.split()[0] for call in calls}) > 1:  # both nodes are at work
+            cluster.remove_node(cluster.node, allow_graceful=False)  # by SIGKILL
+            killed.append(one.shard)
+    assert killed
+    assert sorted(done) == missing
+    gather(str(output))
+    assert content(output) == wanted
+
+
+class Still:
+    """A cluster in which nothing happens, and a clock that can be set."""
+
+    def __init__(self):
+        self.now, self.board = 0.0, ({}, 0, 0)
+        self.read = self
+        self.exceptions = ray.exceptions
+
+    def remote(self):
+        return self.board
+
+    def get(self, found, timeout):
+        return found
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": {"CPU": 4.0}}]
+
+    def available_resources(self):
+        return {"CPU": 4.0}
+
+
+def test_the_reason_of_a_silence_is_what_is_known():
+    still, rows = Still(), []
+    watch = Watch(OnRay(2, patience=60), still, still, rows.append, lambda: still.now)
+    watch.look([3, 4], heard=False)
+    still.now, still.board = 59.0, ({3: 1}, 0, 1)
+    watch.look([3, 4], heard=False)
+    still.now, still.board = 118.0, ({3: 1, 4: 1}, 4096, 3)
+    watch.look([3, 4], heard=False)
+    assert sum(rows) == 4096
+    still.now = 179.0
+    with pytest.raises(UserError, match=r"no worker has reported for 61 s: shards 3, 4 were begun"):
+        watch.look([3, 4], heard=False)
+    watch.look([3, 4], heard=True)
+    still.now, still.board = 180.0, ({3: 6}, 4096, 9)
+    with pytest.raises(UserError, match="shard 3 was begun 6 times"):
+        watch.look([3, 4], heard=False)
