@@ -192,8 +192,9 @@ def test_mean_cosine_by_rating():
 
 
 def test_every_kind_is_measured_and_has_defaults():
-    assert len(MEASURES) == 11
-    assert [kind for kind, found in MEASURES.items() if found.of_training] == ["trace", "speed"]
+    assert len(MEASURES) == 12
+    of_training = [kind for kind, found in MEASURES.items() if found.of_training]
+    assert of_training == ["trace", "curve", "speed"]
     for found in MEASURES.values():
         run, skip = found.run, 1 if found.of_training else 2
         if isinstance(run, str):
@@ -212,6 +213,27 @@ def test_what_is_measured_on_decides_the_digest(folder):
     wiki = measures.texts_digest("repetition_bias", {"text": "wiki"}, folder)
     assert wiki == measures.texts_digest("repetition_bias", {"text": "wiki"}, folder)
     assert wiki not in (one, two)
+
+
+def test_a_curve_is_what_a_run_was_evaluated_by():
+    values = {0: 0.5, 10: 0.8, 20: 0.7}
+    fields = {"split": "dev", "aggregate": "all", "count": 9}
+    rows = {
+        step: [
+            {"task": task, "metric": metric, "value": value + add, **fields}
+            for task, add in (("STSB", 0.0), ("SICKR", 0.1))
+            for metric, value in (("pearson", 0.0), ("spearman", own))
+        ]
+        for step, own in values.items()
+    }
+    record = {"trace": [(step, {"rows": own, "notes": {}}) for step, own in rows.items()]}
+    found = MEASURES["curve"].run(record, tasks=("STSB", "SICKR"), every=10, split="dev")
+    for task, add in (("STSB", 0.0), ("SICKR", 0.1)):
+        for name, value in (("0", 0.5), ("10", 0.8), ("20", 0.7), ("best", 0.8), ("last", 0.7)):
+            row = found.one(task=task, metric="spearman", aggregate=name)
+            assert row.value == pytest.approx(value + add)
+    assert found.notes["curves"]["STSB"] == [[0, 0.5], [10, 0.8], [20, 0.7]]
+    assert len(found.rows) == 10
 
 
 def test_figures():

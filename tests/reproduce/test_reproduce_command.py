@@ -291,6 +291,53 @@ def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
 
 
 @pytest.mark.slow
+def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypatch):
+    """The item on the length of training, at a tiny scale, with its figure by the same command."""
+    text = (HERE / "own" / "length.toml").read_text()
+    for old, new in (
+        ("steps = 4000, checkpoint_every = 100", "steps = 5, batch = 8, lr = 1e-3"),
+        ("every = 100", "every = 2"),
+        ('aggregate = "100"', 'aggregate = "2"'),
+        ("sentences = 256000", "sentences = 60"),
+    ):
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (home / "recipes" / "own").mkdir()
+    (home / "recipes" / "own" / "length.toml").write_text(text)
+
+    def made(encode, *, tasks, split, form, resamples, folder):
+        assert (tasks, split, resamples) == (("STSB",), "dev", 0)
+        value = float(np.sin(50 * encode(sentences[:12]).astype(float).sum()))
+        rows = [Row("STSB", split, m, "all", value, 12) for m in ("pearson", "spearman")]
+        return Report(tuple(rows))
+
+    monkeypatch.setattr("contrasent.evaluate.sts.sts", made)
+    run = ["reproduce", "own:length", "--recipes", "recipes", "--scale", "lab", "--seeds", 2, "-q"]
+    told = ["--json", "book.json", "--figures", "drawn", "--base", bert]
+    code, _, err = call(*run, *told)
+    assert code == 0, err
+    (item,) = json.loads((home / "book.json").read_text())["items"]
+    rows = {row["name"]: row for row in item["rows"]}
+    assert len(rows) == 8
+    assert "masked-LM head" in rows.pop("DiffCSE")["skipped"]
+    assert item["figure"]["rows"].keys() == rows.keys()
+    for name, row in rows.items():
+        seeds = item["figure"]["rows"][name]
+        assert [[step for step, _ in seed] for seed in seeds] == [[0, 2, 4, 5]] * 2
+        for column, pick in (
+            ("early", lambda own: own[1][1]),
+            ("best", lambda own: max(value for _, value in own)),
+            ("last", lambda own: own[-1][1]),
+        ):
+            want = [100 * pick(seed) for seed in seeds]
+            assert row["cells"][column]["values"] == pytest.approx(want, abs=1e-3)
+    # All begin from the same base.
+    assert len({seed[0][1] for seeds in item["figure"]["rows"].values() for seed in seeds}) == 1
+    drawn = (home / "drawn" / "own-length.svg").read_text()
+    texts = {" ".join("".join(t.itertext()).split()) for t in ElementTree.fromstring(drawn).iter()}
+    assert {*rows, "steps", "Spearman's correlation, points"} <= texts
+
+
 def test_two_processes_at_once(call, home, bert):
     """The speed of training is measured, which needs no data set; a made measure stays behind."""
     text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')
@@ -323,7 +370,7 @@ def test_recipes(call, home):
     assert call("recipes", "--check", "--folder", "recipes")[:2] == (0, out)
     code, out, _ = call("recipes", "--check", "--json")
     assert code == 0
-    assert json.loads(out)["items"] == 61
+    assert json.loads(out)["items"] == 62
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
     code, _, err = call("recipes", "--check", "recipes")

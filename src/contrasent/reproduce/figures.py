@@ -27,7 +27,8 @@ def drawn_from(
         arms: of each column and row.
 
     Returns:
-        Of a trace: the mean path of each row over its seeds. Of a sweep: each row's mean, interval
+        Of a trace: the mean path of each row over its seeds. Of curves: those of each row's seeds,
+        of its first task. Of a sweep: each row's mean, interval
         and published value along the axis. Of other figures: one report of each row, the first
         seed's.
     """
@@ -41,7 +42,11 @@ def drawn_from(
             some = reports.get((row.name, name), {})
             if not some:
                 continue
-            if item.figure == "trace":
+            if item.figure == "curves":
+                own = [r.notes["curves"] for r in some.values() if "curves" in r.notes]
+                if own:
+                    found[row.name] = [next(iter(curves.values())) for curves in own]
+            elif item.figure == "trace":
                 paths = [r.notes["path"] for r in some.values() if "path" in r.notes]
                 if paths:
                     found[row.name] = _mean_path(paths)
@@ -115,6 +120,8 @@ def _drawn(figure: FigureEntry) -> str | None:
         )
     if figure["kind"] == "sweep":
         return sweep(figure)
+    if figure["kind"] == "curves":
+        return curves(figure)
     reports = {name: Report.from_json(data) for name, data in figure["rows"].items()}
     return {
         "plane": pictures.plane,
@@ -196,3 +203,25 @@ def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
             axes.plot([], [], "o--", label=label, **style)
     axes.set_xticks(range(len(places)), [str(p) for p in places])
     return other
+
+
+def curves(figure: FigureEntry) -> str:
+    """Quality against steps: a thick line a row, the mean of its seeds, and a thin one each.
+
+    Args:
+        figure: what ``drawn_from`` gives; [step, correlation] of each row and seed.
+    """
+    with pictures.canvas(4.4) as (drawing, axes):
+        for i, (name, seeds) in enumerate(figure["rows"].items()):
+            steps = sorted(set.intersection(*({step for step, _ in seed} for seed in seeds)))
+            values = [[100 * dict(seed)[step] for step in steps] for seed in seeds]
+            colour = pictures.colour(i)
+            for own in values if len(values) > 1 else ():
+                axes.plot(steps, own, color=colour, linewidth=0.5, alpha=0.5)
+            mean = [sum(at) / len(at) for at in zip(*values, strict=True)]
+            axes.plot(steps, mean, color=colour, linewidth=1.8, label=name)
+            axes.plot(steps[-1:], mean[-1:], pictures.mark(i), color=colour, markersize=5)
+        axes.set_xlabel("steps")
+        axes.set_ylabel("Spearman's correlation, points")
+        pictures.add_legend(drawing, axes)
+        return pictures.as_svg(drawing, "curves")

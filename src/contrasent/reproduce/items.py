@@ -16,7 +16,7 @@ from contrasent.reproduce.toml import Value
 
 Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
 Cost = Literal["none", "light", "medium", "heavy"]
-Figure = Literal["", "plane", "trace", "spectrum", "densities", "sweep"]
+Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
 RowKind = Literal["train", "encoder", "quote", "facts", "blocked"]
 Selection = Literal["none", "stsb"]
 """Which model of a run is measured: the last one, or the best on STS-B's dev set."""

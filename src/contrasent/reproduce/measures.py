@@ -8,18 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from contrasent.engine.parameters import Size
 from contrasent.report import Report, Row
-from contrasent.reproduce import data
+from contrasent.reproduce import data, followed
 from contrasent.reproduce.corpora import read_corpora, sample
 from contrasent.reproduce.toml import Value
 from contrasent.text.datafiles import data_folder
 from contrasent.types import EncodeFn
-
-if TYPE_CHECKING:
-    from contrasent.reproduce.store import Record
 
 Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
 Transfer = Literal["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
@@ -173,36 +170,6 @@ def _pair_similarity(
     return Report(tuple(rows), {})
 
 
-def _trace(record: "Record", **options: Any) -> Report:
-    """The path of a training run: alignment and uniformity first, last, and their change.
-
-    The notes hold it as [step, uniformity, alignment], step 0 first.
-    """
-    points = [(step, Report.from_json(report)) for step, report in record["trace"]]
-    path = [
-        [step, r.one(metric="uniformity").value, r.one(metric="alignment").value]
-        for step, r in points
-    ]
-    rows = []
-    count = points[0][1].one(metric="uniformity").count
-    for name, place in (("alignment", 2), ("uniformity", 1)):
-        first, last = path[0][place], path[-1][place]
-        values = {"first": first, "last": last, "change": last - first}
-        rows += [Row("trace", "", f"{name}_{k}", "", v, count) for k, v in values.items()]
-    return Report(tuple(rows), {"path": path})
-
-
-def _speed(record: "Record") -> Report:
-    """The speed of a training run, evaluations excluded."""
-    rate = float(record["sentences_per_second"])
-    steps, batch = int(record["steps"]), int(record["batch"])
-    rows = (
-        Row("training", "", "sentences_per_second", "", rate, steps * batch),
-        Row("training", "", "seconds_per_step", "", batch / rate if rate else 0.0, steps),
-    )
-    return Report(rows, {})
-
-
 FORM = (Form, "senteval")
 ANY_SPLIT = (Literal["all", Split], "all")
 MEASURES = {
@@ -227,9 +194,20 @@ MEASURES = {
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
     "trace": Measure(
-        _trace,
+        followed.trace,
         _pairs,
         {"every": (Size, 10), "split": ANY_SPLIT, "form": FORM, "sample": (Size, 0)},
+        of_training=True,
+    ),
+    "curve": Measure(
+        followed.curve,
+        _pairs,
+        {
+            "every": (Size, 100),
+            "tasks": (tuple[Sts, ...], ("STSB",)),
+            "split": (Split, "dev"),
+            "form": FORM,
+        },
         of_training=True,
     ),
     "stsb_retrieval": Measure(
@@ -267,6 +245,6 @@ MEASURES = {
         lambda folder, query, texts: (query, *texts),
         {"query": (str, ""), "texts": (tuple[str, ...], ())},
     ),
-    "speed": Measure(_speed, lambda folder: (), of_training=True),
+    "speed": Measure(followed.speed, lambda folder: (), of_training=True),
 }
 """By name."""

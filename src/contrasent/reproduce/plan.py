@@ -15,7 +15,7 @@ from typing import Any
 
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
-from contrasent.reproduce import corpora, data, measures
+from contrasent.reproduce import corpora, data, followed, measures
 from contrasent.reproduce.corpora import Built, Corpus
 from contrasent.reproduce.digests import departing, digest_of, folder_digest
 from contrasent.reproduce.items import BASE, GLOVE, TARGET, Item, TableRow
@@ -181,7 +181,7 @@ class Planner:
         if settings["pooler"] is None and not (base / "modules.json").is_file():
             settings["pooler"] = "cls"
         built = self._corpus(row.corpus, found.sentences)
-        trace = options if kind == "trace" else None
+        trace = options if kind in followed.FOLLOWING else None
         select = "none" if trace else found.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
         values = {**found.defaults, **found.given}
@@ -200,8 +200,8 @@ class Planner:
             },
             "corpus": [built.digest, built.documents],
             "select": select,
-            "trace": departing(trace, "measures", "trace") if trace is not None else None,
-            "judged on": self._text_digest("trace" if trace else "sts", evaluated)
+            "trace": followed.fingerprint(kind, trace) if trace is not None else None,
+            "judged on": self._text_digest(kind if trace else "sts", evaluated)
             if evaluated
             else "",
         }

@@ -233,15 +233,21 @@ def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], 
 
 
 def _trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeFn], Report]:
-    """Alignment and uniformity, after a row that never changes: no checkpoint is better."""
-    from contrasent.evaluate.geometry import geometry
+    """What a run is evaluated by at every stop: alignment and uniformity, or the STS sets named.
 
-    given: dict[str, Any] = {k: options[k] or None for k in ("split", "form", "sample")}
+    The first row is always the same, so that no checkpoint counts as better than another.
+    """
+    from contrasent.evaluate.geometry import geometry
+    from contrasent.evaluate.sts import sts
+
+    given: dict[str, Any] = {k: v or None for k, v in options.items() if k != "every"}
+    same = Row("trace", given["split"], "followed", "", 0.0, 0)
 
     def evaluate(encode: EncodeFn) -> Report:
-        found = geometry(encode, **given, resamples=0, folder=folder)
-        same = Row("trace", given["split"], "followed", "", 0.0, 0)
-        return Report((same, *(r for r in found if r.metric in ("alignment", "uniformity"))), {})
+        run: Any = sts if "tasks" in given else geometry
+        found = run(encode, **given, resamples=0, folder=folder)
+        wanted = ("alignment", "uniformity", "spearman")
+        return Report((same, *(r for r in found if r.metric in wanted)), {})
 
     return evaluate
 
