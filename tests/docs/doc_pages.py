@@ -19,7 +19,8 @@ class Block:
         language: after the fence.
         text: between the fences.
         line: of the opening fence, from 1.
-        note: the comment before it, as (verb, rest): "not run", "parse only" or "small".
+        note: the comment before it, as (verb, rest): "not run", "parse only" or "small" (options
+            that make its commands quick; of Python a text and what stands for it, "a -> b").
     """
 
     def __init__(self, language, text, line, note):

@@ -75,8 +75,14 @@ def other(words):
         assert program in EXTERNAL, words
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+SLOW = {"docs/methods.md"}
+"""It checks a method, in two processes too, and trains eight."""
+
+
+@pytest.mark.early
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=pytest.mark.slow) if p in SLOW else p for p in PAGES]
+)
 def test_every_block_runs(page, page_folder):
     names = {"__name__": "page"}
     for block in blocks(page):
@@ -90,8 +96,9 @@ def test_every_block_runs(page, page_folder):
         if block.language == "toml":
             tomllib.loads(block.text)
         elif block.language == "python" and verb != "not run":
-            code = compile(block.text, where, "exec")
-            exec(code, names)
+            shown, _, quick = rest.partition(" -> ") if verb == "small" else ("", "", "")
+            assert shown in block.text, where
+            exec(compile(block.text.replace(shown, quick), where, "exec"), names)
         elif block.language == "python":
             compile(block.text, where, "exec")
         elif block.language == "sh":
