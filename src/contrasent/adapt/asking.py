@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.evidence import Evidence, judged_evidence, made_evidence
+from contrasent.adapt.evidence import OLD, Evidence, judged_evidence, made_evidence
 from contrasent.adapt.pairs import (
     Maker,
     Pair,
@@ -150,7 +150,12 @@ class Asking:
         return list(self._pairs(self._teaching, TRAIN))
 
     def evidence(
-        self, part: int, *others: int, rows: int, terms: Callable[[str], list[str]]
+        self,
+        part: int,
+        *others: int,
+        rows: int,
+        terms: Callable[[str], list[str]],
+        kinds: Sequence[str] = (),
     ) -> Evidence:
         """The queries of a part with what they should find.
 
@@ -159,6 +164,8 @@ class Asking:
             *others: parts that made queries may be about as well.
             rows: made queries at most, of all kinds together.
             terms: terms of a text, as search by words compares them.
+            kinds: of made queries, those that count if there are any; all if empty. In more text
+                there is more of what was too rare to choose by.
 
         Raises:
             InputError: no query can be made.
@@ -174,6 +181,8 @@ class Asking:
                 "and the other documents have no titles and too few sentences to make queries of; "
                 "give real ones (--queries FILE)",
             )
+        if kinds:
+            pairs = [pair for pair in pairs if pair.maker + OLD * pair.old in kinds] or pairs
         limit = rows // len({(pair.maker, pair.old) for pair in pairs})
         return made_evidence(texts, self.documents, pairs, limit=limit, terms=terms, seed=self.seed)
 

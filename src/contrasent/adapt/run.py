@@ -287,7 +287,7 @@ class _Run:
             target,
             trials=trials,
             chosen=chosen,
-            sealed=judge_sealed(trials, chosen, self._sealed(chosen)),
+            sealed=judge_sealed(trials, chosen, self._sealed(chosen, trials.ground.select.kinds)),
             reading=self.reading,
             parts=self.parts,
             base_name=self.base_name,
@@ -354,20 +354,24 @@ class _Run:
         """Rows of the selection part that the budget allows to encode for each trained network."""
         return max(FEWEST_ROWS, int(LOOK * self.budget / max(self.encoding, 1e-6)))
 
-    def _evidence(self, part: int, *others: int, rows: int = 0) -> Evidence:
+    def _evidence(
+        self, part: int, *others: int, rows: int = 0, kinds: Sequence[str] = ()
+    ) -> Evidence:
         """Queries of parts, as many as the budget allows to encode the answers of, or more."""
         allowed = max(FEWEST_ROWS, int(QUERIES * self.budget / max(self.encoding, 1e-6)))
         many = max(rows, min(allowed, MOST_ROWS))
-        return self.asking.evidence(part, *others, rows=many, terms=self.lexical.analyzer)
+        terms = self.lexical.analyzer
+        return self.asking.evidence(part, *others, rows=many, terms=terms, kinds=kinds)
 
-    def _sealed(self, chosen: Candidate) -> Evidence:
-        """Sealed queries: those that the time left suffices for, where no network is to be judged.
+    def _sealed(self, chosen: Candidate, kinds: Sequence[str]) -> Evidence:
+        """Sealed queries of the kinds that chose, as many as the time left allows.
 
         Nothing was learnt from documents to train on, nor chosen by them, if what was chosen is
-        untrained: its proof may be about them too.
+        untrained: its proof may be about them too. A network must encode all anew, so its proof
+        is about no more queries than it was chosen by.
         """
         if chosen.name == "base" or chosen.model not in LINEAR:
-            return self._evidence(SEALED)
+            return self._evidence(SEALED, kinds=kinds)
 
         def affordable() -> int:
             left = self.budget * (1 - RESERVE) - self.work.seconds()
@@ -376,4 +380,4 @@ class _Run:
         untrained = chosen.model in UNTRAINED and self.previous is None
         others = (TRAIN,) if untrained else ()
         rows: int = self.work.stage("sealed-rows", affordable)
-        return self._evidence(SEALED, *others, rows=rows)
+        return self._evidence(SEALED, *others, rows=rows, kinds=kinds)

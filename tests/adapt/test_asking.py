@@ -1,0 +1,41 @@
+"""Which of the queries that can be made count."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from contrasent.adapt.asking import Asking
+from contrasent.adapt.passages import Passage
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
+
+
+@pytest.fixture(scope="module")
+def asking():
+    """Sixty documents in three parts; those to train on have questions besides."""
+    parts = np.repeat(np.array([TRAIN, SELECT, SEALED], dtype=np.int8), 20)
+    passages = []
+    for number, part in enumerate(parts):
+        first = (
+            "Does the old pump need new oil?" if part == TRAIN else "The old pump needs new oil."
+        )
+        rest = f"Its wheel number {number} turns slowly. Nobody has painted the gate for years."
+        passages.append(Passage(f"{number}#0", number, "", (), 0, f"{first} {rest}", ""))
+    reading = SimpleNamespace(
+        passages=passages,
+        texts=[one.indexed for one in passages],
+        documents=[str(number) for number in range(60)],
+    )
+    return Asking(reading, parts, None, [], 0)
+
+
+def kinds(asking, *parts, **options):
+    return set(asking.evidence(*parts, rows=300, terms=str.split, **options).kinds)
+
+
+def test_what_was_too_rare_to_choose_by_does_not_prove(asking):
+    chosen = kinds(asking, SELECT)
+    assert chosen == {"first sentence", "sentence"}
+    assert kinds(asking, SEALED, TRAIN) == {*chosen, "question"}
+    assert kinds(asking, SEALED, TRAIN, kinds=tuple(chosen)) == chosen
+    assert kinds(asking, SEALED, kinds=("title",)) == chosen  # there are none of these
