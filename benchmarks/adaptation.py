@@ -294,29 +294,28 @@ def run(arm: str, collection: Path, budget: float, seed: int, place: Path) -> di
 def _cell(one: dict[str, Any] | None) -> str:
     if one is None:
         return ""
-    return f"{one['ndcg']:.3f} ({one['difference']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}])"
+    return f"{one['difference']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]"
 
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
-    """Markdown: a row a collection and seed; differences are from the base."""
-    heads = ["collection", "seed", "base", "BM25", "hybrid", "adapted", "adapted hybrid"]
-    heads += ["shipped", "proxy's verdict", *(arm for arm in ARMS if arm != "adapt")]
-    text = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    """Markdown: a row a collection and seed of what was shipped; differences are from the base."""
+    heads = ["collection", "base", "BM25", "seed", "shipped", "people's queries", "made queries"]
     others = {(one["collection"], one["seed"], one["arm"]): one for one in lines}
-    for one in lines:
-        if one["arm"] != "adapt":
-            continue
-        cells = [one["collection"], str(one["seed"]), f"{one['base']['ndcg']:.3f}"]
-        cells += [_cell(one[k]) for k in ("bm25", "hybrid", "adapted", "adapted_hybrid")]
+    there = [arm for arm in ARMS[1:] if any(one["arm"] == arm for one in lines)]
+    text = ["| " + " | ".join([*heads, *there]) + " |", "|---" * len(heads + there) + "|"]
+    adapted = [one for one in lines if one["arm"] == "adapt"]
+    for one in sorted(adapted, key=lambda one: (one["collection"], one["seed"])):
         gap = one["verdict"]["difference"]
-        said = (
-            "" if gap is None else f" {gap['value']:+.3f} [{gap['low']:+.3f}, {gap['high']:+.3f}]"
-        )
-        cells += [f"{one['shipped_name']}: {_cell(one['shipped'])}"]
-        cells += [("better" if one["improved"] else "not proven") + said]
-        cells += [_cell(others.get((one["collection"], one["seed"], arm))) for arm in ARMS[1:]]
+        first = one["seed"] == 0
+        cells = [one["collection"], f"{one['base']['ndcg']:.3f}", f"{one['bm25']['ndcg']:.3f}"]
+        cells = [*(cells if first else [""] * 3), str(one["seed"]), one["shipped_name"]]
+        cells += [_cell(one["shipped"]) if one["improved"] else "0"]
+        chosen = one["verdict"]["reason"].partition(" changes ")[0]
+        said = f"{chosen}: " if gap and not one["improved"] else ""
+        cells += ["" if gap is None else said + _cell({**gap, "difference": gap["value"]})]
+        cells += [_cell(others.get((one["collection"], one["seed"], arm))) for arm in there]
         text.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*text, "", summary([one for one in lines if one["arm"] == "adapt"])])
+    return "\n".join([*text, "", summary(adapted)])
 
 
 def summary(lines: Sequence[dict[str, Any]]) -> str:
