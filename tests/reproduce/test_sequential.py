@@ -279,6 +279,7 @@ def reproduce(tmp_path, monkeypatch, sentences, bert):
     recipes = tmp_path / "recipes" / "own"
     recipes.mkdir(parents=True)
     (recipes / "table1.toml").write_text(ITEM)
+    (recipes / "table2.toml").write_text(ITEM.replace('tasks = ["STSB"]', 'tasks = ["STS12"]'))
     wiki = tmp_path / "data" / "wiki" / "wiki1m_for_simcse.txt"
     wiki.parent.mkdir(parents=True)
     wiki.write_text("\n".join(sentences[:90]) + "\n")
@@ -287,28 +288,31 @@ def reproduce(tmp_path, monkeypatch, sentences, bert):
     done, stops = [], []
 
     def do(job, store, data, *, keep):
-        row, seed = re.fullmatch(r"own:table1 '(.+)' seed (\d+)", job.label).groups()
+        row, seed = re.fullmatch(r"own:table\d '(.+)' seed (\d+)", job.label).groups()
         if stops and len(done) == stops[0]:
             stops.pop()
             raise KeyboardInterrupt
         done.append((row, int(seed)))
         random = np.random.default_rng([int(seed), *row.encode()])
         value = (MEANS[row] + 0.4 * random.normal()) / 100
-        scored = {"task": "STSB", "split": "test", "metric": "spearman", "aggregate": "all"}
-        report = {"rows": [{**scored, "value": value, "count": 9}], "notes": {}}
-        (key,) = job.units
-        measurement = {"report": report, "model": job.model.key, "measured_in": 36.0}
-        store.write_measurement(key, measurement, job.describe())
+        for key, unit in job.units.items():
+            row = {"task": unit.options["tasks"][0], "split": "test", "metric": "spearman"}
+            report = {
+                "rows": [{**row, "aggregate": "all", "value": value, "count": 9}],
+                "notes": {},
+            }
+            measurement = {"report": report, "model": job.model.key, "measured_in": 36.0}
+            store.write_measurement(key, measurement, job.describe())
         return {}
 
     monkeypatch.setattr(work, "do", do)
 
-    def reproduce(results="results", *, stop=None, budget=1e9):
+    def reproduce(results="results", *, stop=None, budget=1e9, wanted=("own:table1",)):
         del done[:]
         stops[:] = [] if stop is None else [stop]
         place = Place(tmp_path / results, tmp_path / "data", str(bert))
         planner = Planner(place, folder.scales["lab"], folder.corpora)
-        items, said = folder.find(["own:table1"]), []
+        items, said = folder.find(list(wanted)), []
         choices = {"jobs": 1, "budget": budget, "keep": False, "say": said.append}
         run_until_decided(planner, items, None, **choices)
         return book(items, place.results, "lab")["items"][0], list(done), said
@@ -358,6 +362,16 @@ def test_a_run_that_was_stopped_gives_the_same_book(reproduce, monkeypatch):
         again, more, _ = reproduce(name)
         assert again == whole
         assert len(more) == len(done) - stop
+
+
+def test_a_model_is_trained_once_for_all_tables(reproduce, monkeypatch):
+    """It is dropped when it has been measured, so all that is wanted of it is measured then."""
+    monkeypatch.setattr(allocation, "MOST", 25)
+    item, alone, _ = reproduce("one")
+    first, done, _ = reproduce("two", wanted=("own:table1", "own:table2"))
+    assert words(first) == words(item)
+    assert sorted(done) == sorted(alone)
+    assert len(set(done)) == len(done)
 
 
 def test_what_a_statement_still_needs(reproduce, monkeypatch):

@@ -123,7 +123,9 @@ def _verdicts(decided: Decided, target: str | tuple[str, str]) -> list[Verdict]:
 def next_seeds(found: Mapping[str, Found], jobs: int) -> tuple[list[str], dict[SeededRow, int]]:
     """The statements that the fewest further runs would decide, and the next seeds of their rows.
 
-    Where an item makes no statements its cells stand for them. The choice depends on the results
+    Where an item makes no statements its cells stand for them. Rows of other items that have the
+    same model, and that an undecided statement needs as well, are measured with it: a model is
+    dropped when it is done, and would have to be trained again. The choice depends on the results
     alone, so that a run that was stopped goes on as if it had not been.
 
     Args:
@@ -133,18 +135,25 @@ def next_seeds(found: Mapping[str, Found], jobs: int) -> tuple[list[str], dict[S
     Returns:
         What is to be decided, and how many seeds rows (by item and name) should have.
     """
-    wanted: dict[SeededRow, int] = {}
+    wanted: dict[SeededRow, None] = {}
     names = []
-    for _, _, name, target, more in sorted(_open(found), key=lambda own: own[:2]):
-        if sum(wanted.values()) >= jobs:
+    undecided = sorted(_open(found), key=lambda own: own[:2])
+    for _, _, name, target, more in undecided:
+        if len(wanted) >= jobs:
             break
         results, _ = found[name]
         names.append(f"{name} {target if isinstance(target, str) else ', '.join(target)}")
         fewest = min(results.counts[row] for row in more)
         for row in more:
             if results.counts[row] == fewest:
-                wanted[name, row] = 1
-    return names, {(name, row): found[name][0].counts[row] + 1 for name, row in wanted}
+                wanted[name, row] = None
+    counts = {(name, row): found[name][0].counts[row] + 1 for name, row in wanted}
+    seeds = {(found[name][0].model(row), count) for (name, row), count in counts.items()}
+    for name, row in ((name, row) for _, _, name, _, more in undecided for row in more):
+        results = found[name][0]
+        if (results.model(row), results.counts[row] + 1) in seeds:
+            counts[name, row] = results.counts[row] + 1
+    return names, counts
 
 
 def _open(

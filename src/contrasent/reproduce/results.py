@@ -93,6 +93,11 @@ class ItemResults:
         """How many seeds are planned of each row."""
         return {name: planned_seeds(row) for name, row in self.planned.items()}
 
+    def model(self, row: str) -> str:
+        """The key of a row's first model; rows of one key share those of all seeds."""
+        models = self.planned[row]["models"].values()
+        return next((own["0"] for own in models if "0" in own), f"{self.item.name} {row}")
+
     def seconds(self, row: str) -> float:
         """Mean time of a seed of a row, its training and all that is measured on it."""
         planned = self.planned.get(row)
