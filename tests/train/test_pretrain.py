@@ -197,6 +197,7 @@ def contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_it_is_the_same_to_the_bit(corpus, tmp_path, monkeypatch):
     whole = tmp_path / "whole"
     told = pretrain(corpus, whole, TINY, SHORT)
