@@ -123,6 +123,13 @@ def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
     shard.write_bytes(b"PAR1")
     with pytest.raises(InputError, match="no whole file of vectors"):
         gather(str(tmp_path / "v"))
+    manifest = tmp_path / "w" / "manifest.json"
+    whole = json.loads(manifest.read_text())
+    for key, value in (("inputs", [["a", "b"]]), ("inputs", 3), ("rows_a_shard", "x"),
+                       ("rows_a_shard", 0), ("inputs", [["a", 1, "", -5]])):  # fmt: skip
+        manifest.write_text(json.dumps(whole | {"facts": whole["facts"] | {key: value}}))
+        with pytest.raises(InputError, match="damaged manifest"):
+            gather(str(tmp_path / "w"))
     (tmp_path / "u").mkdir()
     (tmp_path / "u" / "precious").touch()
     with pytest.raises(OutputError, match="no folder of vectors"):

@@ -89,7 +89,7 @@ def encode_sharded(
         shard_rows=request.shard_rows or SHARD_ROWS,
         text=column(request.column),
         identity=column(request.id_column),
-        before=plan_before(begun),
+        before=plan_before(begun, folder.name),
     )
     where = str(find_model(model).absolute())
     opener = OpenModel(where, loading, form, threads=worker_threads(workers))

@@ -237,7 +237,9 @@ def index_vectors(
     engine = make_engine(workers)
     place = Folder(str(output.with_name(f".{output.name}.vectors")))
     begun = read_begun(place)
-    rows = plan(source, shard_rows=INDEX_ROWS, text=position(column), before=plan_before(begun))
+    rows = plan(
+        source, shard_rows=INDEX_ROWS, text=position(column), before=plan_before(begun, place.name)
+    )
     threads = worker_threads(workers)
     opener = OpenModel(str(folder.absolute()), encode.loading, Form(), "document", threads)
     here = opened(opener)

@@ -29,11 +29,9 @@ def gather(name: str) -> Manifest:
     """
     folder = Folder(name)
     manifest = read_begun(folder)
-    if manifest is None or "inputs" not in manifest.facts:
+    plan = plan_before(manifest, name)
+    if manifest is None or plan is None:
         raise InputError(name, "is no folder of 'contrasent encode --engine' (no manifest of one)")
-    plan = plan_before(manifest)
-    assert plan is not None
-    plan = replace(plan, shard_rows=manifest.facts["rows_a_shard"])
     names = folder.names()
     if missing := [n for n in range(plan.shards) if shard_name(n) not in names]:
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
@@ -47,14 +45,18 @@ def gather(name: str) -> Manifest:
         file = shard_name(number)
         with folder.open(file) as stream:
             facts, rows = read_facts(stream, folder.file(file))
-        for key, wanted in (("model", manifest.facts["model"]), ("job", job), ("shard", number)):
+        for key, wanted in (
+            ("model", manifest.facts["model"]),
+            ("job", job),
+            ("shard", number),
+        ):
             if facts.get(key) != wanted:
                 what = "another model" if key == "model" else "another input or other settings"
                 problem = f"is of {what} ({key} {facts.get(key)!r}, not {wanted!r}); remove it"
                 raise InputError(folder.file(file), f"{problem} and encode it again")
         if rows != plan.size(number):
             raise InputError(folder.file(file), f"has {rows:,} rows, not {plan.size(number):,}")
-        shards.append(Shard(file, rows, str(facts["texts"])))
+        shards.append(Shard(file, rows, str(facts.get("texts"))))
     whole = replace(manifest, shards=tuple(shards), complete=True)
     if whole != manifest:
         folder.put_bytes(NAME, to_json(whole))

@@ -21,7 +21,7 @@ from contrasent.encoding.inputs import Part, Plan
 from contrasent.encoding.places import Folder
 from contrasent.encoding.shards import NAME, Manifest, hashes, parse_manifest, to_json
 from contrasent.encoding.table import GROUP, TableWriter
-from contrasent.errors import ModelError, OutputError, UserError
+from contrasent.errors import InputError, ModelError, OutputError, UserError
 from contrasent.types import EncodeFn, batched
 
 FORMAT = "contrasent-shard"
@@ -198,11 +198,28 @@ def read_begun(folder: Folder) -> Manifest | None:
     return None if data is None else parse_manifest(data, folder.file(NAME))
 
 
-def plan_before(manifest: Manifest | None) -> Plan | None:
-    """The counted files of a job that was begun, so that they need not be counted again."""
+def plan_before(manifest: Manifest | None, source: str) -> Plan | None:
+    """The plan of a job that was begun, its files counted; None of another kind of manifest.
+
+    Args:
+        manifest: of the folder.
+        source: the folder, for messages.
+
+    Raises:
+        InputError: the manifest is damaged.
+    """
     if manifest is None or "inputs" not in manifest.facts:
         return None
-    return Plan(tuple(Part(*part) for part in manifest.facts["inputs"]), 1)
+    try:
+        parts = tuple(
+            Part(str(n), int(s), str(t), int(r)) for n, s, t, r in manifest.facts["inputs"]
+        )
+        plan = Plan(parts, int(manifest.facts["rows_a_shard"]))
+        if plan.shard_rows < 1 or any(part.rows < 0 for part in parts):
+            raise ValueError("no counts of rows")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(source, f"has a damaged manifest ({error})") from error
+    return plan
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
