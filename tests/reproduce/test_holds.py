@@ -10,7 +10,9 @@ import pytest
 
 from contrasent.reproduce import holds
 from contrasent.reproduce.book import book
+from contrasent.reproduce.page import page as html
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.text import text
 from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
 
 STORED = Path(__file__).parents[2] / "docs" / "reproduction"
@@ -24,19 +26,19 @@ def found():
     return book(items, STORED / "results", None)
 
 
-def sections(text):
-    parts = re.split(r"^## (.+)$", text, flags=re.M)[1:]
+def sections(written):
+    parts = re.split(r"^## (.+)$", written, flags=re.M)[1:]
     return {
         title: body.split("\n- ")[1:] for title, body in zip(parts[::2], parts[1::2], strict=True)
     }
 
 
 def test_every_statement_stands_once_under_its_verdict(found):
-    text = holds.page(found, "holds.svg", "book.html")
-    assert text == (STORED / "holds.md").read_text("utf-8")
+    written = holds.page(found, "holds.svg", "book.html")
+    assert written == (STORED / "holds.md").read_text("utf-8")
     said = Counter(c["verdict"]["word"] for item in found["items"] for c in item["claims"])
     assert sum(said.values()) == 47
-    under = sections(text)
+    under = sections(written)
     for word, heading in holds.HEADINGS.items():
         (own,) = [v for k, v in under.items() if k.startswith(heading)] or [[]]
         assert len(own) == said[word]
@@ -49,7 +51,7 @@ def test_every_statement_stands_once_under_its_verdict(found):
             ]
             source = f"{claim['text']} ({item['source']}"
             assert sum(line.startswith(source) for line in own) == 1, source
-    assert "11 hold, 3 do not, 26 cannot be told, 7 were not run." in text
+    assert "11 hold, 3 do not, 26 cannot be told, 7 were not run." in written
     assert any(
         "needs the checkpoint roberta-base" in v for v in under["What would change our minds"]
     )
@@ -124,6 +126,15 @@ def test_what_would_still_be_needed(found, tmp_path):
     assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in wanted[1]
     assert any(line.startswith("1 more need rows that are missing") for line in lines)
     assert not any(" simcse:table7 0." in line for line in lines)
+    item["resolution"]["stsb"] |= {"least": None, "needed": None, "paired": 0.73, "apart": []}
+    for shown in (" ".join(text(other).split()), html(other)):
+        assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in shown
+        assert "hold at all times at once" in shown
+        assert (
+            "3 seeds a row tell no difference yet. Seed by seed, differences vary 0.73 times"
+            in shown
+        )
+    assert "hold at all times at once" not in text(found)
     page, picture = holds.write(tmp_path / "first.md", other, "")
     assert "![Every statement, its effect and 95 % interval](first.svg)" in page.read_text("utf-8")
     assert picture.read_text("utf-8").startswith('<svg style="color:#1c2127;background:#fff"')

@@ -121,7 +121,11 @@ def resolved(item: ItemEntry) -> Iterator[str]:
             f"deviation, {shown['freedom']} degrees of freedom); {seeds} a row tell "
         )
         least = shown["least"]
-        line += f"differences from {number(least, form)} on" if least is not None else "none yet"
+        line += (
+            f"differences from {number(least, form)} on"
+            if least is not None
+            else "no difference yet"
+        )
         if shown["needed"]:
             line += f"; {shown['needed']:,} would decide between any two rows, whatever they give"
         if shown["apart"]:
