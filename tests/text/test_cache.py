@@ -185,6 +185,21 @@ def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, shards, monkeypatc
     assert [path.name for path in (tmp_path / "c").glob("*.tokens")] == ["0.03.tokens"]
 
 
+@pytest.mark.parametrize("waited_for, count", [(100, 1), (1000, 0)])
+def test_one_process_helps_a_training_that_does_not_wait(
+    tokenizer, tmp_path, shards, monkeypatch, waited_for, count
+):
+    """On a single core; where it is waited for, this process makes the shards itself."""
+    monkeypatch.setattr(module.cores, "usable", lambda: 1)
+    monkeypatch.setattr(module, "WAITED_FOR", waited_for)
+    cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
+    assert len(cache._workers) == count
+    for worker in cache._workers:
+        assert worker.wait(60) == 0
+    assert len([*(tmp_path / "c").glob("*.tokens")]) == 12
+    cache.discard()
+
+
 def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shards):
     """The process that tokenises is killed; its workers end, and the next one goes on."""
     folder, texts = tmp_path / "c", tmp_path / "texts.txt"

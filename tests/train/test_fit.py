@@ -11,10 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from contrasent import cores
 from contrasent.errors import InputError, OptionError, OutputError, TrainingError
 from contrasent.model.card import CardMetadata
 from contrasent.model.encoder import Encoder
 from contrasent.report import Report, Row
+from contrasent.text import cache
 from contrasent.text.batches import Collator, Plan
 from contrasent.train import rows as module
 from contrasent.train.fit import fit
@@ -111,6 +113,19 @@ def test_a_run_leaves_a_model_and_its_record(start, tmp_path, sentences):
     assert not (folder / "2_Dense").exists()
     assert not (folder / "run" / "tokens").exists()
     assert "simcse" in (folder / "README.md").read_text()
+
+
+def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, monkeypatch):
+    """Shards of ten rows, made by two processes while it trains."""
+    _, whole = start("whole", steps=12)
+    monkeypatch.setattr(cache, "SHARD", 10)
+    monkeypatch.setattr(cache, "SHARDS", 8)
+    monkeypatch.setattr(cache, "WAITED_FOR", 0)
+    monkeypatch.setattr(cores, "usable", lambda: 2)
+    _, begun = start("begun", steps=12)
+    assert same(weights(whole.folder), weights(begun.folder))
+    assert log(whole.folder) == log(begun.folder)
+    assert '"cut": null' in (begun.folder / "README.md").read_text()
 
 
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):

@@ -5,6 +5,7 @@ did is there when it returns, also if a later one fails.
 """
 
 import json
+import os
 import shutil
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -83,7 +84,8 @@ def build_milvus(
     with writing(place):
         place.mkdir(parents=True, exist_ok=resumed)
         (place / LOADED).touch()
-    before = np.fromfile(place / LOADED, dtype="<u8")
+        before = np.fromfile(place / LOADED, dtype="<u8")
+        os.truncate(place / LOADED, before.nbytes)
     skip = max(0, len(before) - BATCH)
     index: MilvusIndex | None = None
     try:
@@ -103,13 +105,11 @@ def build_milvus(
         _check_loaded(index, place / LOADED)
         write_json(place / MILVUS, stated | {"recall": index.recall})
         (place / LOADED).unlink()
-    except BaseException as error:
-        # What took long goes on when the reason is mended; ids that repeat are none.
-        small = (place / LOADED).stat().st_size <= 8 * BATCH and isinstance(error, Exception)
-        if isinstance(error, OptionError) or (small and not resumed):
-            if index is not None:
-                _abandon(index, made=(place / MILVUS).is_file())
-            shutil.rmtree(place, ignore_errors=True)
+    except Exception:
+        # What took long goes on when the reason is mended.
+        path = place / LOADED
+        if not resumed and path.is_file() and path.stat().st_size <= 8 * BATCH:
+            _abandon(index, place)
         raise
     return index
 
@@ -129,7 +129,7 @@ def _loading(
         for block in blocks:
             there = before[done : done + len(block)]
             if (there != block.hashes[: len(there)]).any():
-                problem = "was begun with other rows; give those, or remove it"
+                problem = "was begun with other rows; give those, or remove it and its collection"
                 raise OutputError(f"{index.folder}: {problem}")
             # The block in hand when it was killed begins where the ids end.
             put = client.upsert if resumed and done < len(before) + BATCH else client.insert
@@ -149,17 +149,20 @@ def _check_loaded(index: MilvusIndex, path: Path) -> None:
     twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])
     if len(twins):
         one, two = int(order[twins[0]]), int(order[twins[0] + 1])
+        _abandon(index, path.parent)
         raise OptionError("ids", f"of rows {one} and {two}", "is there twice")
     if len(index) != len(hashes):
         raise InputError(index.uri, f"holds {len(index):,} of {len(hashes):,} rows")
 
 
-def _abandon(index: MilvusIndex, *, made: bool) -> None:
-    """Take back what a creation that failed has left in Milvus."""
-    with suppress(InputError), translate_milvus_errors(index.uri):
-        if made:
-            index.client.drop_collection(index.collection)
-        index.close()
+def _abandon(index: MilvusIndex | None, place: Path) -> None:
+    """Take back what a creation that failed has left, in Milvus too."""
+    if index is not None:
+        with suppress(InputError), translate_milvus_errors(index.uri):
+            if (place / MILVUS).is_file():
+                index.client.drop_collection(index.collection)
+            index.close()
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def _make_collection(index: MilvusIndex, stated: dict[str, Any]) -> None:
@@ -169,7 +172,7 @@ def _make_collection(index: MilvusIndex, stated: dict[str, Any]) -> None:
     client, words = index.client, SETTING in index.manifest.settings
     path = Path(str(index.folder)) / MILVUS
     if path.is_file() and read_object(path) != stated:
-        problem = "was begun with other settings; give those, or remove it"
+        problem = "was begun with other settings; give those, or remove it and its collection"
         raise OutputError(f"{index.folder}: {problem}")
     with translate_milvus_errors(index.uri):
         there = client.has_collection(index.collection)

@@ -119,10 +119,10 @@ class TokenCache:
         return sum(shard[1] for shard in shards if shard is not None)
 
     def start(self) -> None:
-        """Begin to make the missing shards in processes of their own, if they are several."""
+        """Begin to make the missing shards in other processes; one that is waited for is no use."""
         missing = self._missing()
         count = min(cores.usable(), len(missing))
-        if count < 2 or self._workers:
+        if count < (1 if len(self) > WAITED_FOR else 2) or self._workers:
             return
         command = [sys.executable, "-c", "from contrasent.text.cache import _work; _work()"]
         environment = os.environ | {"TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
