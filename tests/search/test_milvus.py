@@ -12,6 +12,7 @@ import pytest
 from contrasent.encoding.table import TableWriter
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.search.encoded import EncodedRecords
+from contrasent.search.filters import ids_in
 from contrasent.search.hybrid import MilvusHybrid, searcher
 from contrasent.search.index import Index
 
@@ -410,6 +411,21 @@ def test_a_killed_load_goes_on_and_every_row_is_there_once(tmp_path, kills, monk
         assert subprocess.run(command, timeout=300).returncode == -signal.SIGKILL
     with pytest.raises(InputError, match=r"was not loaded whole|not readable"):
         milvus.MilvusIndex.open(folder)
+    make = milvus_writer._make_collection
+
+    def watched(index, stated):
+        """A server keeps a row twice that is inserted twice; a local file does not."""
+        make(index, stated)
+        insert = index.client.insert
+
+        def checked(name, given):
+            condition = ids_in([row["id"] for row in given])
+            assert not index.client.query(name, filter=condition, output_fields=["id"])
+            return insert(name, given)
+
+        index.client.insert = checked
+
+    monkeypatch.setattr(milvus_writer, "_make_collection", watched)
     rows = [(f"text {n}", None, None) for n in range(150)]
     loaded = (folder / "loaded.u8").stat().st_size // 8
     encoded = []
