@@ -297,6 +297,7 @@ def test_only_what_an_index_gave_is_read(source, tmp_path, monkeypatch):
     assert found == ["site/conda/a.py", "site/good/a.py", "library/lib.py"]
 
 
+@pytest.mark.slow
 def test_this_environment():
     roots = {Path(sysconfig.get_paths()[key]).resolve() for key in ("purelib", "platlib", "stdlib")}
     files = list(installed.installed_sources())

@@ -28,6 +28,7 @@ def vectors(count, random):
     return unit(random.standard_normal((count, 8)).astype(np.float32))
 
 
+@pytest.mark.slow
 def test_models_that_know_nothing_take_the_bases_place_in_no_more_than_one_of_twenty_runs():
     """Labels without meaning: the best of four random models on one part, judged on another."""
     shipped = 0

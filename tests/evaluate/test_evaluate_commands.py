@@ -324,6 +324,7 @@ def test_sentence_transformers_reads_a_whitened_model(bert, corpus, tmp_path):
     np.testing.assert_allclose(theirs.encode(lines), Encoder.load(target).encode(lines), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data_folder, tmp_path):
     from contrasent.model.encoder import Encoder
 

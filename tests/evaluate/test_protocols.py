@@ -15,6 +15,7 @@ def test_there_are_the_ten_of_the_table():
     assert len(PROTOCOLS) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_every_protocol_is_the_mean_of_its_own_seven_values(data_folder, monkeypatch):
     def encode(sentences):
