@@ -1,10 +1,9 @@
 """Shards on a Ray cluster: a task a shard, which Ray places, and places again if its worker dies.
 
-Plain tasks, not ``ray.data``: there each actor holds its CPU for as long as the job lasts, and the
-tasks that read and write need CPUs beside them, so that as many actors as CPUs never get a row; and
-a task belongs to its actor, so that work of a node that died waits for another node. A task holds
-its CPUs for one shard and can be made anew anywhere. The model stays open in Ray's worker process,
-which Ray gives the next task.
+Plain tasks, not ``ray.data``: there an actor holds its CPUs for as long as the job lasts, and all
+else that the job does needs CPUs beside the actors: as many actors as CPUs never end (docs/log.md).
+And a task belongs to its actor. A task of ours holds its CPUs for one shard, and can be made anew
+anywhere. The model stays open in Ray's worker process, which Ray gives the next task.
 """
 
 import time
