@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from contrasent.errors import DataError
 from contrasent.reproduce import allocation, deciding, work
 from contrasent.reproduce.allocation import next_seeds, run_until_decided
 from contrasent.reproduce.book import book
@@ -285,7 +286,7 @@ def reproduce(tmp_path, monkeypatch, sentences, bert):
     wiki.write_text("\n".join(sentences[:90]) + "\n")
     monkeypatch.setattr("contrasent.reproduce.measures.texts_digest", lambda *options: "made")
     folder = ItemFolder(tmp_path / "recipes")
-    done, stops = [], []
+    done, stops, broken = [], [], []
 
     def do(job, store, data, *, keep):
         row, seed = re.fullmatch(r"own:table\d '(.+)' seed (\d+)", job.label).groups()
@@ -293,6 +294,8 @@ def reproduce(tmp_path, monkeypatch, sentences, bert):
             stops.pop()
             raise KeyboardInterrupt
         done.append((row, int(seed)))
+        if broken and int(seed) >= broken[0]:
+            raise DataError("the disk is gone")
         random = np.random.default_rng([int(seed), *row.encode()])
         value = (MEANS[row] + 0.4 * random.normal()) / 100
         for key, unit in job.units.items():
@@ -317,6 +320,7 @@ def reproduce(tmp_path, monkeypatch, sentences, bert):
         run_until_decided(planner, items, None, **choices)
         return book(items, place.results, "lab")["items"][0], list(done), said
 
+    reproduce.broken = broken
     reproduce.store = lambda results="results": verdicts_on(
         folder.find(["own:table1"]), tmp_path / results, "lab"
     )
@@ -352,6 +356,7 @@ def test_seeds_go_where_they_decide_most(reproduce, monkeypatch):
     json.dumps(item, allow_nan=False)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_gives_the_same_book(reproduce, monkeypatch):
     monkeypatch.setattr(allocation, "MOST", 25)
     whole, done, _ = reproduce()
@@ -364,6 +369,7 @@ def test_a_run_that_was_stopped_gives_the_same_book(reproduce, monkeypatch):
         assert len(more) == len(done) - stop
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_once_for_all_tables(reproduce, monkeypatch):
     """It is dropped when it has been measured, so all that is wanted of it is measured then."""
     monkeypatch.setattr(allocation, "MOST", 25)
@@ -372,6 +378,14 @@ def test_a_model_is_trained_once_for_all_tables(reproduce, monkeypatch):
     assert words(first) == words(item)
     assert sorted(done) == sorted(alone)
     assert len(set(done)) == len(done)
+
+
+def test_runs_that_fail_are_not_tried_for_ever(reproduce):
+    reproduce.broken.append(3)
+    item, done, said = reproduce()
+    assert words(item)["clear"] == OPEN
+    assert sum(seed >= 3 for _, seed in done) == 2
+    assert sum("the disk is gone" in line for line in said) == 2
 
 
 def test_what_a_statement_still_needs(reproduce, monkeypatch):

@@ -55,10 +55,11 @@ def run_until_decided(
         made += outcome.made
         failed |= {key for job in plan.jobs if store.skipped(key := job.model.key) is not None}
         found = verdicts_on(items, store.home, scale)
+        stuck = bool(added) and not outcome.made  # such as data that are gone
         names, added = next_seeds(found, jobs)
         seconds = time.monotonic() - began
         expected = [found[item][0].seconds(row) for item, row in added]
-        if outcome.left or not added or seconds + min(expected) > budget:
+        if outcome.left or stuck or not added or seconds + min(expected) > budget:
             return Outcome(made, outcome.left, seconds)
         say(f"{len(added)} more runs for {'; '.join(names)}")
 
