@@ -275,12 +275,14 @@ MEANS = {"plain": 50.0, "crop 10": 47.0, "crop 20": 49.0, "crop 30": 50.0}
 
 
 @pytest.fixture
-def reproduce(tmp_path, monkeypatch, sentences, bert):
+def reproduce(tmp_path, monkeypatch, sentences):
     """Reproduce the item where nothing is trained and values are drawn; the book, and the jobs."""
     recipes = tmp_path / "recipes" / "own"
     recipes.mkdir(parents=True)
     (recipes / "table1.toml").write_text(ITEM)
     (recipes / "table2.toml").write_text(ITEM.replace('tasks = ["STSB"]', 'tasks = ["STS12"]'))
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text("{}")
     wiki = tmp_path / "data" / "wiki" / "wiki1m_for_simcse.txt"
     wiki.parent.mkdir(parents=True)
     wiki.write_text("\n".join(sentences[:90]) + "\n")
@@ -313,7 +315,7 @@ def reproduce(tmp_path, monkeypatch, sentences, bert):
     def reproduce(results="results", *, stop=None, budget=1e9, wanted=("own:table1",)):
         del done[:]
         stops[:] = [] if stop is None else [stop]
-        place = Place(tmp_path / results, tmp_path / "data", str(bert))
+        place = Place(tmp_path / results, tmp_path / "data", str(tmp_path / "bert"))
         planner = Planner(place, folder.scales["lab"], folder.corpora)
         items, said = folder.find(list(wanted)), []
         choices = {"jobs": 1, "budget": budget, "keep": False, "say": said.append}
@@ -356,7 +358,6 @@ def test_seeds_go_where_they_decide_most(reproduce, monkeypatch):
     json.dumps(item, allow_nan=False)
 
 
-@pytest.mark.slow
 def test_a_run_that_was_stopped_gives_the_same_book(reproduce, monkeypatch):
     monkeypatch.setattr(allocation, "MOST", 25)
     whole, done, _ = reproduce()
@@ -369,7 +370,6 @@ def test_a_run_that_was_stopped_gives_the_same_book(reproduce, monkeypatch):
         assert len(more) == len(done) - stop
 
 
-@pytest.mark.slow
 def test_a_model_is_trained_once_for_all_tables(reproduce, monkeypatch):
     """It is dropped when it has been measured, so all that is wanted of it is measured then."""
     monkeypatch.setattr(allocation, "MOST", 25)
