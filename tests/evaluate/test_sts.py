@@ -165,6 +165,7 @@ PUBLISHED = {
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_all_minilm_has_its_published_scores(data_folder, minilm):
     """MTEB's results for all-MiniLM-L6-v2; SICK-R there is over all 9,927 pairs."""
     report = sts(minilm, tasks=tuple(PUBLISHED), form="raw", folder=data_folder)

@@ -142,6 +142,7 @@ def test_bad_options_and_vectors_are_refused(data):
 
 
 @pytest.mark.data
+@pytest.mark.slow
 def test_all_minilm_on_a_real_task(data_folder, minilm):
     report = transfer(minilm, tasks=("CR",), folder=data_folder)
     row = report.one(task="CR", metric="accuracy", split="test")
