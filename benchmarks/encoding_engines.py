@@ -50,14 +50,14 @@ def timed(model: str, source: Path, shard_rows: int, workers: Workers) -> tuple[
     with tempfile.TemporaryDirectory() as home:
         rows = plan(str(source), shard_rows=shard_rows)
         job = Job(f"{home}/v", rows, opener, here.dimension, "float32", False, here.settings)
-        engine, done, first = make_engine(workers), [], None
+        engine, done, begins = make_engine(workers), [], []
         for one in engine.run(job, begin(job, None), lambda rows: None):
             if one.problem:
                 raise SystemExit(one.problem)
-            if first is None:  # where the first one began, less the opening of the model
-                first = time.perf_counter() - (one.seconds - one.opening)
+            begins.append(time.perf_counter() - one.seconds)
             done.append(one)
-        return time.perf_counter() - (first or 0.0), done
+        # Workers open the model at the same time, before their first shards.
+        return time.perf_counter() - min(begins) - max(one.opening for one in done), done
 
 
 def main() -> None:
@@ -88,10 +88,10 @@ def main() -> None:
                 encoding = sum(one.encoding for one in done)
                 opening = sum(one.opening for one in done)
                 io = (sum(one.seconds for one in done) - encoding - opening) / len(done)
-                idle = (seconds * (workers.workers or 1) - encoding - opening) / len(done)
+                idle = seconds * (workers.workers or 1) - encoding - io * len(done)
                 print(
                     f"turn {turn}  {name:<20} {rates[name][-1]:8.0f} rows a second  a shard: "
-                    f"{io:.3f} s to read and write, {idle:.3f} s not in the model",
+                    f"{io:.3f} s to read and write, {idle / len(done):.3f} s to be placed",
                     flush=True,
                 )
     base = statistics.median(rates["local, one process"])

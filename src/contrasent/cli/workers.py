@@ -19,14 +19,13 @@ from contrasent.cli.loading import (
 from contrasent.cli.options import Loading, Workers
 from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
-from contrasent.types import Task
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Engine
     from contrasent.encoding.job import Done, Job, Opened
     from contrasent.encoding.shards import Manifest
     from contrasent.model.prompts import Model
-    from contrasent.types import EncodeFn, Vectors
+    from contrasent.types import EncodeFn, Task, Vectors
 
 INDEX_ROWS = 50_000
 
@@ -68,7 +67,7 @@ class OpenModel:
     folder: str
     loading: Loading
     form: Form
-    task: Task | None = None
+    task: "Task | None" = None
     threads: int | None = None
 
     def __call__(self) -> "Opened":

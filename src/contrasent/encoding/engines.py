@@ -47,7 +47,16 @@ class Local:
     workers: int = 1
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """See :class:`Engine`."""
+        """Make shards, as :class:`Engine` says.
+
+        Args:
+            job: what to make.
+            shards: their numbers.
+            advance: is called with rows that have been encoded.
+
+        Yields:
+            What became of each.
+        """
         if self.workers == 1:
             for shard in shards:
                 yield job.run(shard, advance)

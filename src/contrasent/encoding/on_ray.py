@@ -33,7 +33,12 @@ class Board:
         self.rows = self.reports = 0
 
     def report(self, shard: int, rows: int) -> None:
-        """Note that a shard was begun (no rows), or how many rows were encoded of it."""
+        """Note that a shard was begun, or how many rows were encoded of it.
+
+        Args:
+            shard: its number.
+            rows: since the last report; 0 for its beginning.
+        """
         self.begun[shard] += rows == 0
         self.rows += rows
         self.reports += 1
@@ -82,7 +87,16 @@ class OnRay:
     patience: float = 600.0
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """See :class:`contrasent.encoding.engines.Engine`."""
+        """Make shards, as :class:`contrasent.encoding.engines.Engine` says.
+
+        Args:
+            job: what to make.
+            shards: their numbers.
+            advance: is called with rows that have been encoded.
+
+        Yields:
+            What became of each.
+        """
         ray = import_extra("ray", "ray", "--engine ray")
         own = not ray.is_initialized()
         if own:
