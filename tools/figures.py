@@ -193,20 +193,22 @@ def reproduction() -> str:
 
 
 def adaptation() -> str:
-    """What adapting gains on people's queries, a line a collection and way to search."""
+    """What adapting gains on people's queries, a line a collection, seed and way to search."""
     nothing = float("nan")
     rows: list[tuple[str, float, float, float]] = []
-    for line in ADAPTED.read_text("utf-8").splitlines():
-        one = json.loads(line)
+    found = [json.loads(line) for line in ADAPTED.read_text("utf-8").splitlines()]
+    found.sort(key=lambda one: (one["collection"], one["seed"], one["arm"]))
+    for one in found:
         if one["arm"] != "adapt":
+            rows.append((one["arm"], one["difference"], one["low"], one["high"]))
             continue
-        base = one["base"]["ndcg"]
-        title = f"{one['collection']}, seed {one['seed']}: base {base:.3f}"
-        rows.append((title, nothing, nothing, nothing))
-        for key, words in (("bm25", "BM25 alone"), ("adapted", "trained"), ("shipped", "shipped")):
-            if found := one[key]:
-                name = f"{words}: {found['name']}"
-                rows.append((name, found["difference"], found["low"], found["high"]))
+        if one["seed"] == 0:
+            title = f"{one['collection']}: base {one['base']['ndcg']:.3f}"
+            rows.append((title, nothing, nothing, nothing))
+            rows.append(("BM25 alone", *(one["bm25"][k] for k in ("difference", "low", "high"))))
+        shipped = one["shipped"]
+        name = f"shipped by seed {one['seed']}: {shipped['name']}"
+        rows.append((name, shipped["difference"], shipped["low"], shipped["high"]))
     return forest("nDCG@10 of people's queries, less the base's", rows, "")
 
 
