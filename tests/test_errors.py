@@ -18,7 +18,7 @@ from contrasent.errors import (
 
 def test_one_tree():
     kinds = [v for v in vars(errors).values() if isinstance(v, type) and issubclass(v, Exception)]
-    assert len(kinds) == 8
+    assert len(kinds) == 9
     assert all(issubclass(kind, UserError) for kind in kinds)
     assert all(kind.__base__ in (UserError, Exception) for kind in kinds)  # one level deep
     assert {DataError, ModelError, OutputError, TrainingError} < set(kinds)

@@ -7,6 +7,7 @@ UserError                 one line: what is wrong, where, and what to do
 ├── DataError             a named data set
 ├── OutputError           a target that cannot or must not be written
 ├── TrainingError         a run that cannot go on: NaN, collapse, a batch of one
+├── LostProcessError      another process of a training has ended
 └── MissingExtraError     an optional dependency that is not installed
 
 The command line prints the message in one line and exits with 2.
@@ -71,6 +72,10 @@ class OutputError(UserError):
 
 class TrainingError(UserError):
     """A training run that cannot go on."""
+
+
+class LostProcessError(UserError):
+    """Another process of a training has ended, and this one cannot go on."""
 
 
 class MissingExtraError(UserError):

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from contrasent.errors import UserError
+from contrasent.errors import LostProcessError, UserError
 
 LOST = re.compile("gloo|NCCL|Connection (closed|reset|refused)")
 """What torch's message holds where a process does not answer any more."""
@@ -54,7 +54,9 @@ def processes() -> Iterator[None]:
     """Join the processes that ``torchrun`` started, if it did, for the block.
 
     Raises:
-        UserError: the environment is not one that torchrun makes, or another process has ended.
+        UserError: the environment is not one that torchrun makes.
+        LostProcessError: another process has ended. Leave this one by ``os._exit``: torch may never
+            end the threads of a broken group.
     """
     if dist.is_initialized() or "WORLD_SIZE" not in os.environ:
         yield
@@ -72,7 +74,7 @@ def processes() -> Iterator[None]:
     except RuntimeError as error:
         if not (isinstance(error, dist.DistError) or LOST.search(str(error))):
             raise
-        raise UserError(
+        raise LostProcessError(
             f"process {number} of {world()}: another process of the training has ended; its own "
             "output says why. Start all of them again with --resume, which goes on from the last "
             "checkpoint"

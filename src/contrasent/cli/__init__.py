@@ -6,7 +6,7 @@ Heavy imports happen inside the commands, so that ``--help`` answers at once.
 import os
 import sys
 
-from contrasent.errors import UserError
+from contrasent.errors import LostProcessError, UserError
 
 
 def main() -> None:
@@ -15,6 +15,13 @@ def main() -> None:
 
     try:
         app()
+    except LostProcessError as error:
+        _say(f"contrasent: {error}")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # An orderly end may last for ever: torch waits, with the interpreter's lock in hand, for a
+        # thread of the broken group that wants the lock.
+        os._exit(2)
     except UserError as error:
         _say(f"contrasent: {error}")
         sys.exit(2)
