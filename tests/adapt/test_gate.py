@@ -5,7 +5,7 @@ from benchmarks.gate import run
 
 from contrasent.model.encoder import Encoder
 
-RUNS = 12
+RUNS = 6
 
 
 @pytest.mark.slow
@@ -19,5 +19,5 @@ def test_text_without_meaning_ships_next_to_nothing(tmp_path, bert, monkeypatch)
         (tmp_path / str(seed)).mkdir()
         lines.append(run(base, tmp_path / str(seed), seed))
     assert all(line["trained"] for line in lines)
-    # A gate of one in twenty lets more than two of twelve through in 2 % of such tests.
-    assert sum(line["improved"] for line in lines) <= 2
+    # A gate of one in twenty lets more than one of six through in 3 % of such tests.
+    assert sum(line["improved"] for line in lines) <= 1
