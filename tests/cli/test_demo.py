@@ -42,7 +42,7 @@ def test_it_trains_proves_saves_and_answers(tmp_path, bert, packages, monkeypatc
     documents = facts["reading"]["documents"]
     assert documents > 120
     kinds = facts["verdict"]["kinds"]
-    assert 20 <= kinds["docstring"]["queries"] <= documents // 5
+    assert 20 <= kinds["docstring"]["queries"] <= documents * 4 // 5  # the first fifth chose
     assert kinds["docstring"].keys() == {"before", "after", "queries", "difference"}
     assert any("docstrings, round 1" in one["candidate"]["name"] for one in facts["trials"])
     assert [one["question"] for one in facts["answers"]] == list(QUESTIONS)

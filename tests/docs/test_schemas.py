@@ -77,4 +77,4 @@ def test_a_schema_says_what_each_key_is(name):
 
 
 def test_there_are_as_many_as_commands_with_json():
-    assert len(SCHEMAS) == 25
+    assert len(SCHEMAS) == 27

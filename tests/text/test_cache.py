@@ -178,7 +178,7 @@ def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, shards, monkeypatc
     expected, _ = serial(tokenizer)
     begun = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False, workers=False)
     assert not [*(tmp_path / "c").glob("*.tokens")]
-    begun.columns[0].build(3)
+    begun.make([(0, 3)])
     rows = np.random.default_rng(0).permutation(230)
     assert [row.tolist() for row in begun.tokens(0, rows)] == [expected[row] for row in rows]
     assert begun.truncated is None
@@ -206,14 +206,14 @@ def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shar
     texts.write_text("\n".join(LINES))
     pid = os.fork()
     if pid == 0:
-        column = token_columns.Column.build
+        writing = token_columns.Column.writing
 
-        def killed(self, number, *args, **kwargs):
+        def killed(self, number):
             if number == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
-            column(self, number, *args, **kwargs)
+            return writing(self, number)
 
-        token_columns.Column.build = killed
+        token_columns.Column.writing = killed
         tokenised(open_corpus(texts), tokenizer, folder, lower=False, workers=False)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
@@ -231,7 +231,7 @@ def test_a_worker_ends_with_the_process_that_started_it(tokenizer, tmp_path, sha
     (tmp_path / "c" / "0.07.tokens").unlink()
     cache = module.TokenCache(tmp_path / "c")
     with pytest.raises(SystemExit):
-        cache.columns[0].build(7, parent=os.getpid())
+        cache.make([(0, 7)], os.getpid())
     assert [path.name for path in (tmp_path / "c").glob("*0.07*")] == []
-    cache.columns[0].build(7, parent=os.getppid())
+    cache.make([(0, 7)], os.getppid())
     assert (tmp_path / "c" / "0.07.tokens").is_file()

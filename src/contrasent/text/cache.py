@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class TokenCache:
         def tokenise(prompt: str) -> Tokenise:
             if how["lower"]:
                 return lambda texts: tokenizer(*lowered(texts, prompt))
-            return lambda texts: tokenizer(texts, prompt)
+            return partial(tokenizer, prompt=prompt)
 
         self.folder, self.digest = folder, str(stated["digest"])
         self.columns = tuple(
@@ -106,7 +107,7 @@ class TokenCache:
 
     def lengths(self, column: int) -> NDArray[np.int64]:
         """(n,) tokens of every row of a column; waits until all shards are there."""
-        self.wait()
+        self.make()
         shards = [self.columns[column].shard(k) for c, k in self._parts() if c == column]
         return np.concatenate([shard[0].lengths for shard in shards if shard is not None])
 
@@ -141,23 +142,35 @@ class TokenCache:
             )
         weakref.finalize(self, _stop, self._workers)
 
-    def wait(self) -> None:
-        """Return when every shard is there; those that no other process makes are made here.
+    def make(
+        self, parts: Sequence[tuple[int, int]] | None = None, parent: int | None = None
+    ) -> None:
+        """Make the shards that are missing, or wait for them where other processes make them.
+
+        Args:
+            parts: columns and shards; all if None.
+            parent: a process whose end also ends this one.
 
         Raises:
             OutputError: one cannot be written.
         """
-        missing = self._missing()
-        with progress.task("tokenise", len(self) * len(self.columns), "rows") as advance:
-            advance(sum(self._rows(k) for c, k in self._parts() if (c, k) not in missing))
+        parts = self._parts() if parts is None else parts
+        missing = [(c, k) for c, k in parts if self.columns[c].shard(k) is None]
+        with progress.task("tokenise", sum(self._rows(k) for _, k in parts), "rows") as advance:
+            advance(sum(self._rows(k) for c, k in parts if (c, k) not in missing))
             for c, k in missing:
                 column = self.columns[c]
                 while column.shard(k) is None and any(w.poll() is None for w in self._workers):
                     time.sleep(0.02)
-                if column.shard(k) is None:
-                    column.build(k, advance)
-                else:
+                if column.shard(k) is not None:
                     advance(self._rows(k))
+                    continue
+                with column.writing(k) as write:
+                    for chunk in batched(column.rows(k), CHUNK):
+                        if parent not in (None, os.getppid()):
+                            raise SystemExit(1)
+                        write(*column.tokenise([column.text(row) for row in chunk]))
+                        advance(len(chunk))
 
     def discard(self) -> None:
         """Remove the cache; it holds the user's text and is not part of a model."""
@@ -220,7 +233,7 @@ def tokenised(
     if workers:
         cache.start()
     if len(cache) <= WAITED_FOR:
-        cache.wait()
+        cache.make()
     return cache
 
 
@@ -268,6 +281,6 @@ def _work() -> None:
     with suppress(AttributeError, OSError):
         os.nice(10)  # the training comes first
     with suppress(UserError, FileNotFoundError):  # who waits for a shard makes it, and tells why
+        progress.show("silent")
         cache = TokenCache(Path(folder))
-        for column, shard in json.loads(parts):
-            cache.columns[column].build(shard, parent=int(parent))
+        cache.make([(column, shard) for column, shard in json.loads(parts)], int(parent))

@@ -1,16 +1,15 @@
 """One column of a token cache: its text in one file, the ids in files of a shard of rows each."""
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent import progress
 from contrasent.files import atomic_file
-from contrasent.types import Tokens, batched
+from contrasent.types import Tokens
 
 CHUNK = 8192
 """Rows tokenised at once."""
@@ -29,7 +28,7 @@ class Column:
     """
 
     def __init__(self, folder: Path, number: int, size: int, tokenise: Tokenise) -> None:
-        self.folder, self.number, self.size, self._tokenise = folder, number, size, tokenise
+        self.folder, self.number, self.size, self.tokenise = folder, number, size, tokenise
         self._text = mapped(folder / f"{number}.text", np.uint8)
         self._ends = mapped(folder / f"{number}.text_offsets", np.int64)
         self._shards: dict[int, tuple[Tokens, int]] = {}
@@ -59,37 +58,38 @@ class Column:
                 found[row] = shard[0][row % self.size]
         missing = [row for row in dict.fromkeys(rows.tolist()) if row not in found]
         if missing:
-            made, _ = self._tokenise([self.text(row) for row in missing])
+            made, _ = self.tokenise([self.text(row) for row in missing])
             found |= {row: made[at] for at, row in enumerate(missing)}
         return Tokens.from_rows(found[row] for row in rows.tolist())
 
-    def build(
-        self, number: int, advance: progress.Advance = lambda n: None, parent: int | None = None
-    ) -> None:
-        """Make a shard.
+    def rows(self, number: int) -> range:
+        """Rows of a shard."""
+        first = number * self.size
+        return range(first, min(first + self.size, len(self)))
+
+    @contextmanager
+    def writing(self, number: int) -> Iterator[Callable[[Tokens, NDArray[np.bool_]], None]]:
+        """Write a shard: give what is yielded the tokens of its rows, and which were cut, in order.
 
         Args:
-            number: of the shard.
-            advance: called with the rows that are done.
-            parent: a process whose end also ends this one.
+            number: of the shard; it is there when the block has ended, as a whole.
 
         Raises:
             OutputError: it cannot be written.
         """
-        first = number * self.size
-        rows = range(first, min(first + self.size, len(self)))
-        head = np.zeros(len(rows) + 2, np.int64)  # rows that were cut, then the offsets
+        head = np.zeros(len(self.rows(number)) + 2, np.int64)  # rows that were cut, then offsets
+        at = 1
         with atomic_file(self._path(number), "wb") as stream:
             stream.write(head.tobytes())
-            for chunk in batched(rows, CHUNK):
-                if parent not in (None, os.getppid()):
-                    raise SystemExit(1)
-                tokens, cut = self._tokenise([self.text(row) for row in chunk])
+
+            def write(tokens: Tokens, cut: NDArray[np.bool_]) -> None:
+                nonlocal at
                 stream.write(tokens.ids.tobytes())
                 head[0] += cut.sum()
-                at = chunk[0] - first + 1
-                head[at + 1 : at + 1 + len(chunk)] = head[at] + tokens.offsets[1:]
-                advance(len(chunk))
+                head[at + 1 : at + 1 + len(cut)] = head[at] + tokens.offsets[1:]
+                at += len(cut)
+
+            yield write
             stream.seek(0)
             stream.write(head.tobytes())
 
