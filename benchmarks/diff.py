@@ -169,7 +169,7 @@ def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:
     """What encodes by the new model of a dear pair."""
     import torch
 
-    from contrasent.adapt.training import BATCH, average, train
+    from contrasent.adapt.training import BATCH, TrainingPlan, average, train
     from contrasent.model.encoder import Encoder
     from contrasent.model.export import export
     from contrasent.model.pretrained import resolve
@@ -190,7 +190,7 @@ def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:
         return changed.encode
     folder = at.place / "trained"
     rows = [(pair.query, pair.text) for pair in made_pairs(at, STEPS * BATCH)]
-    train(resolve(BASE), rows, lr=5e-5, seed=SEED, folder=folder)
+    train(resolve(BASE), rows, TrainingPlan("all pairs", (), 5e-5), seed=SEED, folder=folder)
     trained = Encoder.load(folder, normalise=False)
     return (trained if pair == "trained" else average(at.base, trained, 0.5)).encode
 

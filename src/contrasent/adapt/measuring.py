@@ -149,6 +149,8 @@ def haystack(
     kept: set[int] = set()
     each = max(2, min(20, size // (2 * len(evidence.queries))))
     for query, vector in zip(evidence.queries, queries, strict=True):
+        if query.apart:  # it sees no passage
+            continue
         kept.update(_largest(rows[:count] @ vector, each).tolist())
         kept.update(_largest(lexical.scores(query.text)[:count], each).tolist())
         kept.update(np.flatnonzero(np.isin(evidence.units[:count], list(query.relevant))).tolist())
