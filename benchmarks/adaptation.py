@@ -50,8 +50,10 @@ class Judged:
 
         self.reading = load_reading(passages)
         documents = [passage.document for passage in self.reading.passages]
-        asked = read_judged(folder, self.reading.documents)
-        self.evidence = judged_evidence(self.reading.texts, documents, self.reading.holding, asked)
+        user_queries = read_judged(folder, self.reading.documents)
+        self.evidence = judged_evidence(
+            self.reading.texts, documents, self.reading.holding, user_queries
+        )
         texts = self.evidence.texts  # the passages, and copies of them that judged documents hold
         self.lexical = Lexical.build(texts)
         encode = Encoder.load(resolve(BASE), normalise=False).encode

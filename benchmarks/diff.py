@@ -74,9 +74,9 @@ class Collection:
             write_reading(kept, found)
         self.reading = load_reading(kept)
         self.documents = [passage.document for passage in self.reading.passages]
-        asked = read_judged(folder, self.reading.documents)
+        judged = read_judged(folder, self.reading.documents)
         self.evidence = judged_evidence(
-            self.reading.texts, self.documents, self.reading.holding, asked
+            self.reading.texts, self.documents, self.reading.holding, judged
         )
         self.queries = [query.text for query in self.evidence.queries]
 
@@ -157,12 +157,12 @@ def fitted_map(at: Collection) -> Any:
 
 def made_pairs(at: Collection, count: int) -> Any:
     """So many pairs of the makers of the adaptation."""
-    from contrasent.adapt.asking import ASKING
-    from contrasent.adapt.asking import made_pairs as made
+    from contrasent.adapt.queries import QUERY_MAKERS
+    from contrasent.adapt.queries import made_pairs as made
     from contrasent.adapt.training import mixture
 
     numbers = range(len(at.reading.passages))
-    return mixture(list(made(ASKING, at.reading.passages, numbers, SEED)), (), count, SEED)
+    return mixture(list(made(QUERY_MAKERS, at.reading.passages, numbers, SEED)), (), count, SEED)
 
 
 def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:

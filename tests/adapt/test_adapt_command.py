@@ -10,7 +10,7 @@ import pytest
 
 from commands import invoke
 from contrasent import files
-from contrasent.adapt import asking as asking_module
+from contrasent.adapt import queries as queries_module
 from contrasent.adapt import run as run_module
 from contrasent.adapt import selection, training
 from contrasent.adapt.candidates import Candidate, Trial
@@ -304,7 +304,7 @@ def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
 ):
     """Sealed documents always; never those that chose. More of them where time is left."""
     seen, limits = [], []
-    opened, made = run_module.judge_sealed, asking_module.made_evidence
+    opened, made = run_module.judge_sealed, queries_module.made_evidence
 
     def judged(trials, found, evidence):
         seen.append(evidence)
@@ -315,7 +315,7 @@ def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
         return made(*given, limit=limit, **options)
 
     monkeypatch.setattr(run_module, "judge_sealed", judged)
-    monkeypatch.setattr(asking_module, "made_evidence", limited)
+    monkeypatch.setattr(queries_module, "made_evidence", limited)
     monkeypatch.setattr(Trials, "chosen", lambda self: Trial(chosen, 1.0))
     monkeypatch.setattr(selection.Selection, "train", lambda *_, **__: None)
     done = adapt(documents, tmp_path / "out", base=str(model), budget=60.0)

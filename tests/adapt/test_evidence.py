@@ -138,8 +138,8 @@ def test_vectors_are_measured_as_by_plain_loops():
 
 
 def test_words_and_both_together_are_measured_as_by_plain_loops():
-    asked = [("salt and rope", {0: 1.0, 5: 2.0}), ("7", {3: 1.0}), ("?", {2: 1.0})]
-    evidence = judged_evidence(TEXTS, DOCUMENTS, OWN, asked)
+    user_queries = [("salt and rope", {0: 1.0, 5: 2.0}), ("7", {3: 1.0}), ("?", {2: 1.0})]
+    evidence = judged_evidence(TEXTS, DOCUMENTS, OWN, user_queries)
     lexical = Lexical.build(TEXTS, language="none")
     rows, queries = random_vectors(24, 3), random_vectors(3, 4)
     (by_words,) = measure(evidence, lexical=lexical)
@@ -171,8 +171,8 @@ def test_words_and_both_together_are_measured_as_by_plain_loops():
 
 def test_a_document_that_is_a_copy_is_found_by_what_it_copies():
     holding = [*OWN, (3,), (4, 5)]  # documents 12 and 13 were removed as copies
-    asked = [("first", {12: 1.0}), ("second", {0: 1.0, 13: 1.0})]
-    evidence = judged_evidence(TEXTS, DOCUMENTS, holding, asked)
+    user_queries = [("first", {12: 1.0}), ("second", {0: 1.0, 13: 1.0})]
+    evidence = judged_evidence(TEXTS, DOCUMENTS, holding, user_queries)
     assert evidence.passages == 24
     assert [evidence.texts[row] for row in range(24, 27)] == [TEXTS[3], TEXTS[4], TEXTS[5]]
     assert evidence.units[24:].tolist() == [12, 13, 13]

@@ -209,7 +209,7 @@ def judged_evidence(
     texts: Sequence[str],
     documents: Sequence[int],
     holding: Sequence[Sequence[int]],
-    asked: Sequence[tuple[str, Mapping[int, float]]],
+    user_queries: Sequence[tuple[str, Mapping[int, float]]],
 ) -> Evidence:
     """Evidence from queries that people typed, with documents that answer them.
 
@@ -218,9 +218,9 @@ def judged_evidence(
         documents: number of each passage's document; a document counts by its best passage.
         holding: for each document the passages that hold its text; one that was removed as a copy
             is found by a row of its own.
-        asked: queries, and the gain of each document that answers.
+        user_queries: queries, and the gain of each document that answers.
     """
-    answers = sorted({document for _, gains in asked for document in gains})
+    answers = sorted({document for _, gains in user_queries for document in gains})
     copies = [
         (passage, document)
         for document in answers
@@ -231,7 +231,7 @@ def judged_evidence(
     queries = [
         # Every query is evidence of its own: its number stands for a document.
         Query(text, "real", number, dict(gains), shown=shown)
-        for number, (text, gains) in enumerate(asked)
+        for number, (text, gains) in enumerate(user_queries)
     ]
     rows = (*texts, *(texts[passage] for passage, _ in copies))
     units = np.array([*documents, *(document for _, document in copies)], dtype=np.int64)
@@ -268,7 +268,7 @@ def narrowed(
     needed = {row for q in chosen for row in (q.shown[:1] if q.apart else q.shown)}
     rows = np.concatenate([passages, np.array(sorted(needed), dtype=np.int64)])
     place = {int(row): at for at, row in enumerate(rows)}
-    asked = tuple(
+    measured = tuple(
         replace(
             query,
             hidden=tuple(place[row] for row in query.hidden if row in place),
@@ -277,7 +277,7 @@ def narrowed(
         for query in chosen
     )
     texts = tuple(evidence.texts[row] for row in rows)
-    return Part(Evidence(texts, len(passages), evidence.units[rows], asked), numbers, rows)
+    return Part(Evidence(texts, len(passages), evidence.units[rows], measured), numbers, rows)
 
 
 def first_of_each_kind(evidence: Evidence, limit: int) -> NDArray[np.int64]:

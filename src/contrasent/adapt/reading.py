@@ -17,7 +17,7 @@ from contrasent.files import atomic_file
 from contrasent.text.datafiles import read_lines
 from contrasent.text.qrels import read_qrels
 
-Asked = list[tuple[str, dict[int, float]]]
+UserQueries = list[tuple[str, dict[int, float]]]
 """Queries, each with the gains of the documents that answer it, by their numbers."""
 
 
@@ -133,7 +133,7 @@ def sentences_of(text: str) -> list[str]:
 # ---------------------------------------------------------------------- queries of people
 
 
-def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") -> Asked:
+def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") -> UserQueries:
     """Queries with the documents that answer them, or that people opened.
 
     Args:
@@ -162,10 +162,10 @@ def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") 
                 f'needs columns "query" and "document", and "{weight}" as a number if it is there',
                 line=number,
             ) from error
-    return _asked(path, rows, documents)
+    return _by_number(path, rows, documents)
 
 
-def read_judged(folder: Path, documents: Sequence[str]) -> Asked:
+def read_judged(folder: Path, documents: Sequence[str]) -> UserQueries:
     """The queries and judgements of a collection in BEIR's layout; its corpus is not read.
 
     Args:
@@ -183,7 +183,7 @@ def read_judged(folder: Path, documents: Sequence[str]) -> Asked:
     judged = read_qrels(folder / "qrels" / "test.tsv")
     rows = {texts[query]: gains for query, gains in judged.items() if query in texts}
     positive = {query: {d: g for d, g in gains.items() if g > 0} for query, gains in rows.items()}
-    return _asked(folder, positive, documents)
+    return _by_number(folder, positive, documents)
 
 
 def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
@@ -203,7 +203,9 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
     yield from enumerate(csv.DictReader(lines, delimiter="," if path.suffix == ".csv" else "\t"), 2)
 
 
-def _asked(path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str]) -> Asked:
+def _by_number(
+    path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str]
+) -> UserQueries:
     named: dict[str, set[int]] = {}
     for number, name in enumerate(documents):
         for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
@@ -211,16 +213,16 @@ def _asked(path: Path, rows: dict[str, dict[str, float]], documents: Sequence[st
     # A short form that two documents share names neither.
     places = {form: min(numbers) for form, numbers in named.items() if len(numbers) == 1}
     places |= {name: number for number, name in enumerate(documents)}
-    asked = []
+    found = []
     for query, gains in rows.items():
         known = {places[name]: gain for name, gain in gains.items() if name in places}
         if known:
-            asked.append((query, known))
-    if not asked:
+            found.append((query, known))
+    if not found:
         example = next((name for gains in rows.values() for name in gains), "")
         raise InputError(
             path,
             f"names no document that was read (for example {example!r}; ids are such as "
             f"{documents[0]!r})",
         )
-    return asked
+    return found

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt import shipping
-from contrasent.adapt.asking import Asking, read_asked, read_clicks
 from contrasent.adapt.candidates import Candidate, encode_all
 from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.evidence import (
@@ -20,7 +19,8 @@ from contrasent.adapt.evidence import (
 )
 from contrasent.adapt.judging import judge_sealed
 from contrasent.adapt.measuring import haystack
-from contrasent.adapt.reading import Asked, Reading, load_reading, read_source, write_reading
+from contrasent.adapt.queries import Queries, read_clicks, read_user_queries
+from contrasent.adapt.reading import Reading, UserQueries, load_reading, read_source, write_reading
 from contrasent.adapt.selection import Say, Selection
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
@@ -167,8 +167,8 @@ def adapt(
         if not kept.is_file():
             write_reading(kept, _read(source, encoder, previous))
         reading = load_reading(kept)
-        asked = read_asked(queries, collection, reading)
-        log = read_clicks(clicks, reading, asked)
+        user_queries = read_user_queries(queries, collection, reading)
+        log = read_clicks(clicks, reading, user_queries)
     except OutputError:
         raise
     except UserError:
@@ -178,7 +178,7 @@ def adapt(
         raise
     for line in reading.lines:
         say(line)
-    run = _Run(work, reading, encoder, place, base, previous, asked, log, budget, seed, say)
+    run = _Run(work, reading, encoder, place, base, previous, user_queries, log, budget, seed, say)
     done = run.finish(target, (CLICKED, *plans) if log else plans, steps)
     return shipping.tidied(done, keep_candidates)
 
@@ -240,8 +240,8 @@ class _Run:
         base_folder: Path,
         base_name: str,
         previous: Previous | None,
-        asked: Asked | None,
-        log: Asked,
+        user_queries: UserQueries | None,
+        log: UserQueries,
         budget: float,
         seed: int,
         say: Say,
@@ -260,8 +260,8 @@ class _Run:
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
         self.lexical = Lexical.build(self.texts)
         old = reading.facts.get("old_documents", 0)
-        self.asking = Asking(reading, self.parts, asked, log, seed, old=old)
-        for line in self.asking.lines:
+        self.queries = Queries(reading, self.parts, user_queries, log, seed, old=old)
+        for line in self.queries.lines:
             say(line)
 
     def _base_vectors(self) -> tuple[Vectors, float]:
@@ -291,7 +291,7 @@ class _Run:
             reading=self.reading,
             parts=self.parts,
             base_name=self.base_name,
-            asked=self.asking.people,
+            user_queries=self.queries.people,
             say=self.say,
         )
 
@@ -303,9 +303,9 @@ class _Run:
         vectors = unit(self.base.encode([query.text for query in whole.queries]))
 
         def part(size: int, queries: NDArray[np.int64]) -> Part:
-            asked = replace(whole, queries=tuple(whole.queries[at] for at in queries))
+            some = replace(whole, queries=tuple(whole.queries[at] for at in queries))
             kept = haystack(
-                asked,
+                some,
                 queries=vectors[queries],
                 rows=rows,
                 lexical=self.lexical,
@@ -319,8 +319,8 @@ class _Run:
             base_folder=self.base_folder,
             base=self.base,
             texts=self.texts,
-            documents=self.asking.documents,
-            trainable=self.parts[self.asking.documents] == TRAIN,
+            documents=self.queries.documents,
+            trainable=self.parts[self.queries.documents] == TRAIN,
             raw=self.raw,
             lexical=self.lexical,
             select=whole,
@@ -338,9 +338,9 @@ class _Run:
         selection = Selection(trials, self.budget - answers - passages, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
         selection.cheap()
-        if not self.asking.provable:
+        if not self.queries.provable:
             return trials
-        pairs = self.asking.pairs()
+        pairs = self.queries.pairs()
         few = {} if steps is None else {"most": 16 * steps}
         if self.previous is None:
             selection.mapped(pairs, self.encoding, self.budget - answers, **few)
@@ -361,7 +361,7 @@ class _Run:
         allowed = max(FEWEST_ROWS, int(QUERIES * self.budget / max(self.encoding, 1e-6)))
         many = max(rows, min(allowed, MOST_ROWS))
         terms = self.lexical.analyzer
-        return self.asking.evidence(part, *others, rows=many, terms=terms, kinds=kinds)
+        return self.queries.evidence(part, *others, rows=many, terms=terms, kinds=kinds)
 
     def _sealed(self, chosen: Candidate, kinds: Sequence[str]) -> Evidence:
         """Sealed queries of the kinds that chose, as many as the time left allows.

@@ -64,15 +64,16 @@ class Selection:
 
     def __init__(self, trials: Trials, deadline: float, say: Say) -> None:
         self.trials, self.deadline, self.say = trials, deadline, say
+        self.ground, self.work = trials.ground, trials.work
 
     def cheap(self) -> None:
         """The base, words alone, both together, and the base whitened."""
-        base = Candidate("base", fusion=self.trials.ground.fusion)
-        self.trials.try_one(base, values_of=lambda: self.trials.before(self.trials.ground.wide))
+        base = Candidate("base", fusion=self.ground.fusion)
+        self.trials.try_one(base, values_of=lambda: self.trials.before(self.ground.wide))
         self.trials.try_one(Candidate("BM25", model=""))
         self._fused(Candidate("base"))
-        dimension = self.trials.ground.raw.shape[1]
-        if len(self.trials.ground.raw) > 4 * dimension and not self.trials.ground.updating:
+        dimension = self.ground.raw.shape[1]
+        if len(self.ground.raw) > 4 * dimension and not self.ground.updating:
             self.trials.try_one(Candidate("whitened", model="whitened"))
             self._fused(Candidate("whitened", model="whitened"))
 
@@ -92,27 +93,27 @@ class Selection:
             until: seconds of the run after which the rest must begin if no network is trained.
             most: pairs to learn from.
         """
-        now = self.trials.work.seconds()
+        now = self.work.seconds()
         left = max(MAPPING * (self.deadline - now), MAPPING_ALONE * (until - now))
         affordable = int(left / max(A_PAIR * seconds_a_text, 1e-6))
-        count = int(self.trials.work.stage("map-pairs", lambda: min(most, affordable)))
-        chosen = list(dict.fromkeys(mixture(pairs, (), count, self.trials.ground.seed)))
+        count = int(self.work.stage("map-pairs", lambda: min(most, affordable)))
+        chosen = list(dict.fromkeys(mixture(pairs, (), count, self.ground.seed)))
         if len(chosen) < FEWEST_PAIRS:
             return
-        began = self.trials.work.seconds()
+        began = self.work.seconds()
 
         def learnt() -> Vectors:
             self.say(f"learning a linear map from {len(chosen):,} pairs")
-            encode = self.trials.ground.base.encode
+            encode = self.ground.base.encode
             return fit_map(
                 encode_all(encode, [pair.query for pair in chosen]),
                 encode_all(encode, [pair.text for pair in chosen]),
-                [self.trials.ground.documents[pair.passage] for pair in chosen],
-                seed=self.trials.ground.seed,
+                [self.ground.documents[pair.passage] for pair in chosen],
+                seed=self.ground.seed,
             )
 
-        self.trials.work.vectors("map", learnt)
-        cost = self.trials.work.seconds() - began
+        self.work.vectors("map", learnt)
+        cost = self.work.seconds() - began
         tried = [
             self.trials.try_one(Candidate(f"mapped, {share:g}", "mapped", share), cost / 4)
             for share in (*PATH, 1.0)
@@ -178,11 +179,11 @@ class Selection:
             for plan, start in beginnings.items():
                 if ends and self._late(f"{number}-{plan.name}"):
                     break
-                began = self.trials.work.seconds()
+                began = self.work.seconds()
                 model = f"round{number + 1}-{plans.index(plan)}"
                 self._train(model, number, plan, start, count, pairs)
                 candidate = Candidate(f"{plan.name}, round {number + 1}", model)
-                ends[plan] = self.trials.try_one(candidate, self.trials.work.seconds() - began)
+                ends[plan] = self.trials.try_one(candidate, self.work.seconds() - began)
             ranked = sorted(ends, key=lambda plan: -ends[plan].score)
             better = ranked[: max(1, len(ranked) // 2)]
             beginnings = {plan: ends[plan].candidate.model for plan in better}
@@ -199,8 +200,8 @@ class Selection:
 
     def _late(self, what: str) -> bool:
         """Whether the time is up for something; what was found once holds after a resume."""
-        found: bool = self.trials.work.stage(
-            slug(f"late-{what}"), lambda: self.trials.work.seconds() > self.deadline
+        found: bool = self.work.stage(
+            slug(f"late-{what}"), lambda: self.work.seconds() > self.deadline
         )
         return found
 
@@ -210,18 +211,18 @@ class Selection:
         def planned() -> int:
             # The looks of this round, and those along the path after the last.
             looks = plans + len(PATH)
-            left = self.deadline - self.trials.work.seconds() - looks * look
+            left = self.deadline - self.work.seconds() - looks * look
             part = left * (ROUNDS[number] if plans > 1 else 1.0) / plans
             rate = BATCH * (self._seconds_a_pair() or pair)
             return int(part / rate) if part / rate >= FEWEST_STEPS else 0
 
-        return int(self.trials.work.stage(f"steps-{number + 1}-{plans}", planned))
+        return int(self.work.stage(f"steps-{number + 1}-{plans}", planned))
 
     def _seconds_a_pair(self) -> float:
         """As measured in trainings that were not interrupted; 0 before any was complete."""
         found: list[dict[str, float]] = [
-            self.trials.work.stage(path.name.removesuffix(".stage.json"), dict)
-            for path in self.trials.work.folder.glob("trained-*.stage.json")
+            self.work.stage(path.name.removesuffix(".stage.json"), dict)
+            for path in self.work.folder.glob("trained-*.stage.json")
         ]
         whole = [one for one in found if one["whole"]]
         pairs = sum(one["pairs"] for one in whole)
@@ -237,37 +238,35 @@ class Selection:
         pairs: Sequence[Pair],
     ) -> None:
         """Train a plan for a round; ``model`` is its folder's name."""
-        ground = self.trials.ground
 
         def run() -> dict[str, float]:
-            began = self.trials.work.seconds()
-            folder = self.trials.work.folder / model
+            began = self.work.seconds()
+            folder = self.work.folder / model
             whole = not folder.exists()
-            chosen = mixture(pairs, plan.makers, steps * BATCH, ground.seed + number)
+            chosen = mixture(pairs, plan.makers, steps * BATCH, self.ground.seed + number)
             rows = self._rows(plan, chosen)
-            beginning = self.trials.work.folder / start if start else ground.base_folder
+            beginning = self.work.folder / start if start else self.ground.base_folder
             self.say(f"training {plan.name}: {steps} steps of {BATCH}")
-            train(beginning, rows, plan, seed=ground.seed + number, folder=folder)
-            seconds = self.trials.work.seconds() - began
+            train(beginning, rows, plan, seed=self.ground.seed + number, folder=folder)
+            seconds = self.work.seconds() - began
             return {"pairs": steps * BATCH, "seconds": seconds, "whole": whole}
 
-        self.trials.work.stage(f"trained-{model}", run)
+        self.work.stage(f"trained-{model}", run)
 
     def _rows(self, plan: TrainingPlan, chosen: Sequence[Pair]) -> list[tuple[str, ...]]:
         """What a plan trains on: query and text, and a hard negative if it wants them."""
-        ground = self.trials.ground
         if not plan.hard_negatives:
             return [(pair.query, pair.text) for pair in chosen]
         texts = list(dict.fromkeys(pair.query for pair in chosen))
         place = {text: at for at, text in enumerate(texts)}
-        queries = unit(ground.base.encode(texts))
+        queries = unit(self.ground.base.encode(texts))
         return with_negatives(
             chosen,
-            ground.texts,
-            ground.documents,
-            ground.trainable,
+            self.ground.texts,
+            self.ground.documents,
+            self.ground.trainable,
             queries=queries[[place[pair.query] for pair in chosen]],
-            rows=unit(np.asarray(ground.raw)),
-            lexical=ground.lexical,
-            seed=ground.seed,
+            rows=unit(np.asarray(self.ground.raw)),
+            lexical=self.ground.lexical,
+            seed=self.ground.seed,
         )

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.asking import ASKING, made_pairs
 from contrasent.adapt.candidates import Encoded, encode_all, kind_means, measure_candidate
 from contrasent.adapt.evidence import OLD, Evidence, Floats, made_evidence
 from contrasent.adapt.passages import Passage
+from contrasent.adapt.queries import QUERY_MAKERS, made_pairs
 from contrasent.adapt.verdict import FEWEST, RESAMPLES_OF_KIND, clustered_draws
 from contrasent.evaluate.bootstrap import interval
 from contrasent.search.exact import unit
@@ -91,8 +91,8 @@ def search_both(
     vectors = [old.vectors, new.vectors]
     if more := evidence.texts[evidence.passages :]:
         vectors.append(unit(encode_all(for_task(encode, "document"), more)))
-    asked = [query.text for query in evidence.queries]
-    queries = unit(encode_all(for_task(encode, "query"), asked))
+    texts = [query.text for query in evidence.queries]
+    queries = unit(encode_all(for_task(encode, "query"), texts))
     encoded = Encoded(queries, np.concatenate(vectors))
     ways = {"model": (encoded, None), "BM25": (None, lexical), "both": (encoded, lexical)}
     return {
@@ -111,7 +111,7 @@ def _evidence(old: Side, new: Side, seed: int) -> tuple[Evidence, int, Lexical]:
     ]
     texts = [passage.indexed for passage in passages]
     first_new = passages[len(old.passages)].document
-    pairs = made_pairs(ASKING, passages, range(len(passages)), seed, old=first_new)
+    pairs = made_pairs(QUERY_MAKERS, passages, range(len(passages)), seed, old=first_new)
     terms = Lexical.build(texts).analyzer
     made = made_evidence(
         texts, [p.document for p in passages], pairs, limit=A_KIND, terms=terms, seed=seed

@@ -140,7 +140,7 @@ def ship(
     reading: Reading,
     parts: NDArray[np.int8],
     base_name: str,
-    asked: int | None,
+    user_queries: int | None,
     say: Callable[[str], None],
 ) -> Adaptation:
     """Leave the chosen candidate, or the base if the verdict is no, with index and report.
@@ -153,7 +153,7 @@ def ship(
         reading: the passages.
         parts: the part of each document.
         base_name: of the base.
-        asked: how many queries of people there were, or None.
+        user_queries: how many queries of people there were, or None.
         say: is given a line for people at each step.
     """
     work, verdict = trials.work, sealed.verdict
@@ -177,9 +177,9 @@ def ship(
             name: [reading.documents[at] for at in np.flatnonzero(parts == part)]
             for name, part in (("choose", SELECT), ("judge", SEALED))
         },
-        "queries": {"from_people": asked, "sealed": sealed.queries},
+        "queries": {"from_people": user_queries, "sealed": sealed.queries},
         "seconds": round(work.seconds(), 1),
-        "advice": advice(verdict, asked),
+        "advice": advice(verdict, user_queries),
     }
     write_text(target / PAGE, page(facts, target, index))
     write_json(target / REPORT, facts)
@@ -189,15 +189,15 @@ def ship(
     return done
 
 
-def advice(verdict: Verdict, asked: int | None) -> list[str]:
+def advice(verdict: Verdict, user_queries: int | None) -> list[str]:
     """What would help, a line each.
 
     Args:
         verdict: of the sealed part.
-        asked: how many queries of people there were, or None.
+        user_queries: how many queries of people there were, or None.
     """
     lines = []
-    if asked is None:
+    if user_queries is None:
         lines.append(
             "these queries were made, not typed by people; with real ones (--queries FILE) the "
             "choice and the proof are about your users"

@@ -23,26 +23,26 @@ from contrasent.adapt.pairs import (
 )
 from contrasent.adapt.pairs import clicks as click_maker
 from contrasent.adapt.passages import Passage
-from contrasent.adapt.reading import Asked, Reading, read_judged, read_queries, sentences_of
+from contrasent.adapt.reading import Reading, UserQueries, read_judged, read_queries, sentences_of
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
 from contrasent.adapt.verdict import FEWEST, PROOF
 from contrasent.errors import InputError
 
-ASKING: tuple[Maker, ...] = (
+QUERY_MAKERS: tuple[Maker, ...] = (
     title_to_passage, first_sentence, inverse_cloze, question_to_answer, summary_to_explanation,
 )  # fmt: skip
 """Makers of the queries that candidates are measured by. Keywords are none of them: chosen by
 BM25's weights, they would be no evidence for or against BM25."""
 
-TEACHING: tuple[Maker, ...] = (*ASKING, crops, neighbours, keyword_query)
+PAIR_MAKERS: tuple[Maker, ...] = (*QUERY_MAKERS, crops, neighbours, keyword_query)
 """Makers of the pairs that are trained on."""
 
-FEWEST_ASKED = 4
+FEWEST_QUERIES = 4
 
 
-def read_asked(
+def read_user_queries(
     queries: str | Path | None, collection: str | Path | None, reading: Reading
-) -> Asked | None:
+) -> UserQueries | None:
     """Queries of people with their answers, of a file or of a collection in BEIR's layout.
 
     Args:
@@ -56,37 +56,39 @@ def read_asked(
     if queries is None and collection is None:
         return None
     if queries is not None:
-        asked = read_queries(Path(queries), reading.documents)
+        user_queries = read_queries(Path(queries), reading.documents)
     else:
-        asked = read_judged(Path(str(collection)), reading.documents)
-    if len(asked) < FEWEST_ASKED:
+        user_queries = read_judged(Path(str(collection)), reading.documents)
+    if len(user_queries) < FEWEST_QUERIES:
         raise InputError(
             str(queries or collection),
-            f"has {len(asked)} queries about these documents; at least {FEWEST_ASKED} are needed, "
-            "half to choose by and half to prove it by",
+            f"has {len(user_queries)} queries about these documents; at least {FEWEST_QUERIES} are "
+            "needed, half to choose by and half to prove it by",
         )
-    return asked
+    return user_queries
 
 
-def read_clicks(path: str | Path | None, reading: Reading, asked: Asked | None) -> Asked:
+def read_clicks(
+    path: str | Path | None, reading: Reading, user_queries: UserQueries | None
+) -> UserQueries:
     """A click log without the queries that decide; empty if there is none.
 
     Args:
         path: the log, or None.
         reading: what it is about.
-        asked: queries of people that choose and prove.
+        user_queries: queries of people that choose and prove.
 
     Raises:
         UserError: it cannot be read.
     """
     if path is None:
         return []
-    known = {query.casefold() for query, _ in asked or ()}
+    known = {query.casefold() for query, _ in user_queries or ()}
     found = read_queries(Path(path), reading.documents, weight="count")
     return [(query, counts) for query, counts in found if query.casefold() not in known]
 
 
-class Asking:
+class Queries:
     """The queries that choose and prove, and the pairs that are learnt from.
 
     Clicks are learnt from. They choose and prove alone if they are about enough documents of both
@@ -95,7 +97,7 @@ class Asking:
     Args:
         reading: the passages.
         parts: (documents,) the part of each document.
-        asked: queries of people, or None.
+        user_queries: queries of people, or None.
         log: clicks of people.
         seed: of everything random.
         old: documents with smaller numbers are old text, of which a model is not to lose much.
@@ -111,33 +113,35 @@ class Asking:
         self,
         reading: Reading,
         parts: NDArray[np.int8],
-        asked: Asked | None,
-        log: Asked,
+        user_queries: UserQueries | None,
+        log: UserQueries,
         seed: int,
         *,
         old: int = 0,
     ) -> None:
-        self.reading, self.parts, self.asked, self.seed = reading, parts, asked, seed
+        self.reading, self.parts, self.user_queries, self.seed = reading, parts, user_queries, seed
         self.old = old
         self.documents = [passage.document for passage in reading.passages]
-        self.people = None if asked is None else len(asked)
+        self.people = None if user_queries is None else len(user_queries)
         self.lines: list[str] = []
-        self._asking, self._teaching = ASKING, TEACHING
+        self._query_makers, self._pair_makers = QUERY_MAKERS, PAIR_MAKERS
         if log:
             clicks = click_maker(log, reading.holding)
-            self._teaching = (clicks, *TEACHING)
+            self._pair_makers = (clicks, *PAIR_MAKERS)
             fewest = min(
                 len({self.documents[pair.passage] for pair in self._pairs((clicks,), part)})
                 for part in (SELECT, SEALED)
             )
-            if asked is None and fewest >= FEWEST:
-                self._asking, self.people = (clicks,), len(log)
-            elif asked is None:
+            if user_queries is None and fewest >= FEWEST:
+                self._query_makers, self.people = (clicks,), len(log)
+            elif user_queries is None:
                 self.lines.append(
                     f"the clicks are about {fewest} documents to choose or prove by, and {FEWEST} "
                     "are needed: they are trained on, and queries made of the text decide"
                 )
-        proofs = int((parts[old:] == SEALED).sum()) if asked is None else len(asked) // 2
+        proofs = (
+            int((parts[old:] == SEALED).sum()) if user_queries is None else len(user_queries) // 2
+        )
         self.provable = proofs >= FEWEST
         if not self.provable:
             self.lines.append(
@@ -147,7 +151,7 @@ class Asking:
 
     def pairs(self) -> list[Pair]:
         """What is learnt from, made of the training documents."""
-        return list(self._pairs(self._teaching, TRAIN))
+        return list(self._pairs(self._pair_makers, TRAIN))
 
     def evidence(
         self,
@@ -171,10 +175,12 @@ class Asking:
             InputError: no query can be made.
         """
         texts = self.reading.texts
-        if self.asked is not None:
-            half = [pair for n, pair in enumerate(sorted(self.asked)) if n % 2 == part - SELECT]
+        if self.user_queries is not None:
+            half = [
+                pair for n, pair in enumerate(sorted(self.user_queries)) if n % 2 == part - SELECT
+            ]
             return judged_evidence(texts, self.documents, self.reading.holding, half)
-        pairs = list(dict.fromkeys(self._pairs(self._asking, part, *others)))
+        pairs = list(dict.fromkeys(self._pairs(self._query_makers, part, *others)))
         if all(pair.old for pair in pairs):
             raise InputError(
                 self.reading.documents[self.old],

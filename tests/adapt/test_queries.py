@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from contrasent.adapt.asking import Asking
 from contrasent.adapt.passages import Passage
+from contrasent.adapt.queries import Queries
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
 
 
 @pytest.fixture(scope="module")
-def asking():
+def source():
     """Sixty documents in three parts; those to train on have questions besides."""
     parts = np.repeat(np.array([TRAIN, SELECT, SEALED], dtype=np.int8), 20)
     passages = []
@@ -26,16 +26,16 @@ def asking():
         texts=[one.indexed for one in passages],
         documents=[str(number) for number in range(60)],
     )
-    return Asking(reading, parts, None, [], 0)
+    return Queries(reading, parts, None, [], 0)
 
 
-def kinds(asking, *parts, **options):
-    return set(asking.evidence(*parts, rows=300, terms=str.split, **options).kinds)
+def kinds(source, *parts, **options):
+    return set(source.evidence(*parts, rows=300, terms=str.split, **options).kinds)
 
 
-def test_what_was_too_rare_to_choose_by_does_not_prove(asking):
-    chosen = kinds(asking, SELECT)
+def test_what_was_too_rare_to_choose_by_does_not_prove(source):
+    chosen = kinds(source, SELECT)
     assert chosen == {"first sentence", "sentence"}
-    assert kinds(asking, SEALED, TRAIN) == {*chosen, "question"}
-    assert kinds(asking, SEALED, TRAIN, kinds=tuple(chosen)) == chosen
-    assert kinds(asking, SEALED, kinds=("title",)) == chosen  # there are none of these
+    assert kinds(source, SEALED, TRAIN) == {*chosen, "question"}
+    assert kinds(source, SEALED, TRAIN, kinds=tuple(chosen)) == chosen
+    assert kinds(source, SEALED, kinds=("title",)) == chosen  # there are none of these
