@@ -59,7 +59,6 @@ def test_every_printed_and_written_json_is_as_its_schema_says(page_folder):
         check(name, json.loads(Path(path).read_text("utf-8")))
     check("export", json.loads(Path("my-model/onnx/export.json").read_text("utf-8")))
     check("adapt", json.loads(Path("s/report.json").read_text("utf-8")))
-    assert SCHEMAS.keys() == PRINTED.keys() | WRITTEN.keys()
 
 
 @pytest.mark.parametrize("name", sorted(SCHEMAS))
@@ -76,5 +75,5 @@ def test_a_schema_says_what_each_key_is(name):
             check(name, [{}] if schema["type"] == "array" else {})
 
 
-def test_there_are_as_many_as_commands_with_json():
-    assert len(SCHEMAS) == 27
+def test_every_json_that_is_checked_has_one_and_no_other():
+    assert SCHEMAS.keys() == PRINTED.keys() | WRITTEN.keys()
