@@ -11,8 +11,7 @@ import pytest
 from commands import invoke
 from contrasent import files
 from contrasent.adapt import queries as queries_module
-from contrasent.adapt import run as run_module
-from contrasent.adapt import selection, training
+from contrasent.adapt import selection, stages, training
 from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.run import adapt
 from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
@@ -304,7 +303,7 @@ def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
 ):
     """Sealed documents always; never those that chose. More of them where time is left."""
     seen, limits = [], []
-    opened, made = run_module.judge_sealed, queries_module.made_evidence
+    opened, made = stages.judge_sealed, queries_module.made_evidence
 
     def judged(trials, found, evidence):
         seen.append(evidence)
@@ -314,7 +313,7 @@ def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
         limits.append(limit)
         return made(*given, limit=limit, **options)
 
-    monkeypatch.setattr(run_module, "judge_sealed", judged)
+    monkeypatch.setattr(stages, "judge_sealed", judged)
     monkeypatch.setattr(queries_module, "made_evidence", limited)
     monkeypatch.setattr(Trials, "chosen", lambda self: Trial(chosen, 1.0))
     monkeypatch.setattr(selection.Selection, "train", lambda *_, **__: None)
@@ -326,4 +325,4 @@ def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
     (evidence,) = seen
     assert {int(split[query.document]) for query in evidence.queries} == parts
     _, judging = limits
-    assert (judging > run_module.MOST_ROWS // 2) == more  # two kinds of queries at least
+    assert (judging > stages.MOST_ROWS // 2) == more  # two kinds of queries at least
