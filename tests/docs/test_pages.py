@@ -75,8 +75,8 @@ def other(words):
         assert program in EXTERNAL, words
 
 
-SLOW = {"docs/methods.md"}
-"""It checks a method, in two processes too, and trains eight."""
+SLOW = {"docs/methods.md", "docs/export.md"}
+"""The one checks a method, in two processes too, and trains eight; the other makes every graph."""
 
 
 @pytest.mark.early

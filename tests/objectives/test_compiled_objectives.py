@@ -14,7 +14,7 @@ from contrasent.train.settings import Settings
 
 # Torch looks at .grad of every input while it traces, and hides its own warning about it.
 pytestmark = [
-    pytest.mark.early,
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),
 ]
 ALL = [*NAMES, "diffcse+masked_lm", "esimcse+diffcse"]

@@ -338,6 +338,7 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
     assert {*rows, "steps", "Spearman's correlation, points"} <= texts
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(call, home, bert):
     """The speed of training is measured, which needs no data set; a made measure stays behind."""
     text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')

@@ -8,6 +8,7 @@ import pytest
 schemathesis = pytest.importorskip("schemathesis")
 
 
+@pytest.mark.slow
 def test_schemathesis_finds_nothing(address):
     """Requests made from the description, good and bad: no 5xx, no answer it does not describe."""
     from hypothesis import HealthCheck, Phase, given, settings

@@ -112,6 +112,7 @@ def test_a_killed_run_resumes_bit_exactly(own, bert, sentences, tmp_path):
     assert all(value.equal(again[key]) for key, value in whole.items())
 
 
+@pytest.mark.slow
 def test_the_command_checks_it(run, own, tmp_path):
     out, _ = run("check-objective", own)
     lines = out.splitlines()
@@ -140,7 +141,10 @@ def base(tmp_path_factory):
     return make_small_base(tmp_path_factory.mktemp("base") / "small")
 
 
-@pytest.mark.parametrize("check", BROKEN)
+@pytest.mark.parametrize(
+    "check",
+    [pytest.param(c, marks=pytest.mark.slow) if "processes" in c else c for c in BROKEN],
+)
 def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     before, after, message = BROKEN[check]
     assert METHOD.count(before) == 1
