@@ -196,8 +196,8 @@ def _minds(found: Book, every: list[Statement]) -> Iterator[str]:
     hopeless = [one for one in every if one.word == OPEN and one.item["sequential"]]
     if left := len(hopeless) - len(needed):
         yield f"{left} more need rows that are missing, or more seeds than can be promised."
-    told = {one.item["name"]: _least(one) for one in every if one.word == OPEN}
-    known = [f"{name} {least:.2g}" for name, least in told.items() if least is not None]
+    smallest = {one.item["name"]: _least(one) for one in every if one.word == OPEN}
+    known = [f"{name} {least:.2g}" for name, least in smallest.items() if least is not None]
     if known:
         yield (
             "More seeds, of what cannot be told. With those that were run a table tells "
