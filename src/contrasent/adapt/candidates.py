@@ -8,6 +8,7 @@ import numpy as np
 from contrasent import progress
 from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
 from contrasent.adapt.measuring import WordScores, measure
+from contrasent.adapt.work import BLOCK
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.hybrid import Fusion
 from contrasent.types import EncodeFn, Vectors, batched
@@ -94,9 +95,6 @@ def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | No
     return Encoded(vectors[[place[text] for text in queries]], rows)
 
 
-AT_ONCE = 512
-
-
 def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
     """Vectors of all texts, with progress.
 
@@ -106,7 +104,7 @@ def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
     """
     blocks = []
     with progress.task("encode", len(texts), "texts") as advance:
-        for block in batched(texts, AT_ONCE):
+        for block in batched(texts, BLOCK):
             blocks.append(encode(block))
             advance(len(blocks[-1]))
     return np.concatenate(blocks)

@@ -15,7 +15,6 @@ from contrasent.adapt.candidates import (
     WEIGHTS,
     Candidate,
     Trial,
-    encode_all,
     measure_candidate,
 )
 from contrasent.adapt.evidence import Floats
@@ -106,8 +105,8 @@ class Selection:
             self.say(f"learning a linear map from {len(chosen):,} pairs")
             encode = self.ground.base.encode
             return fit_map(
-                encode_all(encode, [pair.query for pair in chosen]),
-                encode_all(encode, [pair.text for pair in chosen]),
+                self.work.encode("map-queries", encode, [pair.query for pair in chosen]),
+                self.work.encode("map-texts", encode, [pair.text for pair in chosen]),
                 [self.ground.documents[pair.passage] for pair in chosen],
                 seed=self.ground.seed,
             )

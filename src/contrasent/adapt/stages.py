@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.adapt import shipping
-from contrasent.adapt.candidates import Candidate, encode_all
+from contrasent.adapt.candidates import Candidate
 from contrasent.adapt.evidence import Evidence, Part, first_of_each_kind, narrowed
 from contrasent.adapt.judging import judge_sealed
 from contrasent.adapt.measuring import haystack
@@ -100,16 +100,15 @@ class Stages:
     def _base_vectors(self) -> tuple[Vectors, float]:
         fresh = self.texts[self.reading.facts.get("old_passages", 0) :]
         self.say(f"encoding {len(fresh):,} passages by {self.base_name}")
-        began = self.work.seconds()
+        previous, name = self.previous, "base" if self.previous is None else "new"
+        raw = made = self.work.encode(name, self.base.encode, fresh)
+        if previous is not None:
 
-        def encoded() -> Vectors:
-            made = encode_all(self.base.encode, fresh)
-            if self.previous is None:
-                return made
-            return np.concatenate([old_vectors(self.previous, self.reading), unit(made)])
+            def joined() -> Vectors:
+                return np.concatenate([old_vectors(previous, self.reading), unit(made)])
 
-        raw = self.work.vectors("base", encoded)
-        spent = self.work.stage("encoded", lambda: self.work.seconds() - began)
+            raw = self.work.vectors("base", joined)
+        spent = self.work.stage("encoded", lambda: self.work.encoding_seconds(name))
         return raw, float(spent) / len(fresh)
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:

@@ -13,7 +13,6 @@ from contrasent.adapt.candidates import (
     Encoded,
     Trial,
     drift_cost,
-    encode_all,
     encode_evidence,
     kind_means,
     measure_candidate,
@@ -193,10 +192,8 @@ class Trials:
         layer = self.layer(candidate.model, candidate.share)
         if layer is not None:
             return layer(np.asarray(self.ground.raw))
-        return self.work.vectors(
-            f"passages-{candidate.model}-{candidate.share}",
-            lambda: encode_all(self.encoder(candidate).encode, self.ground.texts),
-        )
+        name = f"passages-{candidate.model}-{candidate.share}"
+        return self.work.encode(name, self.encoder(candidate).encode, self.ground.texts)
 
     def try_one(
         self,

@@ -7,15 +7,19 @@ again. What the run was started with is kept beside them, and another run does n
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from contrasent import progress
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, write_json
-from contrasent.types import Vectors
+from contrasent.types import EncodeFn, Vectors, batched
+
+BLOCK = 512
+"""Texts of which the vectors are kept together while a collection is encoded."""
 
 
 class Work:
@@ -99,6 +103,41 @@ class Work:
                 np.save(stream, made, allow_pickle=False)
         loaded: Vectors = np.load(path, mmap_mode="r", allow_pickle=False)
         return loaded
+
+    def encode(self, name: str, encode: EncodeFn, texts: Sequence[str]) -> Vectors:
+        """(n, d) vectors of texts, made now if they are not there, with progress.
+
+        They are kept block by block: a killed run has lost the last one.
+
+        Args:
+            name: of the stage.
+            encode: the model.
+            texts: n of them.
+        """
+
+        def whole() -> Vectors:
+            blocks = []
+            with progress.task("encode", len(texts), "texts") as advance:
+                for number, block in enumerate(batched(texts, BLOCK)):
+                    blocks.append(self._block(f"{name}.block{number}", encode, block))
+                    advance(len(block))
+            return np.concatenate(blocks)
+
+        vectors = self.vectors(name, whole)
+        for path in self.folder.glob(f"{name}.block*.npy"):
+            path.unlink()
+        return vectors
+
+    def _block(self, name: str, encode: EncodeFn, texts: Sequence[str]) -> Vectors:
+        began = self.seconds()
+        vectors = self.vectors(name, lambda: encode(texts))
+        self.stage(name, lambda: self.seconds() - began)
+        return vectors
+
+    def encoding_seconds(self, name: str) -> float:
+        """Seconds that :meth:`encode` took, those of a killed run included."""
+        paths = self.folder.glob(f"{name}.block*.stage.json")
+        return sum(float(json.loads(path.read_text("utf-8"))["result"]) for path in paths)
 
     def discard(self) -> None:
         """Delete the folder: the run is complete, or was never begun."""
