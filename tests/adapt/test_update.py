@@ -148,7 +148,7 @@ def test_a_killed_update_goes_on_and_another_one_does_not(home, updated, tmp_pat
     killed_at("chosen")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("contrasent.adapt.run.read_source", None)
-        patch.setattr("contrasent.adapt.run.old_vectors", None)
+        patch.setattr("contrasent.adapt.stages.old_vectors", None)
         patch.setattr("contrasent.adapt.selection.train", None)
         done = adapt(home / "new", tmp_path / "m", update=model, **OPTIONS, resume=True)
     assert (done.shipped, done.verdict) == (updated[0].shipped, updated[0].verdict)
