@@ -43,12 +43,22 @@ def documents(tmp_path_factory, sentences):
     return folder
 
 
+def few_steps(patch):
+    """Two steps for each plan and one more for the better half, whatever time is left."""
+    steps = {0: 2, 1: 1}
+    patch.setattr(selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0))
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    few_steps(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory, model, documents):
     folder = tmp_path_factory.mktemp("out") / "model"
     patch = pytest.MonkeyPatch()
-    steps = {0: 2, 1: 1}
-    patch.setattr(selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0))
+    few_steps(patch)
     patch.delenv("CONTRASENT_DATA", raising=False)
     said = []
     options = {"base": str(model), "budget": 60.0, "plans": training.PLANS[:2]}
@@ -103,6 +113,7 @@ def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
         adapt(documents, folder, base=str(model), budget=60.0)
 
 
+@pytest.mark.usefixtures("brief")
 def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents, monkeypatch):
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     options = {"base": str(model), "budget": 10.0}
@@ -163,6 +174,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, documents, m
     )
 
 
+@pytest.mark.usefixtures("brief")
 def test_queries_of_people_decide(tmp_path, model, documents, sentences):
     path = tmp_path / "asked.csv"
     rows = [f"where is k{n:03d} filed,note-{n:03d}.md" for n in range(100)]
@@ -222,6 +234,7 @@ def test_few_documents_are_searched_but_nothing_is_trained(tmp_path, model, docu
     assert {trial.candidate.model for trial in done.trials} <= {"base", "", "whitened"}
 
 
+@pytest.mark.usefixtures("brief")
 def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(
     tmp_path, model, documents, monkeypatch
 ):
@@ -248,6 +261,7 @@ def test_what_cannot_be_is_refused_before_any_work(
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.usefixtures("brief")
 def test_bad_input_costs_nothing_that_was_there(adapted, model, documents, tmp_path):
     folder, _, _ = adapted
     with pytest.raises(InputError, match="no such file"):
