@@ -108,6 +108,10 @@ def test_so_small_a_gain_on_made_queries_is_no_reason_to_ship_and_on_peoples_it_
     assert by_four.improved
     people = evidence_of(range(40), kinds=("real", "click"))
     assert decide(people, before, before + 0.01, name="x").improved
+    # One of two kinds was made: 3 % of 0.5 is wanted of the one and nothing of the other.
+    both = evidence_of(range(40), kinds=("title", "docstring"))
+    found = [decide(both, before, before + gain, name="x").improved for gain in (0.007, 0.008)]
+    assert found == [False, True]
 
 
 def test_the_probe_counts_sentences_that_are_nearer_to_their_like():

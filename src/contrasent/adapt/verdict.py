@@ -192,8 +192,9 @@ def decide(
 ) -> Verdict:
     """Whether the chosen candidate may take the base's place.
 
-    It may if the interval of its difference from the base lies above zero (and, for queries that
-    were made of the text, above :data:`SMALLEST` of the base's score), and general quality has not
+    It may if the interval of its difference from the base lies above zero (and above
+    :data:`SMALLEST` of the base's score, in which kinds of queries that people wrote count as
+    zero), and general quality has not
     fallen by more than the margin; of an update (some queries are about old text), if that is
     so of the queries about new text, and those about old text are certain to lose little.
 
@@ -230,14 +231,13 @@ def decide(
         gain = f"{name} changes nDCG@10 by {_shown(difference)} on the sealed part"
         if old is not None and old.difference is not None:
             gain += f" of the new text, by {_shown(old.difference)} on that of the old"
-        people = {"real", *WRITTEN}
-        needed = 0.0 if people.issuperset(evidence.kinds) else SMALLEST
+        made = np.array([q.kind not in ("real", *WRITTEN) for q in evidence.queries])
         if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
-        elif difference.low < needed * mean_over_kinds(evidence, before):
+        elif difference.low < SMALLEST * mean_over_kinds(evidence, before * made):
             reason = (
-                f"{gain}, which may be less than {needed:.0%} of the base's score: so small a gain "
-                "on made queries may be none on people's"
+                f"{gain}, which may be less than {SMALLEST:.0%} of the base's score on made "
+                "queries: of so small a gain on them none may be left on people's"
             )
         elif old is not None and old.difference is None:
             reason = (
