@@ -18,7 +18,7 @@ def clock(monkeypatch):
 
 
 def test_a_killed_encoding_has_lost_one_block(tmp_path, monkeypatch, clock):
-    monkeypatch.setattr(module, "BLOCK", 5)
+    monkeypatch.setattr("contrasent.adapt.candidates.BLOCK", 5)
     encoded = []
 
     def encode(texts):

@@ -8,7 +8,6 @@ import numpy as np
 from contrasent import progress
 from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
 from contrasent.adapt.measuring import WordScores, measure
-from contrasent.adapt.work import BLOCK
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.hybrid import Fusion
 from contrasent.types import EncodeFn, Vectors, batched
@@ -93,6 +92,10 @@ def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | No
     if passages is not None:
         rows = np.concatenate([passages, rows]) if len(texts) else np.asarray(passages)
     return Encoded(vectors[[place[text] for text in queries]], rows)
+
+
+BLOCK = 512
+"""Texts that are encoded, and in a run kept, at once."""
 
 
 def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:

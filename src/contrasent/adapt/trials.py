@@ -193,7 +193,8 @@ class Trials:
         if layer is not None:
             return layer(np.asarray(self.ground.raw))
         name = f"passages-{candidate.model}-{candidate.share}"
-        return self.work.encode(name, self.encoder(candidate).encode, self.ground.texts)
+        encoder = cache(lambda: self.encoder(candidate))  # not read where all vectors are kept
+        return self.work.encode(name, lambda texts: encoder().encode(texts), self.ground.texts)
 
     def try_one(
         self,

@@ -8,18 +8,16 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contrasent import progress
+from contrasent.adapt.candidates import encode_all
 from contrasent.errors import OutputError
 from contrasent.files import atomic_file, write_json
-from contrasent.types import EncodeFn, Vectors, batched
-
-BLOCK = 512
-"""Texts of which the vectors are kept together while a collection is encoded."""
+from contrasent.types import EncodeFn, Vectors
 
 
 class Work:
@@ -114,16 +112,12 @@ class Work:
             encode: the model.
             texts: n of them.
         """
+        numbers = count()
 
-        def whole() -> Vectors:
-            blocks = []
-            with progress.task("encode", len(texts), "texts") as advance:
-                for number, block in enumerate(batched(texts, BLOCK)):
-                    blocks.append(self._block(f"{name}.block{number}", encode, block))
-                    advance(len(block))
-            return np.concatenate(blocks)
+        def kept(block: Sequence[str]) -> Vectors:
+            return self._block(f"{name}.block{next(numbers)}", encode, block)
 
-        vectors = self.vectors(name, whole)
+        vectors = self.vectors(name, lambda: encode_all(kept, texts))
         for path in self.folder.glob(f"{name}.block*.npy"):
             path.unlink()
         return vectors
