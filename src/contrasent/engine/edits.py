@@ -95,12 +95,12 @@ def mask(
     Raises:
         ModelError: the tokenizer has no [MASK].
     """
-    special = _special(tokenizer)
     hidden = _mask_id(tokenizer)
+    ordinary = Tokens(~np.isin(tokens.ids, sorted(tokenizer.specials.all)), tokens.offsets)
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i].copy()
-        chosen = (random.random(len(ids)) < ratio) & ~np.isin(ids, special)
+        chosen = (random.random(len(ids)) < ratio) & ordinary[i]
         labels.append(np.where(chosen, ids, -1).astype(np.int64))
         fate = random.random(len(ids))
         other = random.integers(tokenizer.size, size=len(ids))
@@ -182,10 +182,6 @@ def _mask_id(tokenizer: Tokenizer) -> int:
     if tokenizer.specials.mask is None:
         raise ModelError("masking needs a tokenizer with a [MASK] token")
     return tokenizer.specials.mask
-
-
-def _special(tokenizer: Tokenizer) -> NDArray[np.int64]:
-    return np.asarray(sorted(tokenizer.specials.all), dtype=np.int64)
 
 
 def _flat(labels: list[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -143,7 +143,7 @@ class Tokenizer:
         unknown = self.specials.unknown
         return [self.specials.pad if unknown is None else unknown]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """One more than the largest id, added tokens included."""
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
