@@ -371,7 +371,7 @@ def test_recipes(call, home):
     assert call("recipes", "--check", "--folder", "recipes")[:2] == (0, out)
     code, out, _ = call("recipes", "--check", "--json")
     assert code == 0
-    assert json.loads(out)["items"] == 62
+    assert json.loads(out)["items"] == 64
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
     code, _, err = call("recipes", "--check", "recipes")

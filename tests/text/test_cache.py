@@ -86,6 +86,37 @@ def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
+def test_runs_share_a_folder(tokenizer, bert, tmp_path, monkeypatch):
+    longer = Tokenizer.load(bert, max_tokens=11)
+    made = []
+
+    def written(*given):
+        made.append(write(*given))
+
+    write = module._write_text
+    monkeypatch.setattr(module, "_write_text", written)
+
+    def open_both(results, at):
+        for by in (tokenizer, longer):
+            cache = tokenised(
+                open_corpus(ROWS), by, tmp_path / "c", lower=False, workers=False, shared=True
+            )
+            results[at].append([cache.tokens(0, np.arange(3))[i].tolist() for i in range(3)])
+
+    results = [[], []]
+    both = [threading.Thread(target=open_both, args=(results, at)) for at in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert len(made) == 2  # one of each tokenizer, whoever came first
+    for found in results:
+        for by, rows in zip((tokenizer, longer), found, strict=True):
+            expected, _ = by([row[0] for row in ROWS])
+            assert rows == [expected[i].tolist() for i in range(3)]
+    assert len([p for p in (tmp_path / "c").iterdir() if p.is_dir()]) == 2
+
+
 def test_lower_casing(tiny, tmp_path):
     tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=30)
     cache = tokenised(open_corpus(["A MAP", "b"]), tokenizer, tmp_path / "c", lower=True)

@@ -36,7 +36,7 @@ def start(bert, sentences, tmp_path):
     def start(folder="m", rows=None, objective="simcse", parameters=None, **options):
         told = {
             k: options.pop(k)
-            for k in ("evaluate", "geometry", "keep", "resume", "overwrite")
+            for k in ("evaluate", "geometry", "keep", "resume", "overwrite", "tokens")
             if k in options
         }
         settings = Settings(**(FEW | options))
@@ -126,6 +126,17 @@ def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, monkeypatch)
     assert same(weights(whole.folder), weights(begun.folder))
     assert log(whole.folder) == log(begun.folder)
     assert '"cut": null' in (begun.folder / "README.md").read_text()
+
+
+def test_runs_share_what_they_tokenised(start, tmp_path):
+    start("alone")
+    start("first", tokens=tmp_path / "t")
+    kept = sorted(path.relative_to(tmp_path) for path in (tmp_path / "t").rglob("*.tokens"))
+    start("second", tokens=tmp_path / "t", seed=2)
+    assert kept == sorted(path.relative_to(tmp_path) for path in (tmp_path / "t").rglob("*.tokens"))
+    assert len(kept) == 1 and not (tmp_path / "first" / "run" / "tokens").exists()
+    weights = [load_file(tmp_path / name / "model.safetensors") for name in ("alone", "first")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 def test_the_projector_trains_and_is_dropped_but_a_head_is_kept(start, tmp_path):

@@ -151,7 +151,8 @@ class _Loaded:
             assert self.model.training is not None
             began = time.monotonic()
             base, target = Path(self.model.base), self.store.model(key)
-            record = train(self.model.training, base, target, self.folder)
+            tokens = self.store.home / "tokens"
+            record = train(self.model.training, base, target, self.folder, tokens)
             self._seconds += time.monotonic() - began
             self.store.write_record(key, record, self.job.describe())
             shutil.rmtree(target / "run", ignore_errors=True)
@@ -159,7 +160,9 @@ class _Loaded:
         return record
 
 
-def train(training: Training, base: Path, target: Path, folder: Path | None) -> Record:
+def train(
+    training: Training, base: Path, target: Path, folder: Path | None, tokens: Path
+) -> Record:
     """Train a model into a folder, going on with a run that was stopped.
 
     Args:
@@ -167,6 +170,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
         base: folder of the encoder that it begins from.
         target: folder of the model.
         folder: the data folder.
+        tokens: folder of tokenised corpora, which runs share.
 
     Returns:
         The run's steps, seconds, speed, scores, and its trace.
@@ -197,6 +201,7 @@ def train(training: Training, base: Path, target: Path, folder: Path | None) -> 
         resume=resume,
         overwrite=not resume,
         facts=CardMetadata(base=base.name),
+        tokens=tokens,
     )
     return {
         "steps": run.steps,

@@ -16,18 +16,19 @@ import sys
 import time
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tokenizers
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from contrasent import cores, progress
 from contrasent.errors import UserError
-from contrasent.files import atomic_folder
+from contrasent.files import atomic_folder, writing
 from contrasent.text.corpus import Corpus
 from contrasent.text.token_columns import CHUNK, Column, TextWriter, Tokenise, mapped
 from contrasent.text.tokens import Tokenizer, lowered
@@ -198,6 +199,7 @@ def tokenised(
     lower: bool,
     prompts: Sequence[str] = (),
     workers: bool = True,
+    shared: bool = False,
 ) -> TokenCache:
     """Tokenise a corpus into a folder, or go on with the folder if it holds just that.
 
@@ -211,6 +213,8 @@ def tokenised(
         lower: lower-case texts before the tokenizer.
         prompts: what is put before (or around) the texts of each column; nothing if empty.
         workers: whether to start processes for what is missing.
+        shared: several runs use the folder, perhaps at once; each corpus and tokenizer has a
+            folder in it.
 
     Raises:
         InputError: the corpus cannot be read; nothing is left behind.
@@ -226,9 +230,14 @@ def tokenised(
     }
     content = json.dumps([FORMAT, digest, corpus.documents, how], sort_keys=True)
     key = hashlib.sha256(content.encode()).hexdigest()
+    if shared:
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        folder = folder / key[:32]
     meta = folder / "meta.json"
-    if not meta.is_file() or json.loads(meta.read_text("utf-8"))["key"] != key:
-        _write_text(corpus, folder, {"key": key, "digest": digest, "how": how})
+    with FileLock(folder.with_suffix(".lock")) if shared else nullcontext():
+        if not meta.is_file() or json.loads(meta.read_text("utf-8"))["key"] != key:
+            _write_text(corpus, folder, {"key": key, "digest": digest, "how": how})
     cache = TokenCache(folder, tokenizer)
     if workers:
         cache.start()

@@ -49,6 +49,7 @@ def fit(
     clock: Clock | None = None,
     defaults: Defaults | None = None,
     on_start: Callable[[], None] | None = None,
+    tokens: Path | None = None,
 ) -> Run:
     """Train an objective's encoder on a corpus and leave a model folder.
 
@@ -77,6 +78,8 @@ def fit(
             ``run/profile.json``.
         defaults: which of the settings were chosen rather than stated, for ``run/settings.json``.
         on_start: called when all is read and checked, before the first step.
+        tokens: folder in which runs on one machine share what they have tokenised, and leave it; a
+            run by itself keeps it in its own folder until it ends.
 
     Returns:
         What happened.
@@ -101,6 +104,7 @@ def fit(
                 counted,
                 defaults,
                 on_start,
+                tokens,
             )
             run = loop.run(rows, resume=resume, overwrite=overwrite)
         if clock is not None and loop.trained and parallel.is_main():
@@ -121,6 +125,7 @@ class _Loop:
     clock: Clock
     defaults: Defaults | None
     on_start: Callable[[], None] | None
+    tokens: Path | None
     monitor: Monitor = field(default_factory=Monitor)
     training_seconds: float = 0.0
     trained: bool = False
@@ -138,7 +143,14 @@ class _Loop:
         configure(self.objective, self.settings)
         self.trained = True
         with self.clock.part("tokenise"):
-            batches = collator(self.objective, self.corpus, self.settings, self.place.tokens, rows)
+            batches = collator(
+                self.objective,
+                self.corpus,
+                self.settings,
+                self.tokens or self.place.tokens,
+                rows,
+                shared=self.tokens is not None,
+            )
         self.facts = self.facts.with_data(self.corpus.source, len(batches.plan.rows), batches.cache)
         optimizer = torch.optim.AdamW(
             [p for p in self.objective.parameters() if p.requires_grad],
@@ -315,7 +327,8 @@ class _Loop:
             self.place.publish(run)
         parallel.barrier()
         if parallel.local_rank() == 0:
-            cache.discard()
+            if self.tokens is None:
+                cache.discard()
             if not parallel.is_main():
                 self.place.remove_empty()
         return run

@@ -23,6 +23,8 @@ def collator(
     settings: Settings,
     folder: Path,
     rows: NDArray[np.int64] | None,
+    *,
+    shared: bool = False,
 ) -> Collator:
     """What makes the batches of a run; of several processes the main one tokenises.
 
@@ -32,6 +34,7 @@ def collator(
         settings: of the run.
         folder: where the tokenised corpus is kept.
         rows: those to train on; all if None.
+        shared: other runs keep theirs there too.
 
     Returns:
         Batches of every step, in every process.
@@ -46,7 +49,13 @@ def collator(
     for turn in (parallel.is_main(), first, True):
         if turn and cache is None:
             cache = tokenised(
-                corpus, tokenizer, folder, lower=lower, prompts=prompts, workers=first
+                corpus,
+                tokenizer,
+                folder,
+                lower=lower,
+                prompts=prompts,
+                workers=first,
+                shared=shared,
             )
         parallel.barrier()
     assert cache is not None
