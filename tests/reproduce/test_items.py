@@ -299,6 +299,28 @@ def test_margins(write):
         read_item(write(other, ("better", "no_worse")))
 
 
+def test_settings_of_one_objective():
+    given = {"lr": "1e-3", "simcse.lr": "3e-4", "diffcse.difference_weight": "0.01"}
+    scale = OWN.scales["lab"].changed(given, None)
+    assert scale.changes == {"lr": 1e-3, "simcse.lr": 3e-4, "diffcse.difference_weight": 0.01}
+    (methods,) = OWN.find(["own:methods"])
+    found = {
+        row.name: resolve_row(methods, row, scale) for row in methods.rows if row.kind == "train"
+    }
+    rates = {name: one.settings["lr"] for name, one in found.items()}
+    assert len(rates) == 6
+    assert rates.pop("SimCSE") == 3e-4
+    assert set(rates.values()) == {1e-3}
+    assert found["DiffCSE"].given["difference_weight"] == 0.01
+    # What a row says of itself stands.
+    (swept,) = OWN.find(["own:rates"])
+    row = next(row for row in swept.rows if row.name == "SimCSE, 0.003")
+    assert resolve_row(swept, row, scale).settings["lr"] == 3e-3
+    for name, near in {"simcs.lr": "simcse", "simcse.lrr": "lr", "simcse.batch": "batch"}.items():
+        with pytest.raises(OptionError, match=near):
+            OWN.scales["lab"].changed({name: "none"}, None)
+
+
 def test_a_published_spread(write):
     more = "{ stsb = { value = 82.5, sd = 0.4, seeds = 5 } }"
     item = read_item(write(("{ stsb = 82.5 }", more)))

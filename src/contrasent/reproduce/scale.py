@@ -33,6 +33,7 @@ class Scale:
         set: settings of a run, for all items.
         sentences: rows sampled from a corpus; None for all.
         changes: what the user changed of it.
+        own: settings and parameters of the runs of one objective, by its name.
     """
 
     name: ScaleName
@@ -42,6 +43,7 @@ class Scale:
     set: Values = field(default_factory=dict)
     sentences: int | None = None
     changes: Values = field(default_factory=dict)
+    own: Mapping[str, Values] = field(default_factory=dict)
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
         """The same with other settings of the run, or another number of sentences.
@@ -49,21 +51,31 @@ class Scale:
         Items and rows that say something of their own about a setting still do.
 
         Args:
-            settings: of the run, as texts.
+            settings: of the run, as texts; OBJECTIVE.NAME is a setting or parameter of the runs of
+                one objective.
             sentences: rows sampled from a corpus, 0 for all; None leaves them alone.
 
         Raises:
             OptionError: no such setting of a run, or a value that it cannot have.
         """
-        known = choose(settings, ANY, option="--set")
+        own: dict[str, dict[str, object]] = {}
+        for name in [name for name in settings if "." in name]:
+            objective, _, inner = name.partition(".")
+            found = choose({inner: settings[name]}, objective, option="--set")
+            own.setdefault(objective, {}).update({**found.run, **found.objective})
+        of_all = {name: value for name, value in settings.items() if "." not in name}
+        known = choose(of_all, ANY, option="--set")
         for name in known.objective:
-            problem = "belongs to an objective; the rows say what theirs are"
+            problem = "belongs to an objective; the rows say what theirs are, or OBJECTIVE.NAME"
             raise OptionError("--set", name, problem)
         whole = {k: v for k, v in {**self.set, **known.run}.items() if v != AUTO}
-        Settings(**choose(whole, ANY).run)
+        for objective, values in ({ANY: {}} | own).items():
+            Settings(**choose({**whole, **values}, objective).run)
         changes = dict(known.run) | ({} if sentences is None else {"sentences": sentences})
+        changes |= {f"{name}.{k}": v for name, values in own.items() for k, v in values.items()}
         count = self.sentences if sentences is None else sentences or None
-        return replace(self, set={**self.set, **known.run}, sentences=count, changes=changes)
+        changed = {**self.set, **known.run}
+        return replace(self, set=changed, sentences=count, changes=changes, own=own)
 
 
 def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
@@ -73,7 +85,7 @@ def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
         InputError: the file cannot be read.
     """
     top = shared(folder, "scales.toml")
-    found = {name: top.table(name).fill(Scale, name=name, changes={}) for name in SCALES}
+    found = {name: top.table(name).fill(Scale, name=name, changes={}, own={}) for name in SCALES}
     top.done()
     return found
 
@@ -100,7 +112,7 @@ class Resolved:
 
 
 def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Resolved:
-    """The settings of a row at a scale: the scale's, then the item's, then the row's own.
+    """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own.
 
     The number of sentences is the row's, else the item's, else the scale's.
 
@@ -114,7 +126,8 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
         OptionError: a name or a value that cannot be.
     """
     changes = item.scale[scale.name]
-    given = {**scale.set, **changes.set, **row.settings[scale.name], "seed": seed}
+    own = scale.own.get(row.objective, {})
+    given = {**scale.set, **own, **changes.set, **row.settings[scale.name], "seed": seed}
     if given.get("precision") == AUTO:
         given["precision"] = precision()
     found = choose(given, row.objective, option="set")
