@@ -1,0 +1,86 @@
+"""Which statements of the papers hold on two bases, and which on one of them alone.
+
+    python -m benchmarks.bases FIRST/report.json SECOND/report.json --target bases.md
+
+Takes the JSON that ``contrasent reproduce --json`` wrote for each base.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from contrasent.files import write_text
+from contrasent.reproduce.entries import Book
+from contrasent.reproduce.holds import Statement, statements
+from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, EQUIVALENT, OPEN
+
+DECIDED = (AGREES, DIFFERS, EQUIVALENT)
+ORDER = (AGREES, DIFFERS, EQUIVALENT, OPEN, ABSENT)
+
+
+def page(first: Book, second: Book) -> str:
+    """Markdown: the verdicts of both, counted, then the statements that either decides.
+
+    Args:
+        first: the book of one base.
+        second: that of the other.
+    """
+    books = [{_name(one): one for one in statements(book)} for book in (first, second)]
+    names = [next(i["base"] for i in book["items"] if i["base"]) for book in (first, second)]
+    shared = [name for name in books[0] if name in books[1]]
+    words = {name: tuple(book[name].word for book in books) for name in shared}
+    lines = [
+        "# Two bases",
+        "",
+        f"{len(shared)} statements are in both books: of {names[0]} (down) and of {names[1]} "
+        "(across).",
+        "",
+        "| | " + " | ".join(ORDER) + " |",
+        "| --- |" + " --- |" * len(ORDER),
+    ]
+    for down in ORDER:
+        counts = [list(words.values()).count((down, across)) for across in ORDER]
+        if any(counts):
+            lines.append(f"| **{down}** | " + " | ".join(str(n or "") for n in counts) + " |")
+    both = [n for n in shared if words[n][0] in DECIDED and words[n][0] == words[n][1]]
+    against = [n for n in shared if set(words[n]) <= set(DECIDED) and words[n][0] != words[n][1]]
+    one = [n for n in shared if sum(word in DECIDED for word in words[n]) == 1]
+    for title, chosen in (
+        ("The same on both", both),
+        ("Decided otherwise", against),
+        ("Decided on one alone", one),
+    ):
+        if chosen:
+            lines += ["", f"## {title} ({len(chosen)})", ""]
+            lines += [f"| statement | {names[0]} | {names[1]} |", "| --- | --- | --- |"]
+            for name in chosen:
+                verdicts = " | ".join(_verdict(book[name]) for book in books)
+                claim = books[0][name]
+                lines.append(f"| {claim.claim['text']} ({claim.item['source']}) | {verdicts} |")
+    return "\n".join(lines) + "\n"
+
+
+def _name(one: Statement) -> str:
+    return f"{one.item['name']}#{one.claim['name']}"
+
+
+def _verdict(one: Statement) -> str:
+    if one.part is None or "effect" not in one.part:
+        return one.word
+    effect = one.part["effect"]
+    return f"{one.word} ({effect['ours']:+.3g})"
+
+
+def main() -> None:
+    """Read two books and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("first", type=Path)
+    parser.add_argument("second", type=Path)
+    parser.add_argument("--target", type=Path, required=True)
+    given = parser.parse_args()
+    first, second = (json.loads(p.read_text("utf-8")) for p in (given.first, given.second))
+    write_text(given.target, page(first, second))
+
+
+if __name__ == "__main__":
+    main()
