@@ -34,7 +34,7 @@ def sections(written):
 
 
 def test_every_statement_stands_once_under_its_verdict(found):
-    written = holds.page(found, "holds.svg", "book.html")
+    written = holds.page(found, {"": "holds.svg"}, "book.html")
     assert written == (STORED / "holds.md").read_text("utf-8")
     said = Counter(c["verdict"]["word"] for item in found["items"] for c in item["claims"])
     assert sum(said.values()) == 47
@@ -91,7 +91,7 @@ def test_what_a_verdict_hangs_on(found):
 
 
 def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
-    drawn = holds.forest(found)
+    (drawn,) = holds.forests(found).values()
     root = ElementTree.fromstring(drawn)
     texts = {
         "".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")
@@ -103,14 +103,14 @@ def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
         assert any(" ".join(text.split()).startswith(" ".join(start.split())) for text in texts), (
             start
         )
-    assert drawn == holds.forest(found)
+    assert {"": drawn} == holds.forests(found)
     assert {"agrees", "differs", "cannot tell"} <= texts
     nothing = copy.deepcopy(found)
     for item in nothing["items"]:
         for claim in item["claims"]:
             for part in claim["parts"]:
                 part.pop("effect", None)
-    assert holds.forest(nothing) is None
+    assert holds.forests(nothing) == {}
 
 
 def test_what_would_still_be_needed(found, tmp_path):
@@ -120,7 +120,7 @@ def test_what_would_still_be_needed(found, tmp_path):
     item["sequential"] = True
     item["claims"][0]["needed"] = {"seeds": {"a": 4, "b": 2}, "hours": 1.25}
     item["claims"][1]["needed"] = {"seeds": {"a": 1}, "hours": 0.5}
-    lines = sections(holds.page(other, "x.svg"))["What would change our minds"]
+    lines = sections(holds.page(other, {"": "x.svg"}))["What would change our minds"]
     wanted = [line for line in lines if "Would need" in line]
     assert "Would need 1 more run, up to 1 of a row (0.5 h)" in wanted[0]
     assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in wanted[1]
@@ -138,3 +138,37 @@ def test_what_would_still_be_needed(found, tmp_path):
     page, picture = holds.write(tmp_path / "first.md", other, "")
     assert "![Every statement, its effect and 95 % interval](first.svg)" in page.read_text("utf-8")
     assert picture.read_text("utf-8").startswith('<svg style="color:#1c2127;background:#fff"')
+
+
+def test_many_statements_have_a_picture_for_each_document(found, tmp_path, monkeypatch):
+    monkeypatch.setattr(holds, "MANY", 39)  # one less than were run
+    first, *pictures = holds.write(tmp_path / "first.md", found, "")
+    assert [p.name for p in pictures] == [
+        f"first-{paper}.svg" for paper in ("simcse", "esimcse", "simcse_plus_plus")
+    ]
+    written = first.read_text("utf-8")
+    table = {
+        row[1]: row[2:-1]
+        for row in re.findall(r"^\|.*\|$", written, re.M)
+        for row in [[cell.strip() for cell in row.split("|")]]
+    }
+    assert len(table) == 5  # heads, line, three documents
+    words = table.pop("document")
+    del table["---"]
+    for paper, counts in table.items():
+        own = Counter(
+            claim["verdict"]["word"]
+            for item in found["items"]
+            for claim in item["claims"]
+            if item["paper"] == paper
+        )
+        assert dict(zip(words, map(int, counts), strict=True)) == {w: own[w] for w in words}
+    assert all(f"({picture.name})" in written for picture in pictures)
+    lines = [
+        "".join(node.itertext()).strip().startswith(paper)
+        for picture, paper in zip(pictures, ("simcse:", "esimcse", "simcse_plus"), strict=True)
+        for node in ElementTree.fromstring(picture.read_text("utf-8")).iter(
+            "{http://www.w3.org/2000/svg}text"
+        )
+    ]
+    assert sum(lines) == 40

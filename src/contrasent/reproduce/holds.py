@@ -1,6 +1,6 @@
 """The first page of a book: what holds, what does not, what cannot be told, and what would help."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,9 @@ LINEAR = 1.0
 """Points up to which the picture's axis is even, and logarithmic beyond; of other units a tenth."""
 
 TICKS = (-10.0, -3.0, -1.0, -MARGIN, MARGIN, 1.0, 3.0, 10.0)
+
+MANY = 60
+"""Statements of more than one document; above it each has a picture of its own."""
 
 LETTERS = 74
 """Of a statement, beside its line in the picture."""
@@ -90,12 +93,12 @@ def _deciding(claim: ClaimEntry) -> VerdictEntry | None:
     return max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0), default=None)
 
 
-def page(found: Book, picture: str, book: str = "") -> str:
+def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
     """The page as Markdown.
 
     Args:
         found: the book.
-        picture: the file of the picture, as the page names it.
+        pictures: the files of the pictures, as the page names them, by document; "" is all of them.
         book: the same of the page with all tables; "" for none.
     """
     every = statements(found)
@@ -112,17 +115,27 @@ def page(found: Book, picture: str, book: str = "") -> str:
         + (f" Seeds of a row: {many}." if many else "")
         + (f" All tables: [{Path(book).name}]({book})." if book else ""),
         "",
-        f"![Every statement, its effect and 95 % interval]({picture})",
-        "",
+    ]
+    shown = [f"![Every statement, its effect and 95 % interval]({pictures.get('', '')})", ""]
+    explained = (
         "A line is a statement, and what lies to the right of zero speaks for it. Thick: the "
         "comparison that its verdict hangs on, with its 95 % interval; thin: its others. Within "
-        f"the band differences do not matter. {RULE}",
-    ]
+        f"the band differences do not matter. {RULE}"
+    )
+    if "" in pictures:
+        lines += [*shown, explained]
+    else:
+        lines += _by_document(every)
     for word in WORDS:
         own = [one for one in every if one.word == word]
         if own:
             lines += ["", f"## {HEADINGS[word]} ({len(own)})", ""]
             lines += [f"- {_line(one)}" for one in own]
+    if "" not in pictures:
+        lines += ["", "## Every effect", "", explained]
+        for paper, file in pictures.items():
+            alt = f"Every statement of {paper}, its effect and 95 % interval"
+            lines += ["", f"### {_sentence(paper)}", "", f"![{alt}]({file})"]
     lines += ["", "## What would change our minds", ""]
     lines += [f"- {line}" for line in _minds(found, every)]
     return "\n".join(lines) + "\n"
@@ -143,14 +156,33 @@ def write(target: Path, found: Book, book: str = "") -> list[Path]:
         MissingExtraError: matplotlib is not installed.
         OutputError: they cannot be written.
     """
-    picture = target.with_suffix(".svg")
-    # On a page of its own the picture knows no text colour: it brings paper and ink.
-    drawn = (forest(found) or "<svg xmlns='http://www.w3.org/2000/svg'/>").replace(
-        "<svg ", '<svg style="color:#1c2127;background:#fff" ', 1
-    )
-    write_text(picture, drawn)
-    write_text(target, page(found, picture.name, book))
-    return [target, picture]
+    folders = {item["paper"]: item["name"].partition(":")[0] for item in found["items"]}
+    drawn = forests(found) or {"": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
+    files = {
+        paper: target.with_name(f"{target.stem}{f'-{folders[paper]}' if paper else ''}.svg")
+        for paper in drawn
+    }
+    for paper, picture in drawn.items():
+        # On a page of its own the picture knows no text colour: it brings paper and ink.
+        ink = '<svg style="color:#1c2127;background:#fff" '
+        write_text(files[paper], picture.replace("<svg ", ink, 1))
+    write_text(target, page(found, {paper: file.name for paper, file in files.items()}, book))
+    return [target, *files.values()]
+
+
+def _by_document(every: list[Statement]) -> list[str]:
+    """A table: verdicts, counted for each document."""
+    heads = [word for word in WORDS if any(one.word == word for one in every)]
+    lines = ["| document | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
+    for paper in dict.fromkeys(one.item["paper"] for one in every):
+        own = [one.word for one in every if one.item["paper"] == paper]
+        counts = " | ".join(str(own.count(word)) for word in heads)
+        lines.append(f"| {_sentence(paper)} | {counts} |")
+    return lines
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _counted(every: list[Statement]) -> str:
@@ -226,23 +258,39 @@ def _least(one: Statement) -> float | None:
     return None if one.item["sequential"] or not shown else shown[0]["least"]
 
 
-def forest(found: Book) -> str | None:
-    """All statements with their effects and intervals, as SVG; None if none was run.
+def forests(found: Book) -> dict[str, str]:
+    """All statements with their effects and intervals, as SVG.
+
+    Args:
+        found: the book.
+
+    Returns:
+        One picture, by ""; of :data:`MANY` statements one for each document that has any.
 
     Raises:
         MissingExtraError: matplotlib is not installed.
     """
     every = [one for one in statements(found) if one.effects]
+    papers = list(dict.fromkeys(one.item["paper"] for one in every))
+    if len(every) <= MANY or len(papers) < 2:
+        papers = [""]
+    drawn = {}
+    for place, paper in enumerate(papers):
+        own = [one for one in every if paper in ("", one.item["paper"])]
+        if own:
+            drawn[paper] = _forest(own, f"holds{place}" if place else "holds")
+    return drawn
+
+
+def _forest(every: list[Statement], name: str) -> str:
     panels = [[one for one in every if one.effects[0]["points"] is unit] for unit in (True, False)]
     panels = [panel for panel in panels if panel]
-    if not panels:
-        return None
     heights = [len(panel) + 2 for panel in panels]
     with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, grid):
         for axes, panel in zip([grid] if len(panels) == 1 else list(grid), panels, strict=True):
             _panel(axes, panel)
         pictures.add_legend(figure, figure.axes[0])
-        return pictures.as_svg(figure, "holds")
+        return pictures.as_svg(figure, name)
 
 
 def _panel(axes: Any, panel: list[Statement]) -> None:

@@ -8,7 +8,7 @@ from contrasent.pages import minus, render
 from contrasent.reproduce.cells import CellTexts, blocks, cell_texts, should_transpose
 from contrasent.reproduce.entries import Book, ItemEntry, RowEntry
 from contrasent.reproduce.figures import draw
-from contrasent.reproduce.holds import forest
+from contrasent.reproduce.holds import forests
 from contrasent.reproduce.run import duration
 from contrasent.reproduce.text import LAB_NOTE, about, missing, resolved, still_needed
 from contrasent.reproduce.verdict import DEFINITIONS, RULE, SEQUENTIAL_RULE, WORDS
@@ -45,7 +45,7 @@ def page(found: Book) -> str:
         ],
         words=WORDS,
         items=[_item(item) for item in items],
-        holds=forest(found) if len(items) > 1 else None,
+        holds=list(forests(found).values()) if len(items) > 1 else [],
     )
 
 
