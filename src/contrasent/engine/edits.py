@@ -96,11 +96,13 @@ def mask(
         ModelError: the tokenizer has no [MASK].
     """
     hidden = _mask_id(tokenizer)
-    ordinary = Tokens(~np.isin(tokens.ids, sorted(tokenizer.specials.all)), tokens.offsets)
+    ordinary = ~np.isin(tokens.ids, sorted(tokenizer.specials.all))
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i].copy()
-        chosen = (random.random(len(ids)) < ratio) & ordinary[i]
+        chosen = (random.random(len(ids)) < ratio) & ordinary[
+            tokens.offsets[i] : tokens.offsets[i + 1]
+        ]
         labels.append(np.where(chosen, ids, -1).astype(np.int64))
         fate = random.random(len(ids))
         other = random.integers(tokenizer.size, size=len(ids))

@@ -58,7 +58,7 @@ class Scale:
         Raises:
             OptionError: no such setting of a run, or a value that it cannot have.
         """
-        own: dict[str, dict[str, object]] = {}
+        own: dict[str, Values] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
             found = choose({inner: settings[name]}, objective, option="--set")
@@ -69,7 +69,8 @@ class Scale:
             problem = "belongs to an objective; the rows say what theirs are, or OBJECTIVE.NAME"
             raise OptionError("--set", name, problem)
         whole = {k: v for k, v in {**self.set, **known.run}.items() if v != AUTO}
-        for objective, values in ({ANY: {}} | own).items():
+        Settings(**choose(whole, ANY).run)
+        for objective, values in own.items():
             Settings(**choose({**whole, **values}, objective).run)
         changes = dict(known.run) | ({} if sentences is None else {"sentences": sentences})
         changes |= {f"{name}.{k}": v for name, values in own.items() for k, v in values.items()}
