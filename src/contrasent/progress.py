@@ -20,7 +20,12 @@ _busy = False
 
 
 def show(mode: str) -> None:
-    """Choose "auto" (bar on a terminal, else lines) or "silent" for the process."""
+    """Choose what the process shows.
+
+    Args:
+        mode: "auto", progress (a bar on a terminal, else lines) and remarks; "remarks", these
+            alone, where another process shows the progress; or "silent".
+    """
     global _mode
     _mode = mode
 
@@ -48,7 +53,7 @@ def task(
         A function to call after each piece of work, see :data:`Advance`.
     """
     global _busy
-    if silent() or _busy:
+    if _mode != "auto" or _busy:
         yield lambda n=1, **fields: None
         return
     _busy = True

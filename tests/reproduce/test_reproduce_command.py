@@ -1,9 +1,13 @@
 """``contrasent reproduce`` and ``contrasent recipes`` from the shell."""
 
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -349,10 +353,41 @@ def test_two_processes_at_once(call, home, bert):
     code, _, err = call(*run, "--base", bert, "--jobs", 2, "--json", "book.json")
     assert code == 0, err
     assert "4 measurements in" in err
+    # Each process says what it has done.
+    assert len(re.findall(r"^\[\d/4\] simcse:table2 '.*' seed [01]: ", err, re.M)) == 4, err
     (item,) = json.loads((home / "book.json").read_text())["items"]
     cells = [row["cells"]["made"] for row in item["rows"]]
     assert [len(cell.get("values", [])) for cell in cells] == [0, 2, 2]
     assert all(value > 0 for cell in cells for value in cell.get("values", []))
+
+
+@pytest.mark.slow
+def test_stopping_the_first_process_stops_all(home, bert, tmp_path):
+    """Whoever stops it need not be a terminal, which would tell every process."""
+    text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')
+    text = text.replace('metric = "spearman"', 'metric = "seconds_per_step"')
+    assert "steps = 5" in text
+    text = text.replace("steps = 5", "steps = 100000")
+    (home / "recipes" / "simcse" / "table2.toml").write_text(text)
+    command = [sys.executable, "-m", "contrasent", "reproduce", "simcse:table2", "--seeds", "2"]
+    command += ["--recipes", "recipes", "--scale", "lab", "--base", str(bert), "--jobs", "2"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    logs = tmp_path / "reproduction" / "models"
+    until = time.monotonic() + 120
+    while len(list(logs.glob("*/run/log.jsonl"))) < 2:
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.1)
+    owners = (tmp_path / "reproduction" / "locks").glob("*.owner")
+    workers = [int(path.read_text().split()[1]) for path in owners]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stopped; the same command goes on" in err
+    assert len(set(workers)) == 2
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)
+    assert len(list(logs.glob("*/run/checkpoint.safetensors"))) == 2
 
 
 def test_the_list(call):

@@ -9,6 +9,7 @@ started by hand, share the work by locks.
 import logging
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -111,6 +112,7 @@ class _Queue:
         budget: seconds after which nothing is begun.
         keep: keep the models.
         say: takes a line about each job; it can be pickled.
+        parent: a process without which this one begins nothing; None if it is by itself.
     """
 
     store: Store
@@ -118,6 +120,7 @@ class _Queue:
     budget: float | None
     keep: bool
     say: Say
+    parent: int | None = None
 
     def work(self, jobs: list[Job]) -> None:
         """Do all that is missing, or wait for whoever does it."""
@@ -128,6 +131,8 @@ class _Queue:
             while waiting:
                 busy: list[Job] = []
                 for job in waiting:
+                    if self.parent not in (None, os.getppid()):
+                        return
                     left = len(missing(waiting, self.store)) - 1
                     if self.store.skipped(job.model.key) or _done(job, self.store):
                         advance(1)
@@ -203,7 +208,9 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = given or str(max(1, (os.cpu_count() or 1) // count))
     context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_work, args=(queue, jobs)) for _ in range(count)]
+    queue.parent = os.getpid()
+    arguments = queue, jobs, "silent" if progress.silent() else "remarks"
+    workers = [context.Process(target=_work, args=arguments) for _ in range(count)]
     try:
         for worker in workers:
             worker.start()
@@ -211,18 +218,30 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
         if given is None:
             del os.environ["OMP_NUM_THREADS"]
     stopped = False
-    for worker in workers:
-        while worker.is_alive():
+    total = seen = len(missing(jobs, queue.store))
+    with progress.task("reproduce", total, "jobs") as advance:
+        while any(worker.is_alive() for worker in workers):
             try:
-                worker.join()
+                for worker in workers:
+                    worker.join(POLL)
+                left = sum(
+                    not queue.store.skipped(job.model.key) for job in missing(jobs, queue.store)
+                )
+                advance(seen - left)
+                seen = left
             except KeyboardInterrupt:
-                # The workers were interrupted too, and write their checkpoints.
                 stopped = True
+                for worker in workers:
+                    if worker.is_alive() and worker.pid is not None:
+                        # It writes its checkpoint; asked a second time, it leaves at once.
+                        os.kill(worker.pid, signal.SIGINT)
     if stopped or any(worker.exitcode for worker in workers):
         raise KeyboardInterrupt
 
 
-def _work(queue: _Queue, jobs: list[Job]) -> None:
+def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
+    os.setpgrp()  # Ctrl-C in a terminal is the first process's to pass on, once
+    progress.show(shown)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     try:
         queue.work(jobs)
