@@ -289,13 +289,15 @@ def _forest(every: list[Statement], name: str) -> str:
     with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, grid):
         for axes, panel in zip([grid] if len(panels) == 1 else list(grid), panels, strict=True):
             _panel(axes, panel)
+        for word in COLOURS:
+            if any(one.word == word for one in every):
+                figure.axes[0].plot([], [], "o", color=COLOURS[word], markersize=5, label=word)
         pictures.add_legend(figure, figure.axes[0])
         return pictures.as_svg(figure, name)
 
 
 def _panel(axes: Any, panel: list[Statement]) -> None:
     points = panel[0].effects[0]["points"]
-    named: set[str] = set()
     for place, one in enumerate(panel):
         colour = COLOURS[one.word]
         for k, effect in enumerate(one.effects):
@@ -315,9 +317,7 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
                 "o" if thick else "|",
                 color=colour,
                 markersize=5 if thick else 4,
-                label=one.word if thick and one.word not in named else None,
             )
-        named.add(one.word)
     axes.axvline(0, color=pictures.INK, linewidth=0.8)
     axes.set_xscale("symlog", linthresh=LINEAR if points else LINEAR / 10)
     if points:
