@@ -1,6 +1,7 @@
 """The first page of a book: every statement once, under its verdict, with what it hangs on."""
 
 import copy
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -24,6 +25,16 @@ def found():
     items = ItemFolder().find([name.replace("-", ":", 1) for name in names])
     assert len(items) == 12
     return book(items, STORED / "results", None)
+
+
+def test_the_page_of_the_second_base_is_made_from_its_results():
+    home = STORED / "small-bert"
+    names = [item["name"] for item in json.loads((home / "report.json").read_text())["items"]]
+    assert len(names) == 29
+    made = book(ItemFolder().find(names), home / "results", None)
+    files = {item["paper"]: f"holds-{item['name'].split(':')[0]}.svg" for item in made["items"]}
+    assert holds.page(made, files, "book.html") == (home / "holds.md").read_text("utf-8")
+    assert sorted(p.name for p in home.glob("holds-*.svg")) == sorted(set(files.values()))
 
 
 def sections(written):
