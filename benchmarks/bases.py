@@ -12,10 +12,9 @@ from pathlib import Path
 from contrasent.files import write_text
 from contrasent.reproduce.entries import Book
 from contrasent.reproduce.holds import Statement, statements
-from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, EQUIVALENT, OPEN
+from contrasent.reproduce.verdict import AGREES, DIFFERS, EQUIVALENT, WORDS
 
 DECIDED = (AGREES, DIFFERS, EQUIVALENT)
-ORDER = (AGREES, DIFFERS, EQUIVALENT, OPEN, ABSENT)
 
 
 def page(first: Book, second: Book) -> str:
@@ -35,11 +34,11 @@ def page(first: Book, second: Book) -> str:
         f"{len(shared)} statements are in both books: of {names[0]} (down) and of {names[1]} "
         "(across).",
         "",
-        "| | " + " | ".join(ORDER) + " |",
-        "| --- |" + " --- |" * len(ORDER),
+        "| | " + " | ".join(WORDS) + " |",
+        "| --- |" + " --- |" * len(WORDS),
     ]
-    for down in ORDER:
-        counts = [list(words.values()).count((down, across)) for across in ORDER]
+    for down in WORDS:
+        counts = [list(words.values()).count((down, across)) for across in WORDS]
         if any(counts):
             lines.append(f"| **{down}** | " + " | ".join(str(n or "") for n in counts) + " |")
     both = [n for n in shared if words[n][0] in DECIDED and words[n][0] == words[n][1]]

@@ -8,6 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from benchmarks import bases
 
 from contrasent.reproduce import holds
 from contrasent.reproduce.book import book
@@ -34,6 +35,8 @@ def test_the_page_of_the_second_base_is_made_from_its_results():
     made = book(ItemFolder().find(names), home / "results", None)
     files = {item["paper"]: f"holds-{item['name'].split(':')[0]}.svg" for item in made["items"]}
     assert holds.page(made, files, "book.html") == (home / "holds.md").read_text("utf-8")
+    first = json.loads((STORED / "report.json").read_text())
+    assert bases.page(first, made) == (home / "bases.md").read_text("utf-8")
     assert sorted(p.name for p in home.glob("holds-*.svg")) == sorted(set(files.values()))
 
 

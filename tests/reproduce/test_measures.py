@@ -84,8 +84,9 @@ def test_every_corpus(folder, tmp_path):
     missing = set(CORPORA) - set(EXPECTED)
     assert missing == {"paranmt", "anli"}
     for name in missing:
-        with pytest.raises(DataError, match=name):
+        with pytest.raises(DataError, match=name) as error:
             corpora.build(CORPORA[name], None, folder, tmp_path / "built")
+        assert str(folder) not in str(error.value)  # it is stored with the results
 
 
 def test_a_sample_is_the_same_each_time_and_keeps_the_order(folder, tmp_path, sentences):

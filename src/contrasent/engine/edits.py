@@ -100,9 +100,8 @@ def mask(
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i].copy()
-        chosen = (random.random(len(ids)) < ratio) & ordinary[
-            tokens.offsets[i] : tokens.offsets[i + 1]
-        ]
+        candidates = ordinary[tokens.offsets[i] : tokens.offsets[i + 1]]
+        chosen = (random.random(len(ids)) < ratio) & candidates
         labels.append(np.where(chosen, ids, -1).astype(np.int64))
         fate = random.random(len(ids))
         other = random.integers(tokenizer.size, size=len(ids))

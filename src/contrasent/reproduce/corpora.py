@@ -60,7 +60,8 @@ class Corpus:
         for place in self.files if folder is not None else ():
             if folder is not None and (folder / place).is_file():
                 return folder / place
-        where = folder or "the folder that CONTRASENT_DATA names"
+        # Stored with the results, so without the name of this machine's folder.
+        where = "the data folder" if folder else "the folder that CONTRASENT_DATA names"
         raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")
 
     def rows(self, folder: Path | None) -> list[Texts]:

@@ -116,14 +116,17 @@ def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
         + (f" All tables: [{Path(book).name}]({book})." if book else ""),
         "",
     ]
-    shown = [f"![Every statement, its effect and 95 % interval]({pictures.get('', '')})", ""]
     explained = (
         "A line is a statement, and what lies to the right of zero speaks for it. Thick: the "
         "comparison that its verdict hangs on, with its 95 % interval; thin: its others. Within "
         f"the band differences do not matter. {RULE}"
     )
     if "" in pictures:
-        lines += [*shown, explained]
+        lines += [
+            f"![Every statement, its effect and 95 % interval]({pictures['']})",
+            "",
+            explained,
+        ]
     else:
         lines += _by_document(every)
     for word in WORDS:
