@@ -18,7 +18,7 @@ our runs gave is drawn at random, so that the truth is known:
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -59,20 +59,43 @@ def forms(item: Item) -> dict[str, Forms]:
     return {column: {"paper": ".1f", "ours": ".2f"} for column in item.columns}
 
 
-def simulated(
-    item: Item, random: np.random.Generator, means: Draw, deviations: Draw, seeds: Draw
-) -> dict[str, dict[str, Arm]]:
+@dataclass(frozen=True)
+class World:
+    """How rows vary.
+
+    Attributes:
+        means: what each differs by from 70 points.
+        deviations: how far a seed moves each by itself.
+        seeds: of each.
+        together: how far a seed moves all rows of one order alike, at most.
+        orders: of each; negative for one that is not known.
+    """
+
+    means: Draw
+    deviations: Draw
+    seeds: Draw
+    together: float = 0.0
+    orders: Draw = lambda place: -1.0
+
+
+def simulated(item: Item, random: np.random.Generator, world: World) -> dict[str, dict[str, Arm]]:
     """What rows that are trained gave, in columns that are half alike."""
     arms: dict[str, dict[str, Arm]] = {column: {} for column in item.columns}
-    for place, row in enumerate(r for r in item.rows if r.kind == "train"):
-        count = int(seeds(place))
+    trained = [row for row in item.rows if row.kind == "train"]
+    most = max(int(world.seeds(place)) for place in range(len(trained)))
+    common = random.normal(size=(len(arms), len(trained), most)) if world.together else None
+    for place, row in enumerate(trained):
+        count, order = int(world.seeds(place)), int(world.orders(place))
         shared = random.normal(size=count)
-        for own in arms.values():
+        for column, own in enumerate(arms.values()):
             noise = np.sqrt(0.5) * (shared + random.normal(size=count))
             if len(arms) == 1:
                 noise = shared
-            values = 70 + means(place) + deviations(place) * noise
-            own[row.name] = Arm(tuple(map(float, values)), seeded=True)
+            values = 70 + world.means(place) + world.deviations(place) * noise
+            if common is not None and order >= 0:
+                values += world.together * common[column, order, :count]
+            known = order if order >= 0 else None
+            own[row.name] = Arm(tuple(map(float, values)), seeded=True, order=known)
     return {column: with_noise(own) for column, own in arms.items()}
 
 
@@ -102,14 +125,13 @@ def verdicts(item: Item, scale: str, arms: deciding.Arms) -> Iterator[tuple[Comp
                 yield one, said.word
 
 
-def family_wise(
-    item: Item, tables: int, seed: int, means: Draw, deviations: Draw, seeds: Draw
-) -> tuple[float, float]:
+def family_wise(item: Item, tables: int, seed: int, world: World) -> tuple[float, float]:
     """The share of tables with any wrong verdict, and of comparisons that are decided."""
+    means = world.means
     places = {r.name: i for i, r in enumerate(r for r in item.rows if r.kind == "train")}
     random, bad, said, asked = np.random.default_rng(seed), 0, 0, 0
     for _ in range(tables):
-        arms = simulated(item, random, means, deviations, seeds)
+        arms = simulated(item, random, world)
         found = [
             (one, word, means(places[one.after]) - means(places[one.before]))
             for one, word in verdicts(item, "lab", arms)
@@ -138,7 +160,8 @@ def replications(
             for row in item.rows
         )
         again = replace(item, rows=rows, claims=())
-        arms = simulated(again, random, alike(0.0), alike(deviation), alike(seeds))
+        world = World(alike(0.0), alike(deviation), alike(seeds))
+        arms = simulated(again, random, world)
         words = [word for _, word in verdicts(again, "paper", arms)]
         agree += words.count(AGREES)
         asked += len(words)
@@ -154,17 +177,16 @@ def promised(item: Item, tables: int, seed: int, deviation: float) -> Iterator[s
     decided = dict.fromkeys(away, 0)
     needed: list[int] = []
     for _ in range(tables):
-        pilot = simulated(item, random, alike(0.0), alike(deviation), alike(3))
+        pilot = simulated(item, random, World(alike(0.0), alike(deviation), alike(3)))
         shown = deciding.decide(item, "lab", pilot, forms(item), {}).columns[column]
         needed.append(shown["needed"] or 0)
         # The reference is the first row, the others lie around it.
-        more = simulated(
-            item,
-            random,
+        around = World(
             lambda i: away[(i - 1) % len(away)] if i else 0.0,
             alike(deviation),
             alike(needed[-1]),
         )
+        more = simulated(item, random, around)
         cells = deciding.decide(item, "lab", more, forms(item), {}).cells
         trained = [r.name for r in item.rows if r.kind == "train"]
         for value in away:
@@ -226,23 +248,51 @@ def main() -> int:
     (swept,) = ItemFolder().find(["simcse:table3"])
     none, both = alike(0.0), in_turn(0.0, MARGIN, -MARGIN, 0.0, MARGIN)
     usual, three = alike(0.3), alike(3)
-    truths: list[tuple[str, Item, Draw, Draw, Draw]] = [
-        ("no row differs", one, none, usual, three),
-        ("no row differs, no worse among the statements", swept, none, usual, three),
-        ("all differ by the margin", swept, lambda i: MARGIN * (i > 0), alike(0.05), three),
-        ("some of both", one, both, alike(0.1), three),
-        ("some differ by 2", one, in_turn(0.0, 2.0, -2.0), usual, three),
-        ("one row varies 4 times as much", one, none, lambda i: 1.2 if i == 3 else 0.3, three),
-        ("spreads of 0.15, 0.3 and 0.6", one, none, in_turn(0.15, 0.3, 0.6), three),
-        ("1 to 5 seeds", one, none, usual, in_turn(3, 2, 5, 1, 4)),
-        ("eight columns", wide, none, usual, three),
-        ("eight columns, 5 seeds, some of both", wide, both, alike(0.1), alike(5)),
+    wild, uneven = in_turn(0.3, 0.3, 0.3, 1.2, *[0.3] * 20), in_turn(0.15, 0.3, 0.6)
+    by_margin, by_two = (lambda i: MARGIN * (i > 0)), in_turn(0.0, 2.0, -2.0)
+    steady, unlike = alike(0.05), in_turn(1, 2, 5, 1, 4)
+    tables: list[tuple[str, Item, World]] = [
+        ("no row differs", one, World(none, usual, three)),
+        ("no row differs, no worse among the statements", swept, World(none, usual, three)),
+        ("all differ by the margin", swept, World(by_margin, steady, three)),
+        ("some of both", one, World(both, alike(0.1), three)),
+        ("some differ by 2", one, World(by_two, usual, three)),
+        ("one row varies 4 times as much", one, World(none, wild, three)),
+        ("spreads of 0.15, 0.3 and 0.6", one, World(none, uneven, three)),
+        ("1 to 5 seeds", one, World(none, usual, unlike)),
+        ("eight columns", wide, World(none, usual, three)),
+        ("eight columns, 5 seeds, some of both", wide, World(both, alike(0.1), alike(5))),
     ]
+    order, orders = alike(0.0), in_turn(0.0, 0.0, 1.0)
+    for count, some in (("", three), (", 8 seeds", alike(8))):
+        for text, means in (("no row differs", none), ("some of both", both)):
+            for about, deviations in (
+                ("", alike(0.1)),
+                (", one row varies 4 times as much", lambda i: 0.5 * wild(i)),
+                (", spreads of 0.05, 0.1 and 0.2", lambda i: uneven(i) / 3),
+            ):
+                tables += [
+                    (
+                        f"one order{count}, {text}{about}",
+                        one,
+                        World(means, deviations, some, 0.6, order),
+                    ),
+                    (
+                        f"two orders{count}, {text}{about}",
+                        one,
+                        World(means, deviations, some, 0.6, orders),
+                    ),
+                    (
+                        f"one order of nothing in common{count}, {text}{about}",
+                        one,
+                        World(means, deviations, some, 0.0, order),
+                    ),
+                ]
     slack = 2 * float(np.sqrt(0.05 * 0.95 / options.tables))
     faults = 0
     print(f"{options.tables} tables each. Tables with any wrong verdict, at most 5 %:")
-    for title, item, means, deviations, seeds in truths:
-        share, said = family_wise(item, options.tables, options.seed, means, deviations, seeds)
+    for title, item, world in tables:
+        share, said = family_wise(item, options.tables, options.seed, world)
         faults += share > 0.05 + slack
         print(f"{share:7.1%}  {title} ({item.name}; {said:.0%} decided)", flush=True)
     print("Exact replications, values that agree, about 95 %; tables where any differs:")

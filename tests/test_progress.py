@@ -65,6 +65,19 @@ def test_without_a_total(clock, capsys):
     assert capsys.readouterr().err == "tokenise: 2,000 rows, 500.0 rows/s\n"
 
 
+def test_slow_work(clock, capsys):
+    """Nothing is promised before a unit is done."""
+    with progress.task("reproduce", 276, "jobs", start=6) as advance:
+        clock.now += 4
+        advance(0)
+        clock.now += 36
+        advance(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "reproduce: 6/276 jobs",
+        "reproduce: 7/276 jobs, 10760 s left, 40 s each",
+    ]
+
+
 def test_quick_work_says_nothing(clock, capsys):
     with progress.task("encode", 3) as advance:
         for _ in range(3):

@@ -15,6 +15,9 @@ Advance = Callable[..., None]
 
 PATIENCE = 2.0
 LINE_EVERY = 10.0
+SLOW = 0.1
+"""Units a second below which the time of each is shown."""
+
 _mode = "silent"
 _busy = False
 
@@ -83,11 +86,13 @@ class _Lines:
             return
         self.next = now + LINE_EVERY
         rate = (self.done - self.first) / max(now - self.began, 1e-9)
-        parts = [f"{self.done:,} {self.unit}"]
-        if self.total:
-            left = (self.total - self.done) / max(rate, 1e-9)
-            parts = [f"{self.done:,}/{self.total:,} {self.unit}", f"{left:.0f} s left"]
-        parts += [f"{rate:,.1f} {self.unit}/s", *(f"{k} {_text(v)}" for k, v in fields.items())]
+        parts = [f"{self.done:,}{f'/{self.total:,}' if self.total else ''} {self.unit}"]
+        if self.total and rate:
+            parts.append(f"{(self.total - self.done) / rate:.0f} s left")
+        if rate:
+            slow = rate < SLOW
+            parts.append(f"{1 / rate:.0f} s each" if slow else f"{rate:,.1f} {self.unit}/s")
+        parts += [f"{k} {_text(v)}" for k, v in fields.items()]
         sys.stderr.write(f"{self.title}: {', '.join(parts)}\n")
         sys.stderr.flush()
 

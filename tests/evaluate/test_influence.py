@@ -8,8 +8,8 @@ from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import RankedPairs, draw_counts, item_keys
 from contrasent.evaluate.clustering import v_measures
 from contrasent.evaluate.decisions import Thresholds
-from contrasent.evaluate.influence import STATISTICS, measure
-from contrasent.report import Items
+from contrasent.evaluate.influence import STATISTICS, measure, shared_draws
+from contrasent.report import Items, Report, Row
 
 RANDOM = np.random.default_rng(3)
 X = np.round(RANDOM.normal(size=40), 1)
@@ -136,6 +136,27 @@ def test_the_error_of_a_difference_is_that_of_the_paired_bootstrap_of_distinct_p
     assert error == pytest.approx(draws.std(), rel=0.08)
     apart = np.sqrt(((moved[1] - moved[0]) ** 2).sum())
     assert error > 1.2 * apart  # equal pairs do not count twice
+    # Of draws that were kept of each report, in whatever order its items stood.
+    order, number = random.permutation(n), 2000
+    kept = [
+        shared_draws(of_items(keys[o], s[o], gold[o]), number)
+        for s, o in ((one, np.arange(n)), (two, order))
+    ]
+    assert [list(own) for own in kept] == [[KEY, MEAN]] * 2
+    for key in (KEY, MEAN):
+        assert (kept[1][key] - kept[0][key]).std() == pytest.approx(error, rel=0.05)
+    # Resamples that are not shared say something else.
+    assert (kept[1][KEY][::-1] - kept[0][KEY]).std() > 1.2 * error
+
+
+KEY, MEAN = ("A", "test", "spearman", "all"), ("mean", "test", "spearman", "all")
+
+
+def of_items(keys, scores, gold):
+    """A report of one set, and the mean of it and itself."""
+    value = measure(items := Items("spearman", keys, np.stack([scores, gold])))[0]
+    rows = tuple(Row(*key, value, len(keys)) for key in (KEY, MEAN))
+    return Report(rows, {}, {KEY: items, MEAN: (KEY, KEY)})
 
 
 def scores_and_labels(random, n):

@@ -130,7 +130,7 @@ def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
 def test_what_would_still_be_needed(found, tmp_path):
     """With seeds that are added, the cheapest statement first; and what nobody can promise."""
     other = copy.deepcopy(found)
-    item = next(i for i in other["items"] if i["name"] == "simcse:table7")
+    item = next(i for i in other["items"] if i["name"] == "esimcse:table5")
     item["sequential"] = True
     item["claims"][0]["needed"] = {"seeds": {"a": 4, "b": 2}, "hours": 1.25}
     item["claims"][1]["needed"] = {"seeds": {"a": 1}, "hours": 0.5}
@@ -139,7 +139,7 @@ def test_what_would_still_be_needed(found, tmp_path):
     assert "Would need 1 more run, up to 1 of a row (0.5 h)" in wanted[0]
     assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in wanted[1]
     assert any(line.startswith("1 more need rows that are missing") for line in lines)
-    assert not any(" simcse:table7 0." in line for line in lines)
+    assert not any(" esimcse:table5 0." in line for line in lines)
     item["resolution"]["stsb"] |= {"least": None, "needed": None, "paired": 0.73, "apart": []}
     for shown in (" ".join(text(other).split()), html(other)):
         assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in shown

@@ -91,6 +91,64 @@ def test_a_difference_by_the_pooled_variance():
     assert (back.mean, back.error, back.freedom) == (-found.mean, found.error, found.freedom)
 
 
+def of_one_order(rows):
+    return with_noise({k: Arm(v, seeded=True, order="same") for k, v in rows.items()})
+
+
+def test_two_rows_of_one_order_are_compared_seed_by_seed():
+    """Student's t test of pairs; nothing is known of what the same sentences do to other rows."""
+    one, two = (70.0, 73.5, 71.2, 74.0), (70.9, 74.1, 72.5, 74.6)
+    arms, want = of_one_order({"one": one, "two": two}), stats.ttest_rel(two, one)
+    found = difference(arms["one"], arms["two"])
+    assert (found.p(), found.freedom) == (pytest.approx(want.pvalue), 3)
+    assert found.interval() == pytest.approx(tuple(want.confidence_interval()))
+    assert difference(arms["two"], arms["one"]).mean == -found.mean
+    # Otherwise the seeds drown the difference.
+    apart = {k: Arm(v, seeded=True, order=k) for k, v in (("one", one), ("two", two))}
+    arms = with_noise(apart)
+    assert difference(arms["one"], arms["two"]).p() > 0.5 > 0.05 > found.p()
+    # Only seeds that both have count.
+    longer = replace(apart["one"], values=(*one, 99.0), order="two")
+    arms = with_noise({"one": longer, "two": apart["two"]})
+    assert difference(arms["one"], arms["two"]).interval() == pytest.approx(found.interval())
+
+
+def test_what_a_seed_does_to_all_rows_of_an_order_is_taken_off():
+    """The residual of an analysis of variance of rows and seeds (randomised blocks)."""
+    random = np.random.default_rng(5)
+    moved = random.normal(scale=3.0, size=6)
+    table = {f"row {i}": tuple(70 + moved + random.normal(scale=0.2, size=6)) for i in range(5)}
+    every = statistics.mean(v for own in table.values() for v in own)
+    squares = {}
+    for name, own in table.items():
+        of_seeds = [statistics.mean(other[seed] for other in table.values()) for seed in range(6)]
+        terms = zip(own, of_seeds, strict=True)
+        squares[name] = sum((v - statistics.mean(own) - s + every) ** 2 for v, s in terms)
+    residual = sum(squares.values()) / (4 * 5)
+    arms, helped = of_one_order(table), 0
+    for one, two in itertools.combinations(table, 2):
+        # Its own variance where that is larger: a row's share of the squares is 4/5 of it.
+        own = [squares[name] * 5 / 4 / 5 for name in (one, two)]
+        assert max(own) < 2 * residual
+        found = difference(arms[one], arms[two])
+        assert found.error**2 == pytest.approx(sum(max(v, residual) for v in own) / 6)
+        assert found.freedom == pytest.approx(4 * 5)
+        helped += max(own) < residual
+    assert 0 < helped < 10
+    # A row that jumps about rests on its own seeds, and leaves the others as they are.
+    wild = of_one_order({**table, "wild": tuple(random.normal(70, 20, 6))})
+    assert difference(wild["wild"], wild["row 0"]).freedom == pytest.approx(5, rel=0.01)
+    pair = difference(wild["row 1"], wild["row 0"])
+    assert pair.error == pytest.approx(difference(arms["row 1"], arms["row 0"]).error)
+    # Rows without two seeds in common are compared as if nothing was shared.
+    lonely = {k: Arm(v, seeded=True, order="same", seeds=s) for k, v, s in SEEDS_APART}
+    found = with_noise(lonely)
+    assert difference(found["one"], found["two"]).freedom == 4
+
+
+SEEDS_APART = (("one", (70.0, 70.5, 71.0), (0, 1, 2)), ("two", (75.0, 75.5, 76.1), (2, 3, 4)))
+
+
 def test_rows_with_spreads_of_their_own_are_welchs():
     one, two = Spread(0.5, 2, own=True), Spread(2.0, 3, own=True)
     arms = [Arm((70.0,) * 3, seeded=True, noise=one), Arm((72.0,) * 4, seeded=True, noise=two)]
@@ -123,6 +181,17 @@ def test_rows_without_seeds():
     assert compared(difference(encoder(60.0), encoder(70.0))).word == AGREES
     assert difference(encoder(60.0), encoder(64.0)).p() == pytest.approx(0.05)
     assert compared(difference(encoder(60.0), encoder(63.0))).word == OPEN
+    # Over the items that they share, which move both alike.
+    alike = {
+        name: Arm((value,), seeded=False, low=value - 2, high=value + 2, draws=draws)
+        for name, value, draws in (
+            ("a", 60.0, (1.0, -1.0, 2.0, 0.0)),
+            ("b", 61.0, (1.1, -1.2, 2.0, 0.1)),
+        )
+    }
+    found = difference(alike["a"], alike["b"])
+    assert found.error == pytest.approx(math.sqrt((0.1**2 + 0.2**2 + 0.1**2) / 4))
+    assert (found.mean, found.freedom) == (1.0, 4)
     unknown = arm(70.0, seeded=False)
     assert compared(difference(unknown, unknown)).word == OPEN
 

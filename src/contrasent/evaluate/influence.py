@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError
+from contrasent.evaluate.bootstrap import draw_counts
 from contrasent.report import Items, Report, Row, RowKey
 
 Floats = NDArray[np.float64]
@@ -166,6 +167,34 @@ def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[fl
         return None if found is None else [(weight, found)]
     parts = [_resolved(report, k, weight / len(found)) for k in found]
     return None if None in parts else [pair for part in parts if part is not None for pair in part]
+
+
+def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
+    """How far each row moves in resamples of its items, to first order.
+
+    Equal items count equally often whatever report they are in, so that the differences of two
+    reports' draws vary as the reports' difference does over items, without the items themselves.
+
+    Args:
+        report: with items; a row without them has no draws.
+        number: resamples. The root mean square of the draws is a standard error, which is itself
+            known to one part in the root of twice their number.
+
+    Returns:
+        (number,) of each row.
+    """
+    found = {}
+    for key in report.items:
+        known = _resolved(report, key) or []
+        moves = [weight * measure(items)[1] for weight, items in known]
+        if moves:
+            distinct, place = np.unique(
+                np.concatenate([items.keys for _, items in known]), return_inverse=True
+            )
+            moved = np.bincount(place, np.concatenate(moves), len(distinct))
+            drawn = draw_counts([len(distinct)], number, 0, distinct)
+            found[key] = np.concatenate([counts @ moved for counts in drawn])
+    return found
 
 
 def item_moves(

@@ -21,7 +21,15 @@ from contrasent.reproduce.items import (
     TableRow,
 )
 from contrasent.reproduce.sequential import Sequential
-from contrasent.reproduce.spread import Arm, Gap, difference, from_published, paired, pooled
+from contrasent.reproduce.spread import (
+    Arm,
+    Gap,
+    Spread,
+    difference,
+    from_published,
+    paired,
+    pooled,
+)
 from contrasent.reproduce.verdict import (
     ABSENT,
     ALPHA,
@@ -245,23 +253,24 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
     apart = [name for name, arm in seeded.items() if arm.noise and arm.noise.own]
     seeds = Counter(len(arm.values) for arm in seeded.values()).most_common(1)[0][0]
     level = 1 - ALPHA / tests / 2
+    typical, rows = _typical(list(seeded.values()), shared)
     least: float | None
-    least = float(t_quantile(level, shared.freedom)) * shared.deviation * math.sqrt(2 / seeds)
+    least = float(t_quantile(level, typical.freedom)) * typical.deviation / math.sqrt(seeds)
     needed = None
     sequential = any(arm.sequential for arm in seeded.values())
     if sequential:
-        typical = Sequential.of([-shared.deviation, shared.deviation]).after(max(2, seeds))
-        bounds = typical.interval(1 - ALPHA / tests)
+        expected = Sequential.of([-shared.deviation, shared.deviation]).after(max(2, seeds))
+        bounds = expected.interval(1 - ALPHA / tests)
         least = bounds[1] if bounds is not None else None
-    elif margin and shared.deviation:
+    elif margin and typical.deviation:
         # The deviation may be larger than it looks: its upper limit, four times in five.
-        limit = float(chdtri(shared.freedom, POWER))
-        most = shared.deviation * math.sqrt(shared.freedom / limit)
+        limit = float(chdtri(typical.freedom, POWER))
+        most = typical.deviation * math.sqrt(typical.freedom / limit)
 
         def enough(count: int) -> bool:
             """Whether every difference leaves out zero, or stays within the margin."""
-            edge = float(t_quantile(level, len(seeded) * (count - 1)))
-            return edge * most * math.sqrt(2 / count) <= margin / 2
+            edge = float(t_quantile(level, rows * (count - 1)))
+            return edge * most / math.sqrt(count) <= margin / 2
 
         first = bisect_left(range(MOST_SEEDS), True, lo=2, key=enough)
         needed = first if first < MOST_SEEDS else None
@@ -274,6 +283,16 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
         "needed": needed,
         "paired": _paired(list(seeded.values())),
     }
+
+
+def _typical(arms: Sequence[Arm], shared: Spread) -> tuple[Spread, float]:
+    """How far a seed moves the difference of two rows; degrees of freedom of each seed more."""
+    left = [(arm.residual, len(arm.values)) for arm in arms if arm.residual is not None]
+    noise, per_seed = shared, float(len(arms))
+    if left:
+        noise, seeds = sorted(left, key=lambda own: own[0].deviation)[len(left) // 2]
+        per_seed = noise.freedom / (seeds - 1)
+    return replace(noise, deviation=math.sqrt(2) * noise.deviation), per_seed
 
 
 def _paired(arms: Sequence[Arm]) -> float | None:

@@ -24,7 +24,7 @@ HEADINGS = {
 COUNTED = {
     AGREES: "hold",
     DIFFERS: "do not",
-    EQUIVALENT: "claim a difference where there is none that matters",
+    EQUIVALENT: "with no difference that matters",
     OPEN: "cannot be told",
     ABSENT: "were not run",
 }

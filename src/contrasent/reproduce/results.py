@@ -1,7 +1,8 @@
 """What is stored of one item: its manifest, reports and values."""
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.spread import Arm, with_noise
 from contrasent.reproduce.store import PlannedRow, Store, planned_seeds
 from contrasent.reproduce.verdict import Verdict
+
+ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")
+"""Settings that rows must share to see their sentences in the same order."""
 
 _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"
 """Of a path on this machine only the last part is shown."""
@@ -39,6 +43,7 @@ class ItemResults:
         self.planned = {row["name"]: row for row in rows}
         self.records: dict[str, Mapping[str, Any]] = {}
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
+        self.draws: dict[tuple[str, str, str], tuple[float, ...]] = {}
         for row in item.rows:
             self._read(row)
         self.arms: dict[str, dict[str, Arm]] = {}
@@ -56,6 +61,10 @@ class ItemResults:
                 unit = self.store.measurement(key)
                 if unit is not None:
                     found[seed] = Report.from_json(unit["report"])
+                    self.draws |= {
+                        (row.name, name, key): tuple(map(float, values.split()))
+                        for key, values in unit.get("draws", {}).items()
+                    }
                     self.records[key] = unit
                     record = self.store.record(unit["model"])
                     if record is not None:
@@ -64,6 +73,7 @@ class ItemResults:
     def _arm(self, row: TableRow, column: Column) -> Arm | None:
         values: dict[int, float] = {}
         low = high = None
+        draws: tuple[float, ...] = ()
         for seed, report in self.reports.get((row.name, column.evaluation), {}).items():
             try:
                 found = report.one(**column.select)
@@ -72,10 +82,33 @@ class ItemResults:
             values[int(seed)] = column.factor * found.value
             if found.low is not None and found.high is not None:
                 low, high = column.factor * found.low, column.factor * found.high
+            if not row.seeded:
+                place = row.name, column.evaluation, " ".join(filter(None, found.key))
+                draws = tuple(column.factor * draw for draw in self.draws.get(place, ()))
         seeds = tuple(sorted(values))
         own = tuple(values[seed] for seed in seeds)
-        one = Arm(own, row.seeded, low, high, seeds=seeds, sequential=self.sequential)
+        one = Arm(
+            own,
+            row.seeded,
+            low,
+            high,
+            seeds=seeds,
+            sequential=self.sequential,
+            order=self._order(row.name, column.evaluation),
+            draws=draws,
+        )
         return one if values else None
+
+    def _order(self, row: str, evaluation: str) -> Hashable:
+        """What the order of a row's training sentences depends on, but for the seed."""
+        planned = self.planned.get(row)
+        units = planned["measured"].get(evaluation, {"units": {}})["units"] if planned else {}
+        known = (self.records[key]["told"] for key in units.values() if key in self.records)
+        told: dict[str, Any] = next(known, {})
+        if "corpus" not in told:
+            return None
+        settings = told.get("settings", {})
+        return json.dumps([told["corpus"], *(settings.get(name) for name in ORDER)])
 
     def awaited(self) -> set[tuple[str, str]]:
         """The columns and rows that are to be run, where seeds are added as needed."""

@@ -1,7 +1,7 @@
 """How far another seed moves a value: the noise of a table's rows, pooled, and of a difference."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from contrasent.evaluate.significance import t_difference, t_share
@@ -42,22 +42,28 @@ def pooled(rows: Mapping[str, Sequence[float]]) -> Spread | None:
     Args:
         rows: values of each row, one a seed.
     """
-    from scipy.special import fdtrc
-
     several = sorted((v for v in rows.values() if len(v) > 1), key=lambda v: _pool([v]).deviation)
     while len(several) > 1:
         widest, rest = _pool(several[-1:]), _pool(several[:-1])
-        ratio = (widest.deviation / rest.deviation) ** 2 if rest.deviation else math.inf
-        share = float(fdtrc(widest.freedom, rest.freedom, ratio)) * len(several)
-        if not widest.deviation or share >= APART:
+        if not _apart(widest.deviation**2, widest.freedom, rest, len(several)):
             break
         several.pop()
     return _pool(several) if several else None
 
 
-def _pool(rows: Sequence[Sequence[float]]) -> Spread:
+def _apart(variance: float, freedom: float, rest: Spread, rows: int) -> bool:
+    """Whether the widest of so many rows varies more than the rest."""
+    from scipy.special import fdtrc
+
+    if not rest.deviation:
+        return variance > 0
+    return float(fdtrc(freedom, rest.freedom, variance / rest.deviation**2)) * rows < APART
+
+
+def _pool(rows: Sequence[Sequence[float]], share: float = 1.0) -> Spread:
+    """What samples have in common; of each of their degrees of freedom a share counts."""
     freedom = sum(len(values) - 1 for values in rows)
-    return Spread(math.sqrt(sum(map(_squares, rows)) / freedom), freedom)
+    return Spread(math.sqrt(sum(map(_squares, rows)) / freedom), share * freedom)
 
 
 def _squares(values: Sequence[float]) -> float:
@@ -75,9 +81,14 @@ class Arm:
         seeded: whether another seed would give another value.
         low: lower end of the bootstrap interval over test items, of a row without seeds.
         high: upper end of it.
+        draws: of a row without seeds how far resamples of the test items move it, the same
+            resamples for all rows; empty where that is not known.
         noise: how far a seed moves its values; None where that is not known.
         seeds: which they are, ascending; 0, 1, and so on if empty.
         sequential: whether seeds were added for as long as they were needed.
+        order: what, besides the seed, the order of its training sentences depends on; None where
+            that is not known.
+        residual: how far a seed moves its values beyond what it does to all rows of that order.
     """
 
     values: tuple[float, ...]
@@ -87,6 +98,9 @@ class Arm:
     noise: Spread | None = None
     seeds: tuple[int, ...] = ()
     sequential: bool = False
+    order: Hashable = None
+    draws: tuple[float, ...] = ()
+    residual: Spread | None = None
 
     @property
     def mean(self) -> float:
@@ -130,19 +144,85 @@ def with_noise(arms: Mapping[str, Arm]) -> dict[str, Arm]:
 
     That is what all rows share. A row that varies more is not helped by the others,
     though: it counts with its own variance, and, where this is more than twice the pooled one, with
-    its own degrees of freedom.
+    its own degrees of freedom. The same holds for what is left of the noise when the effect of a
+    seed on all rows that see the same sentences in the same order is taken off.
     """
-    shared = pooled({name: arm.values for name, arm in arms.items() if arm.seeded})
+    seeded = {name: arm for name, arm in arms.items() if arm.seeded}
+    shared = pooled({name: arm.values for name, arm in seeded.items()})
+    orders: dict[Hashable, dict[str, Arm]] = {}
+    for name, arm in seeded.items():
+        if arm.order is not None and len(arm.values) > 1:
+            orders.setdefault(arm.order, {})[name] = arm
+    left: dict[str, Spread] = {}
+    for rows in orders.values():
+        left |= _residuals({name: arm.by_seed for name, arm in rows.items()})
+    return {
+        name: replace(
+            arm,
+            noise=_noise(arm.values, shared) if arm.seeded and shared is not None else None,
+            residual=left.get(name),
+        )
+        for name, arm in arms.items()
+    }
 
-    def noise(arm: Arm) -> Spread | None:
-        if not arm.seeded or shared is None or len(arm.values) < 2:
-            return shared if arm.seeded else None
-        own = replace(_pool([arm.values]), own=True)
-        if own.deviation**2 > OWN * shared.deviation**2:
-            return own
-        return Spread(max(own.deviation, shared.deviation), shared.freedom)
 
-    return {name: replace(arm, noise=noise(arm)) for name, arm in arms.items()}
+def _residuals(rows: Mapping[str, Mapping[int, float]]) -> dict[str, Spread]:
+    """The noise of rows beyond what a seed does to all: of rows and seeds, a table of two ways.
+
+    As in :func:`pooled`, a row that varies far more than the others is left out; here it would also
+    blur what they have in common.
+
+    Args:
+        rows: values by seed.
+
+    Returns:
+        Of each row; nothing where they do not share two seeds.
+    """
+    seeds = sorted(set.intersection(*(set(values) for values in rows.values())))
+    if len(seeds) < 2 or len(rows) < 2:
+        return {}
+    table = {name: [values[seed] for seed in seeds] for name, values in rows.items()}
+    kept = list(table)
+    while len(kept) > 2:
+        own = {name: _pool([values]) for name, values in _less_common(table, kept).items()}
+        widest = max(kept, key=lambda name: own[name].deviation)
+        others = [name for name in kept if name != widest]
+        # The row against the mean of the others is independent of what is left of these.
+        rest = _shared(table, others)
+        if not _apart(own[widest].deviation ** 2, own[widest].freedom, rest, len(kept)):
+            break
+        kept = others
+    shared = _shared(table, kept)
+    return {name: _noise(own, shared) for name, own in _less_common(table, kept).items()}
+
+
+def _less_common(
+    table: Mapping[str, Sequence[float]], kept: Collection[str]
+) -> dict[str, list[float]]:
+    """Rows less the mean of the kept other ones, at a scale that leaves a row's own variance."""
+    found = {}
+    for name, values in table.items():
+        others = [table[other] for other in kept if other != name]
+        scale = math.sqrt(len(others) / (len(others) + 1))
+        means = (math.fsum(column) / len(others) for column in zip(*others, strict=True))
+        found[name] = [scale * (v - mean) for v, mean in zip(values, means, strict=True)]
+    return found
+
+
+def _shared(table: Mapping[str, Sequence[float]], kept: Collection[str]) -> Spread:
+    """The residual standard deviation of the kept rows and their seeds."""
+    left = _less_common({name: table[name] for name in kept}, kept)
+    return _pool(list(left.values()), (len(kept) - 1) / len(kept))
+
+
+def _noise(values: Sequence[float], shared: Spread) -> Spread:
+    """That of one row, beside the pooled one."""
+    if len(values) < 2:
+        return shared
+    own = replace(_pool([values]), own=True)
+    if own.deviation**2 > OWN * shared.deviation**2:
+        return own
+    return Spread(max(own.deviation, shared.deviation), shared.freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +270,13 @@ class Gap:
 
 
 def difference(before: Arm, after: Arm) -> Gap | Sequential:
-    """The difference of two rows; where seeds were added as needed, seed by seed.
+    """The difference of two rows.
 
-    A row without seeds would give the same value again, so only the other one's seeds count. Two
-    such rows are compared by their intervals over test items, whose lengths are added up: the
-    difference is sure where they do not overlap.
+    Rows that see the same sentences in the same order are compared seed by seed, and so are all
+    where seeds were added as needed. A row without seeds would give the same value again, so only
+    the other one's seeds count. Two such rows are compared over the test items that they share; if
+    these are not known, by their intervals, whose lengths are added up: the difference is sure
+    where they do not overlap.
 
     Args:
         before: the row that is subtracted.
@@ -203,8 +285,16 @@ def difference(before: Arm, after: Arm) -> Gap | Sequential:
     mean = after.mean - before.mean
     if (before.seeded and before.sequential) or (after.seeded and after.sequential):
         return _sequential(paired(before, after))
+    if before.residual is not None and after.residual is not None and before.order == after.order:
+        apart = paired(before, after)
+        left = ((arm.residual, 1 / len(apart)) for arm in (before, after))
+        return Gap(math.fsum(apart) / len(apart), *_error((), *left))
     if before.seeded or after.seeded:
         return Gap(mean, *_error([before, after]))
+    if before.draws and len(before.draws) == len(after.draws):
+        pairs = zip(before.draws, after.draws, strict=True)
+        squares = [(two - one) ** 2 for one, two in pairs]
+        return Gap(mean, math.sqrt(math.fsum(squares) / len(squares)), len(squares))
     errors = [arm.gap().error for arm in (before, after)]
     return Gap(mean, None if None in errors else sum(e or 0.0 for e in errors))
 

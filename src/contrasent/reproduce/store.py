@@ -85,11 +85,15 @@ class Record(TypedDict, total=False):
 class Measurement(TypedDict):
     """A report and the model that it is of; with it stands what ``jobs.describe`` gives.
 
+    Of a model that no seed changes, "draws" are how far each row moves in resamples of the test
+    items that all reports share, in a line of numbers, by the row's key in one line.
+
     Those that say "seconds" instead of "measured_in" were stored with the training before them.
     """
 
     report: dict[str, Any]
     model: str
+    draws: NotRequired[dict[str, str]]
     measured_in: NotRequired[float]
     seconds: NotRequired[float]
 

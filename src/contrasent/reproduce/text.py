@@ -118,7 +118,7 @@ def resolved(item: ItemEntry) -> Iterator[str]:
         seeds = f"{shown['seeds']} seed{'' if shown['seeds'] == 1 else 's'}"
         line = (
             f"A seed moves {column['title']} by {number(shown['deviation'], form)} (standard "
-            f"deviation, {shown['freedom']} degrees of freedom); {seeds} a row tell "
+            f"deviation, {shown['freedom']:g} degrees of freedom); {seeds} a row tell "
         )
         least = shown["least"]
         line += (

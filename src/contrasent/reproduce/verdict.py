@@ -50,9 +50,10 @@ DEFINITIONS = {
         "statement with several parts agrees where all do and differs where one does.",
         "Margin": "0.3 points (two one-sided tests) where an item says nothing else.",
         "Noise": "a standard deviation over seeds, pooled over the rows of a column; a row that "
-        "varies more counts with its own, and so does each comparison where seeds were added as "
-        "needed. Where a document prints no spread, its value is taken "
-        "for a single run that varies as ours do.",
+        "varies more counts with its own. Rows that see the same sentences in the same order are "
+        "compared seed by seed, by the deviation of these differences, pooled likewise over pairs "
+        "of such rows. Where seeds were added as needed each comparison counts with its own. Where "
+        "a document prints no spread, its value is taken for a single run that varies as ours do.",
     },
 }
 """What the words mean, at each scale and at both."""

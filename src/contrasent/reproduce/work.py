@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
+from contrasent.evaluate.influence import shared_draws
 from contrasent.report import Report, Row
 from contrasent.reproduce import data
 from contrasent.reproduce.digests import environment
@@ -18,6 +19,9 @@ from contrasent.reproduce.jobs import Job, Training, Unit
 from contrasent.reproduce.measures import MEASURES, STS, Options, measure
 from contrasent.reproduce.store import Measurement, Record, Store
 from contrasent.types import EncodeFn
+
+DRAWS = 400
+"""Resamples of test items whose effect on an encoder without seeds is stored."""
 
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
@@ -56,6 +60,11 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
         seconds = round(time.monotonic() - began - loaded.training_seconds(), 1)
         measurement: Measurement
         measurement = {"report": report.to_json(), "model": job.model.key, "measured_in": seconds}
+        if job.model.kind != "train":
+            measurement["draws"] = {
+                " ".join(filter(None, key)): " ".join(f"{v:.3g}" for v in values)
+                for key, values in shared_draws(report, DRAWS).items()
+            }
         store.write_measurement(unit.key, measurement, about)
         found[unit.key] = report
     if failed is not None:
@@ -94,14 +103,19 @@ class _Loaded:
 
     def _on_targets(self, unit: Unit) -> Report:
         """A transform for each task, fitted to all of its own sentences."""
-        rows: list[Row] = []
+        found: list[Report] = []
         options: dict[str, Any] = dict(unit.options)
         for task in options["tasks"]:
             parts = data.scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
             encode = self._fitted(unit, list(dict.fromkeys(texts)))
-            rows += measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder).rows
-        return Report((*rows, *sts7_mean(rows, **options)), {"fitted": "to each task"})
+            alone = {**options, "tasks": (task,)}
+            found.append(measure(encode, unit.kind, alone, self.folder))
+        joined = Report.join(found)
+        means = sts7_mean(joined.rows, **options)
+        rested = {mean.key: tuple((task, *mean.key[1:]) for task in STS) for mean in means}
+        notes = {"fitted": "to each task"}
+        return Report((*joined.rows, *means), notes, joined.items | rested)
 
     def _encode(self) -> EncodeFn:
         """The model; each sentence is encoded once for all measurements."""
