@@ -238,6 +238,44 @@ def taken(tables: int, seed: int, effect: float) -> tuple[float, int]:
     return float(counts.mean()), next(n for n in range(2, 200) if power(n) >= 0.8)
 
 
+def unpaired(one: Item, wide: Item, swept: Item) -> Iterator[tuple[str, Item, World]]:
+    """Tables whose rows share nothing but their columns."""
+    none, both = alike(0.0), in_turn(0.0, MARGIN, -MARGIN, 0.0, MARGIN)
+    usual, three = alike(0.3), alike(3)
+    yield "no row differs", one, World(none, usual, three)
+    yield "no row differs, no worse among the statements", swept, World(none, usual, three)
+    margin = World(lambda i: MARGIN * (i > 0), alike(0.05), three)
+    yield "all differ by the margin", swept, margin
+    yield "some of both", one, World(both, alike(0.1), three)
+    yield "some differ by 2", one, World(in_turn(0.0, 2.0, -2.0), usual, three)
+    yield "one row varies 4 times as much", one, World(none, widest(3, 0.3), three)
+    yield "spreads of 0.15, 0.3 and 0.6", one, World(none, in_turn(0.15, 0.3, 0.6), three)
+    yield "1 to 5 seeds", one, World(none, usual, in_turn(3, 2, 5, 1, 4))
+    yield "eight columns", wide, World(none, usual, three)
+    yield "eight columns, 5 seeds, some of both", wide, World(both, alike(0.1), alike(5))
+
+
+def paired() -> Iterator[tuple[str, World]]:
+    """Tables whose rows share the order of their sentences, which moves them by 0.6 points."""
+    none, both = alike(0.0), in_turn(0.0, MARGIN, -MARGIN, 0.0, MARGIN)
+    order, orders = alike(0.0), in_turn(0.0, 0.0, 1.0)
+    for count in (3, 8):
+        title, seeds = f"one order, {count} seeds", alike(count)
+        yield title, World(none, alike(0.1), seeds, 0.6, order)
+        yield f"{title}, some of both", World(both, alike(0.1), seeds, 0.6, order)
+        yield f"{title}, one row varies 4 times as much", World(none, widest(3), seeds, 0.6, order)
+        yield f"{title}, the reference does", World(none, widest(0), seeds, 0.6, order)
+        uneven = in_turn(0.05, 0.1, 0.2)
+        yield f"{title}, spreads of 0.05, 0.1 and 0.2", World(none, uneven, seeds, 0.6, order)
+        yield f"two orders, {count} seeds", World(none, alike(0.1), seeds, 0.6, orders)
+        yield f"{title}, but nothing in common", World(none, alike(0.1), seeds, 0.0, order)
+
+
+def widest(row: int, deviation: float = 0.1) -> Draw:
+    """One row varies four times as much as the others."""
+    return lambda place: deviation * (4 if place == row else 1)
+
+
 def main() -> int:
     """Simulate and print; 1 if a rate is not what it should be."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -246,48 +284,8 @@ def main() -> int:
     options = parser.parse_args()
     one, wide = ItemFolder().find(["simcse:table1", "simcse_plus_plus:table1"])
     (swept,) = ItemFolder().find(["simcse:table3"])
-    none, both = alike(0.0), in_turn(0.0, MARGIN, -MARGIN, 0.0, MARGIN)
-    usual, three = alike(0.3), alike(3)
-    wild, uneven = in_turn(0.3, 0.3, 0.3, 1.2, *[0.3] * 20), in_turn(0.15, 0.3, 0.6)
-    by_margin, by_two = (lambda i: MARGIN * (i > 0)), in_turn(0.0, 2.0, -2.0)
-    steady, unlike = alike(0.05), in_turn(1, 2, 5, 1, 4)
-    tables: list[tuple[str, Item, World]] = [
-        ("no row differs", one, World(none, usual, three)),
-        ("no row differs, no worse among the statements", swept, World(none, usual, three)),
-        ("all differ by the margin", swept, World(by_margin, steady, three)),
-        ("some of both", one, World(both, alike(0.1), three)),
-        ("some differ by 2", one, World(by_two, usual, three)),
-        ("one row varies 4 times as much", one, World(none, wild, three)),
-        ("spreads of 0.15, 0.3 and 0.6", one, World(none, uneven, three)),
-        ("1 to 5 seeds", one, World(none, usual, unlike)),
-        ("eight columns", wide, World(none, usual, three)),
-        ("eight columns, 5 seeds, some of both", wide, World(both, alike(0.1), alike(5))),
-    ]
-    order, orders = alike(0.0), in_turn(0.0, 0.0, 1.0)
-    for count, some in (("", three), (", 8 seeds", alike(8))):
-        for text, means in (("no row differs", none), ("some of both", both)):
-            for about, deviations in (
-                ("", alike(0.1)),
-                (", one row varies 4 times as much", lambda i: 0.5 * wild(i)),
-                (", spreads of 0.05, 0.1 and 0.2", lambda i: uneven(i) / 3),
-            ):
-                tables += [
-                    (
-                        f"one order{count}, {text}{about}",
-                        one,
-                        World(means, deviations, some, 0.6, order),
-                    ),
-                    (
-                        f"two orders{count}, {text}{about}",
-                        one,
-                        World(means, deviations, some, 0.6, orders),
-                    ),
-                    (
-                        f"one order of nothing in common{count}, {text}{about}",
-                        one,
-                        World(means, deviations, some, 0.0, order),
-                    ),
-                ]
+    usual = alike(0.3)
+    tables = [*unpaired(one, wide, swept), *((title, one, world) for title, world in paired())]
     slack = 2 * float(np.sqrt(0.05 * 0.95 / options.tables))
     faults = 0
     print(f"{options.tables} tables each. Tables with any wrong verdict, at most 5 %:")

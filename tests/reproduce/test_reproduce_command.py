@@ -16,9 +16,12 @@ import pytest
 from killed_reproductions import OTHER, RECIPE
 
 from contrasent import cli, progress
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row
 from contrasent.reproduce import measures
 from contrasent.reproduce.measures import MEASURES
+from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.results import ItemResults
+from contrasent.reproduce.store import Store
 from contrasent.reproduce.toml import HERE
 
 SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
@@ -130,8 +133,10 @@ def home(tmp_path, monkeypatch, sentences):
     monkeypatch.setattr(measures, "texts_digest", lambda kind, options, folder: "made")
 
     def made(encode, folder, **options):
-        value = float(np.sin(50 * encode(sentences[:12]).astype(float).sum()))
-        return Report((Row("STSB", "test", "spearman", "all", value, 12),))
+        vectors = encode(sentences[:12]).astype(float)
+        row = Row("STSB", "test", "spearman", "all", float(np.sin(50 * vectors.sum())), 12)
+        items = Items("mean", np.arange(12, dtype=np.uint64), vectors[:, :1].T)
+        return Report((row,), {}, {row.key: items})
 
     monkeypatch.setitem(MEASURES, "sts", replace(MEASURES["sts"], run=made))
     return tmp_path
@@ -210,6 +215,16 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     # No path of this machine is told.
     assert str(home) not in page + (home / "book.json").read_text()
     assert str(bert) not in page + (home / "book.json").read_text()
+
+    # Trained rows share the order of their sentences, encoders the items that they are measured on.
+    (item,) = ItemFolder(home / "recipes").find(["simcse:table1"])
+    arms = ItemResults(item, Store(home / "results"), "lab").arms["made"]
+    trained = {name: one for name, one in arms.items() if one.residual is not None}
+    assert list(trained) == ["plain", "crop 20", "crop 40"]
+    assert len({one.order for one in trained.values()}) == 1
+    draws = {name: len(one.draws) for name, one in arms.items() if one.draws}
+    assert draws == {"base": 400, "whitened": 400}
+    assert arms["base"].order is None
 
     # The stored results alone give the same again: no data, no model, no corpus.
     shutil.rmtree(home / "data")
