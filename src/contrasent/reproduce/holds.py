@@ -109,7 +109,7 @@ def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
     lines = [
         "# What holds",
         "",
-        f"{len(every)} statements of the documents: {_counted(every)}."
+        f"{len(every)} statements: {_counted(every)}."
         + (f" {LAB_NOTE}" if "lab" in scales else "")
         + (f" Base: {', '.join(bases)}." if bases else "")
         + (f" Seeds of a row: {many}." if many else "")

@@ -143,7 +143,7 @@ class Planner:
                 for model, unit in self._seed(item, row, seed, planned):
                     if seed < seeds:
                         label = f"{item.name} {row.name!r} seed {seed}"
-                        self._add(model, unit, label, (seed, *rank))
+                        self._add(model, unit, label, (rank[0], seed, *rank[1:]))
         except UserError as error:
             planned["skipped"] = str(error)
         return planned
