@@ -51,9 +51,10 @@ DEFINITIONS = {
         "Margin": "0.3 points (two one-sided tests) where an item says nothing else.",
         "Noise": "a standard deviation over seeds, pooled over the rows of a column; a row that "
         "varies more counts with its own. Rows that see the same sentences in the same order are "
-        "compared seed by seed, by the deviation of these differences, pooled likewise over pairs "
-        "of such rows. Where seeds were added as needed each comparison counts with its own. Where "
-        "a document prints no spread, its value is taken for a single run that varies as ours do.",
+        "compared seed by seed: what a seed does to all of them is taken off before. Where seeds "
+        "were added as needed each comparison counts with its own. Two rows that no seed changes "
+        "are compared over the test items that they share. Where a document prints no spread, its "
+        "value is taken for a single run that varies as ours do.",
     },
 }
 """What the words mean, at each scale and at both."""
