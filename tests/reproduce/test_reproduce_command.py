@@ -386,16 +386,22 @@ def test_stopping_the_first_process_stops_all(home, bert, tmp_path):
     (home / "recipes" / "simcse" / "table2.toml").write_text(text)
     command = [sys.executable, "-m", "contrasent", "reproduce", "simcse:table2", "--seeds", "2"]
     command += ["--recipes", "recipes", "--scale", "lab", "--base", str(bert), "--jobs", "2"]
+    # Where tests run in the background the signal is ignored, and what they start inherits that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    logs = tmp_path / "reproduction" / "models"
-    until = time.monotonic() + 120
-    while len(list(logs.glob("*/run/log.jsonl"))) < 2:
-        assert time.monotonic() < until and process.poll() is None
-        time.sleep(0.1)
-    owners = (tmp_path / "reproduction" / "locks").glob("*.owner")
-    workers = [int(path.read_text().split()[1]) for path in owners]
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    signal.signal(signal.SIGINT, before)
+    try:
+        logs = tmp_path / "reproduction" / "models"
+        until = time.monotonic() + 120
+        while len(list(logs.glob("*/run/log.jsonl"))) < 2:
+            assert time.monotonic() < until and process.poll() is None
+            time.sleep(0.1)
+        owners = (tmp_path / "reproduction" / "locks").glob("*.owner")
+        workers = [int(path.read_text().split()[1]) for path in owners]
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     assert "stopped; the same command goes on" in err
     assert len(set(workers)) == 2
