@@ -16,6 +16,11 @@ RowKey = tuple[str, str, str, str]
 """Task, split, metric and aggregate: what names a row."""
 
 
+def key_text(key: RowKey) -> str:
+    """A row's key in one line."""
+    return " ".join(filter(None, key))
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One measured number.

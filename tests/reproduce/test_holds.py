@@ -40,6 +40,16 @@ def test_the_page_of_the_second_base_is_made_from_its_results():
     assert sorted(p.name for p in home.glob("holds-*.svg")) == sorted(set(files.values()))
 
 
+def test_what_is_stored_names_no_folder_of_a_machine():
+    stored = sorted(STORED.rglob("*.json"))
+    assert len(stored) > 1000
+    for path in stored:
+        found = re.search(
+            r"(?<![\w.:/])/(?:home|work|tmp|root|mnt|Users)/", path.read_text("utf-8")
+        )
+        assert found is None, path
+
+
 def sections(written):
     parts = re.split(r"^## (.+)$", written, flags=re.M)[1:]
     return {

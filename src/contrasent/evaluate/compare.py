@@ -25,7 +25,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import power
 from contrasent.evaluate.influence import item_error, item_moves
 from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
-from contrasent.report import HUNDREDTHS, Report, Row, shown
+from contrasent.report import HUNDREDTHS, Report, Row, key_text, shown
 
 SEED_SD = 1.2
 """Points: the standard deviation over seeds that is assumed where each arm has one run.
@@ -101,7 +101,7 @@ class Comparison:
     @property
     def name(self) -> str:
         """The row's name in one line."""
-        return " ".join(filter(None, (self.task, self.split, self.metric, self.aggregate)))
+        return key_text((self.task, self.split, self.metric, self.aggregate))
 
     def to_json(self) -> dict[str, Any]:
         """A dictionary that ``json.dump`` writes."""

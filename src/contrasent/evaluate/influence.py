@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import DataError
 from contrasent.evaluate.bootstrap import draw_counts
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.report import Items, Report, Row, RowKey, key_text
 
 Floats = NDArray[np.float64]
 
@@ -213,7 +213,7 @@ def item_moves(
     known = [own for r in reports if (own := _resolved(r, rows[0].key)) is not None]
     if len(known) < len(reports):
         return None
-    label = " ".join(filter(None, rows[0].key))
+    label = key_text(rows[0].key)
     keys, influences = [], []
     for group in zip(*known, strict=True):
         orders = [np.argsort(items.keys, kind="stable") for _, items in group]

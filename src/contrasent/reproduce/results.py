@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import DataError
-from contrasent.report import Report
+from contrasent.report import Report, key_text
 from contrasent.reproduce import cells, verdict
 from contrasent.reproduce.deciding import Decided, decide
 from contrasent.reproduce.entries import Forms, Times
@@ -43,7 +43,7 @@ class ItemResults:
         self.planned = {row["name"]: row for row in rows}
         self.records: dict[str, Mapping[str, Any]] = {}
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
-        self.draws: dict[tuple[str, str, str], tuple[float, ...]] = {}
+        self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
         for row in item.rows:
             self._read(row)
         self.arms: dict[str, dict[str, Arm]] = {}
@@ -61,10 +61,7 @@ class ItemResults:
                 unit = self.store.measurement(key)
                 if unit is not None:
                     found[seed] = Report.from_json(unit["report"])
-                    self.draws |= {
-                        (row.name, name, key): tuple(map(float, values.split()))
-                        for key, values in unit.get("draws", {}).items()
-                    }
+                    self.draws[row.name, name] = unit.get("draws", {})
                     self.records[key] = unit
                     record = self.store.record(unit["model"])
                     if record is not None:
@@ -83,8 +80,8 @@ class ItemResults:
             if found.low is not None and found.high is not None:
                 low, high = column.factor * found.low, column.factor * found.high
             if not row.seeded:
-                place = row.name, column.evaluation, " ".join(filter(None, found.key))
-                draws = tuple(column.factor * draw for draw in self.draws.get(place, ()))
+                stored = self.draws[row.name, column.evaluation].get(key_text(found.key), "")
+                draws = tuple(column.factor * float(draw) for draw in stored.split())
         seeds = tuple(sorted(values))
         own = tuple(values[seed] for seed in seeds)
         one = Arm(

@@ -11,7 +11,7 @@ from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.evaluate.influence import shared_draws
-from contrasent.report import Report, Row
+from contrasent.report import Report, Row, key_text
 from contrasent.reproduce import data
 from contrasent.reproduce.digests import environment
 from contrasent.reproduce.items import TARGET
@@ -62,7 +62,7 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
         measurement = {"report": report.to_json(), "model": job.model.key, "measured_in": seconds}
         if job.model.kind != "train":
             measurement["draws"] = {
-                " ".join(filter(None, key)): " ".join(f"{v:.3g}" for v in values)
+                key_text(key): " ".join(f"{v:.3g}" for v in values)
                 for key, values in shared_draws(report, DRAWS).items()
             }
         store.write_measurement(unit.key, measurement, about)
