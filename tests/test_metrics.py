@@ -135,6 +135,12 @@ def test_alignment_and_uniformity_are_the_equations(pair):
         for j in range(i)
     ]
     assert metrics.uniformity(a) == pytest.approx(math.log(sum(near) / len(near)), abs=1e-5)
+    others = [
+        [math.exp(-2 * math.dist(u[i], u[j]) ** 2) for j in range(len(u)) if j != i]
+        for i in range(len(u))
+    ]
+    expected = [sum(row) / len(row) for row in others]
+    np.testing.assert_allclose(metrics.nearness(a), expected, atol=1e-5)
 
 
 def test_uniformity_does_not_depend_on_the_block(monkeypatch):
@@ -145,6 +151,7 @@ def test_uniformity_does_not_depend_on_the_block(monkeypatch):
     assert metrics.uniformity(vectors * 7.0) == pytest.approx(whole, abs=1e-6)
     assert metrics.uniformity(np.ones((4, 3))) == pytest.approx(0.0, abs=1e-6)
     assert math.isnan(metrics.uniformity(vectors[:1]))
+    assert math.isnan(metrics.uniformity(vectors[:0]))
 
 
 def loop_overlap(before, after, k):

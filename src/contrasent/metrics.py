@@ -164,21 +164,33 @@ def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
     Returns:
         A number at most 0; NaN for fewer than two vectors.
     """
+    near = nearness(vectors, t=t)
+    return float(np.log(near.mean())) if len(near) else float("nan")
+
+
+def nearness(vectors: ArrayLike, *, t: float = 2.0) -> Floats:
+    """How near each vector is to the others, of which uniformity is the log of the mean.
+
+    Args:
+        vectors: (n, d) vectors.
+        t: the scale.
+
+    Returns:
+        (n,) mean of exp(-t ||u - v||^2) over the others; NaN for a single vector.
+    """
     u = unit(vectors).astype(np.float32)
     n = len(u)
-    if n < 2:
-        return float("nan")
-    total = 0.0
-    rows = max(1, BLOCK // n)
+    found = np.zeros(n)
+    rows = max(1, BLOCK // max(n, 1))
     for start in range(0, n, rows):
         block = u[start : start + rows]
         # ||u - v||^2 = 2 - 2 u.v; only the columns from the block on, each pair once.
         squared = 2.0 - 2.0 * (block @ u[start:].T)
         near = np.exp(-t * np.maximum(squared, 0.0))
-        inside = near[:, : len(block)]
-        total += float(near[:, len(block) :].sum(dtype=np.float64))
-        total += float(np.triu(inside, 1).sum(dtype=np.float64))
-    return float(np.log(total / (n * (n - 1) / 2)))
+        np.fill_diagonal(near, 0.0)
+        found[start : start + rows] += near.sum(axis=1, dtype=np.float64)
+        found[start + rows :] += near[:, len(block) :].sum(axis=0, dtype=np.float64)
+    return found / (n - 1) if n > 1 else np.full(n, np.nan)
 
 
 def anisotropy(vectors: ArrayLike) -> float:

@@ -56,9 +56,10 @@ class Items:
     """What a row's value was computed from, item by item: reports can then be compared in pairs.
 
     Attributes:
-        statistic: how the columns make the value: "mean" of one column; "spearman" or "pearson" of
-            (prediction, gold); "f1" of (guess, label), both 0 or 1; "ap" and "f1_best" of
-            (score, label); "v_measure" of (group, class), whole numbers from 0.
+        statistic: how the columns make the value: "mean" of one column; "uniformity" of one of
+            :func:`contrasent.metrics.nearness`; "spearman" or "pearson" of (prediction, gold);
+            "f1" of (guess, label), both 0 or 1; "ap" and "f1_best" of (score, label);
+            "v_measure" of (group, class), whole numbers from 0.
         keys: (n,) uint64 of :func:`contrasent.evaluate.bootstrap.item_keys`: equal keys are the
             same item, in whichever task.
         columns: (c, n) numbers.
@@ -163,6 +164,11 @@ HUNDREDTHS = ("spearman", "pearson", "accuracy", "f1", "mrr", "recall", "ndcg", 
 """Metrics that people read in hundredths; all others are printed as they are."""
 
 
+def in_hundredths(metric: str) -> bool:
+    """Whether people read a metric in hundredths, such as "ndcg@10"."""
+    return metric.split("@")[0].split("_")[0] in HUNDREDTHS
+
+
 def shown(metric: str, value: float) -> str:
     """A value as it is printed: correlations and rates times 100 with two decimals.
 
@@ -170,7 +176,7 @@ def shown(metric: str, value: float) -> str:
         metric: of the value.
         value: unrounded.
     """
-    if metric.split("@")[0].split("_")[0] in HUNDREDTHS:
+    if in_hundredths(metric):
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
 

@@ -8,6 +8,7 @@ import pytest
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import geometry as module
+from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.geometry import (
     cosine_by_rating,
     geometry,
@@ -94,6 +95,41 @@ def test_alignment_takes_pairs_above_four_and_uniformity_all_sentences():
     assert report.one(metric="uniformity").value == pytest.approx(metrics.uniformity(whole))
     assert len(report.notes["singular_values"]) == 8
     assert {row.metric for row in report} >= {r.metric for r in geometry_of(whole)}
+
+
+def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
+    random = np.random.default_rng(2)
+    first = random.normal(size=(150, 4)) + 1
+    second = first + 0.3 * random.normal(size=(150, 4))  # so pairs are what must be resampled
+    names = [f"{side} {i}" for side in "ab" for i in range(150)]
+    arms = [
+        dict(zip(names, np.concatenate([first, second]) + shift, strict=True))
+        for shift in (0.0, [0.5, 0, 0, 0])
+    ]
+    pairs = ScoredPairs("mine", tuple(names[:150]), tuple(names[150:]), np.full(150, 5.0), "here")
+    near = []
+    for arm in arms:
+        u = metrics.unit(np.array(list(arm.values())))
+        near.append(np.exp(-2 * ((u[:, None] - u) ** 2).sum(axis=2)))
+        np.fill_diagonal(near[-1], 0.0)
+    drawn = []
+    for _ in range(1000):
+        w = np.tile(np.bincount(random.integers(0, 150, 150), minlength=150), 2).astype(float)
+        drawn.append([np.log(w @ k @ w / (w.sum() ** 2 - (w * w).sum())) for k in near])
+    before, after = np.array(drawn).T
+    reports = [
+        geometry_of_pairs(lambda s, a=a: np.array([a[x] for x in s], np.float32), pairs)
+        for a in arms
+    ]
+    row = reports[0].one(metric="uniformity")
+    assert (row.low, row.high) == pytest.approx(np.quantile(before, [0.025, 0.975]), abs=0.02)
+    found = {c.metric: c for c in compare_reports(reports[:1], reports[1:], seed_sd=0)}
+    assert set(found) == {"alignment", "uniformity"}
+    width = found["uniformity"].high - found["uniformity"].low
+    assert width == pytest.approx(2 * 1.96 * (after - before).std(), rel=0.1)
+    # What a seed would do is assumed of scores in hundredths alone.
+    with pytest.raises(DataError, match="or --seed-sd 0 if no seed"):
+        compare_reports(reports[:1], reports[1:])
 
 
 def test_duplicates_count_or_do_not():

@@ -15,8 +15,12 @@ RANDOM = np.random.default_rng(3)
 X = np.round(RANDOM.normal(size=40), 1)
 Y = np.round(X + RANDOM.normal(size=40))  # with ties in both
 RIGHT = (RANDOM.random((2, 40)) < 0.6).astype(float)
+POINTS = metrics.unit(RANDOM.normal(size=(40, 3)))
+NEAR = np.array([[np.exp(-2 * ((a - b) ** 2).sum()) for b in POINTS] for a in POINTS])
+np.fill_diagonal(NEAR, 0.0)
 COLUMNS = {
     "mean": X[None],
+    "uniformity": NEAR.sum(axis=1)[None] / 39,
     "pearson": np.stack([X, Y]),
     "spearman": np.stack([X, Y]),
     "f1": RIGHT,
@@ -64,6 +68,12 @@ def weighted(statistic, columns, weights):
     w = np.asarray(weights) / sum(weights)
     if statistic == "mean":
         return sum(w * columns[0])
+    if statistic == "uniformity":
+        if len(w) < 40:  # a subset, in which all count alike
+            return np.log(sum(w * columns[0]))
+        pairs = [(i, j) for i in range(40) for j in range(40) if i != j]
+        both = sum(w[i] * w[j] for i, j in pairs)
+        return np.log(sum(w[i] * w[j] * NEAR[i, j] for i, j in pairs) / both)
     if statistic == "v_measure":
         return weighted_v_measure(*columns, w)
     if statistic == "f1_best":

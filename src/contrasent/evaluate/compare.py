@@ -25,7 +25,7 @@ from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import power
 from contrasent.evaluate.influence import item_error, item_moves
 from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
-from contrasent.report import HUNDREDTHS, Report, Row, key_text, shown
+from contrasent.report import Report, Row, in_hundredths, key_text, shown
 
 SEED_SD = 1.2
 """Points: the standard deviation over seeds that is assumed where each arm has one run.
@@ -166,12 +166,20 @@ def compare_reports(
     shared = [k for k in tables[0] if all(k in t for t in tables) and not k[2].endswith(SPREAD)]
     if not shared:
         raise DataError("the reports have no row in common")
-    results = []
+    results, itemless = [], True
     for key in shared:
         rows = [table[key] for table in tables]
         moved = item_moves(rows, reports, names)
-        if moved is not None or len(reports) > 2:
+        itemless = itemless and moved is None
+        # The spread that is assumed of single runs is one of scores in hundredths.
+        known = moved is not None and (seed_sd == 0 or in_hundredths(rows[0].metric))
+        if known or len(reports) > 2:
             results.append(_compare(rows, len(before), moved, seed_sd, planning))
+    if not results and not itemless:
+        raise DataError(
+            "one run an arm shows no spread over seeds, and what is assumed of one is of scores in "
+            "hundredths: give at least two an arm, or --seed-sd 0 if no seed changes either model"
+        )
     if not results:
         raise DataError(
             "the reports hold no items, and one run an arm shows no spread over seeds: write them "
@@ -234,4 +242,4 @@ def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float 
     if min(before, after) > 1 or (seed_sd is None and max(before, after) > 1):
         return None
     points = SEED_SD if seed_sd is None else seed_sd
-    return points / 100 if row.metric.split("@")[0].split("_")[0] in HUNDREDTHS else points
+    return points / 100 if in_hundredths(row.metric) else points

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, check_choice
-from contrasent.evaluate.bootstrap import RESAMPLES
+from contrasent.evaluate.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Report, Row
+from contrasent.report import Items, Report, Row
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn, Vectors
 
@@ -55,7 +55,7 @@ def geometry(
         form: "senteval" or "raw".
         duplicates: let a sentence that occurs several times count as often.
         sample: use at most so many pairs, drawn with the seed: for use during training.
-        resamples: bootstrap resamples for the interval of alignment; 0 for none.
+        resamples: bootstrap resamples for the intervals of alignment and uniformity; 0 for none.
         seed: of bootstrap and sample.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
 
@@ -102,19 +102,24 @@ def geometry_of_pairs(
         split: name of the split in the report.
         duplicates: let a sentence that occurs several times count as often.
         positive: pairs with a score above it are positives.
-        resamples: bootstrap resamples for the interval of alignment.
+        resamples: bootstrap resamples for the intervals of alignment and uniformity.
         seed: of the bootstrap.
     """
     encoded = encode_distinct(encode, [pairs.first, pairs.second])
     first, second = encoded(pairs.first), encoded(pairs.second)
-    space = np.concatenate([first, second]) if duplicates else encoded.vectors
+    items = item_keys(pairs.first, pairs.second)
+    space, keys = np.concatenate([first, second]), np.tile(items, 2)
+    if not duplicates:
+        space, keys = encoded.vectors, item_keys(list(encoded.row))
     positives = pairs.scores > positive
     if not positives.any():
         raise DataError(f"{pairs.name}: no pair has a score above {positive:g}; nothing to align")
     gaps = metrics.norms(metrics.unit(first[positives]) - metrics.unit(second[positives])) ** 2
     sheet = Sheet()
-    sheet.mean(pairs.name, split, "alignment", gaps, resamples=resamples, seed=seed)
-    rows = (*sheet.rows, *geometry_of(space, task=pairs.name, split=split))
+    named, own = (pairs.name, split), items[positives]
+    sheet.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)
+    _uniformity(sheet, *named, space, resamples=resamples, seed=seed, keys=keys)
+    _shape(sheet, *named, space)
     notes: dict[str, Any] = {
         "positives": f"score above {positive:g}",
         "duplicates": "counted" if duplicates else "left out",
@@ -123,7 +128,7 @@ def geometry_of_pairs(
         "cosine_by_rating": cosine_by_rating(metrics.cosine(first, second), pairs.scores),
         **encoded.notes,
     }
-    return Report(rows, notes)
+    return sheet.report(notes)
 
 
 def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Row]:
@@ -138,13 +143,38 @@ def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Ro
         Rows "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh, 2019),
         "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007).
     """
+    sheet = Sheet()
+    _uniformity(sheet, task, split, vectors)
+    _shape(sheet, task, split, vectors)
+    return sheet.rows
+
+
+def _uniformity(
+    sheet: Sheet,
+    task: str,
+    split: str,
+    vectors: Vectors,
+    *,
+    resamples: int = 0,
+    seed: int = 0,
+    keys: Keys | None = None,
+) -> None:
+    """Add uniformity; vectors of equal keys, those of one pair, are resampled together."""
+    near, value = metrics.nearness(vectors), metrics.uniformity(vectors)
+    # To first order: an item is one of both vectors of a pair, so it moves the mean twice.
+    draws = value + 2 * (mean_draws(near, resamples, seed, keys) / near.mean() - 1)
+    items = Items("uniformity", keys, near[None]) if keys is not None else None
+    sheet.add(task, split, "uniformity", value, len(vectors), draws=draws, items=items)
+
+
+def _shape(sheet: Sheet, task: str, split: str, vectors: Vectors) -> None:
     values = {
-        "uniformity": metrics.uniformity(vectors),
         "anisotropy": metrics.anisotropy(vectors),
         "isoscore": isoscore(vectors),
         "effective_rank": metrics.effective_rank(vectors),
     }
-    return [Row(task, split, name, "", value, len(vectors)) for name, value in values.items()]
+    for name, value in values.items():
+        sheet.add(task, split, name, value, len(vectors))
 
 
 def isoscore(vectors: Vectors) -> float:
@@ -181,7 +211,7 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
     }
 
 
-def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> list[Row]:
+def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Report:
     """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
 
     Args:
@@ -196,11 +226,12 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> lis
     first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
     encoded, sheet = encode_distinct(encode, [first, second]), Sheet()
     cosines = metrics.cosine(encoded(first), encoded(second))
-    bins = _ratings(np.concatenate([part.scores for part in parts]))
+    bins, keys = _ratings(np.concatenate([p.scores for p in parts])), item_keys(first, second)
+    named = (parts[0].name, split, "mean_cosine")
     for low in np.unique(bins):
-        own, name = cosines[bins == low], f"{low}-{low + 1}"
-        sheet.mean(parts[0].name, split, "mean_cosine", own, resamples=RESAMPLES, aggregate=name)
-    return sheet.rows
+        own, name = bins == low, f"{low}-{low + 1}"
+        sheet.mean(*named, cosines[own], resamples=RESAMPLES, keys=keys[own], aggregate=name)
+    return sheet.report({})
 
 
 def _ratings(scores: Floats) -> NDArray[np.int64]:

@@ -53,6 +53,13 @@ def _mean(columns: Floats) -> tuple[float, Floats]:
     return float(x.mean()), x - x.mean()
 
 
+def _uniformity(columns: Floats) -> tuple[float, Floats]:
+    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice."""
+    (near,) = columns
+    mean = near.mean()
+    return float(np.log(mean)), 2 * (near / mean - 1)
+
+
 def _f1(columns: Floats) -> tuple[float, Floats]:
     guess, label = columns
     scale = (guess + label).mean()
@@ -151,6 +158,7 @@ class _Ranked:
 
 STATISTICS: dict[str, Callable[[Floats], tuple[float, Floats]]] = {
     "mean": _mean,
+    "uniformity": _uniformity,
     "f1": _f1,
     "pearson": _pearson,
     "spearman": _spearman,

@@ -119,8 +119,8 @@ def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     from contrasent.evaluate.geometry import by_rating, geometry
 
     found = geometry(encode, split=split, form=form, folder=folder)
-    rows = by_rating(encode, data.scored_pairs(folder, split=split, form=form), split)
-    return Report((*found.rows, *rows), found.notes)
+    more = by_rating(encode, data.scored_pairs(folder, split=split, form=form), split)
+    return Report((*found.rows, *more.rows), found.notes, found.items | more.items)
 
 
 def _caption_retrieval(encode: EncodeFn, folder: Path | None, *, captions: int) -> Report:

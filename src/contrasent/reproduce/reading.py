@@ -8,7 +8,7 @@ from typing import Literal
 
 from contrasent.engine.parameters import Positive
 from contrasent.errors import OptionError, UserError, suggestion
-from contrasent.report import HUNDREDTHS
+from contrasent.report import in_hundredths
 from contrasent.reproduce import rows
 from contrasent.reproduce.corpora import Corpus, read_corpora
 from contrasent.reproduce.items import (
@@ -176,7 +176,7 @@ def _column(
         table.check_known("evaluation", evaluation, evaluations)
         if not metric:
             table.refuse("metric", "metric is missing")
-    hundred = metric.split("@")[0].split("_")[0] in HUNDREDTHS
+    hundred = in_hundredths(metric)
     factor = table.take("factor", float, 100.0 if hundred else 1.0)
     lower = metric.startswith(LOWER)
     return table.fill(
