@@ -1,17 +1,17 @@
 """Doing a job: make the model, measure it, store the numbers; here torch is needed."""
 
 import json
-import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
+from contrasent.evaluate.bootstrap import RESAMPLES, interval
 from contrasent.evaluate.influence import shared_draws
-from contrasent.report import Report, Row, key_text
+from contrasent.report import ItemsByRow, Report, Row, key_text
 from contrasent.reproduce import data
 from contrasent.reproduce.digests import environment
 from contrasent.reproduce.items import TARGET
@@ -111,11 +111,8 @@ class _Loaded:
             encode = self._fitted(unit, list(dict.fromkeys(texts)))
             alone = {**options, "tasks": (task,)}
             found.append(measure(encode, unit.kind, alone, self.folder))
-        joined = Report.join(found)
-        means = sts7_mean(joined.rows, **options)
-        rested = {mean.key: tuple((task, *mean.key[1:]) for task in STS) for mean in means}
-        notes = {"fitted": "to each task"}
-        return Report((*joined.rows, *means), notes, joined.items | rested)
+        joined = with_sts7_mean(Report.join(found), **options)
+        return Report(joined.rows, {"fitted": "to each task"}, joined.items)
 
     def _encode(self) -> EncodeFn:
         """The model; each sentence is encoded once for all measurements."""
@@ -280,36 +277,35 @@ def _trace(log: Path) -> list[tuple[int, dict[str, Any]]]:
     return sorted(found.items())
 
 
-def sts7_mean(
-    rows: Sequence[Row], *, tasks: Sequence[str], aggregate: Sequence[str], split: str, **_: Any
-) -> list[Row]:
-    """The plain mean over the seven STS sets, where each was measured with vectors of its own.
-
-    Its interval is put together from those of the sets, which are independent of one another: the
-    distance of the mean to an end is the root of the sum of the sets' squared distances, over
-    their number (method of variance estimates recovery; Zou and Donner, 2008).
+def with_sts7_mean(
+    report: Report, *, tasks: Sequence[str], aggregate: Sequence[str], split: str, **_: Any
+) -> Report:
+    """A report, and the plain mean over the seven STS sets, each measured with its own vectors.
 
     Args:
-        rows: of the sets, as ``sts`` gives them for each alone.
+        report: of the sets, as ``sts`` gives them for each alone, with items.
         tasks: that were measured.
         aggregate: of subsets, each of them.
         split: that was measured.
 
     Returns:
-        Rows of task "STS7" as ``sts`` gives them for a single model; none if a set is not there.
+        With rows of task "STS7" as ``sts`` gives them for a single model, if all sets are there.
+        Their intervals are of the sets' items, resampled together: sets share pairs.
     """
     from contrasent.evaluate.sts import AVERAGE, METRICS
 
-    found = []
-    report = Report(tuple(rows))
+    rows: list[Row] = []
+    rested: ItemsByRow = {}
     for metric in METRICS if set(STS) <= set(tasks) else ():
         for name in aggregate:
             own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
             value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
-            bounds: tuple[float | None, float | None] = (None, None)
-            if all(r.low is not None and r.high is not None for r in own):
-                below = math.hypot(*(r.value - (r.low or 0.0) for r in own)) / len(own)
-                above = math.hypot(*((r.high or 0.0) - r.value for r in own)) / len(own)
-                bounds = value - below, value + above
-            found.append(Row(AVERAGE, split, metric, name, value, count, *bounds))
-    return found
+            rows.append(Row(AVERAGE, split, metric, name, value, count))
+            rested[rows[-1].key] = tuple(r.key for r in own)
+    joined = report.items | rested
+    draws = shared_draws(Report((*report.rows, *rows), {}, joined), RESAMPLES)
+    bounded = []
+    for row in rows:
+        low, high = interval(row.value + draws[row.key])
+        bounded.append(replace(row, low=low, high=high))
+    return Report((*report.rows, *bounded), report.notes, joined)
