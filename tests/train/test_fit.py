@@ -537,7 +537,7 @@ def test_resuming_takes_the_same_settings(start, tmp_path, sentences):
     start()
     cases = [
         ({"lr": 2e-3}, "the run there has lr 0.001, this one 0.002"),
-        ({"rows": sentences[:79]}, "the run there has sha256"),
+        ({"rows": sentences[:79]}, "the run there has other text"),
         ({"parameters": {"temperature": 0.1}}, "has temperature 0.05, this one 0.1"),
         ({"evaluate": scores([0.0] * 9)[0]}, "has evaluated False, this one True"),
     ]

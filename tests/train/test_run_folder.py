@@ -86,7 +86,10 @@ def test_a_run_is_resumed_or_overwritten(tmp_path):
     [
         ({"settings": {"lr": 2e-3, "batch": 8}}, "the run there has lr 0.001, this one 0.002"),
         ({"settings": {"lr": 1e-3}}, "has batch 8, this one None"),
-        ({"corpus": {"sha256": "cd"}}, "has sha256 'ab', this one 'cd'"),
+        (
+            {"corpus": {"source": "new.txt", "sha256": "cd"}},
+            "has other text, of None, than 'new.txt' holds now; resume with the same text",
+        ),
         ({"processes": 2}, "has processes 1, this one 2; resume with the same command"),
         ({"new": 1}, "has new None, this one 1"),
     ],
@@ -96,6 +99,17 @@ def test_other_settings_are_refused_by_name(tmp_path, change, message):
     RunFolder(tmp_path).write_log({"step": 1})
     with pytest.raises(OutputError, match=message):
         opened(tmp_path, TOLD | change, resume=True)
+
+
+def test_the_same_text_in_another_file_is_the_same_corpus(tmp_path):
+    """So that a copied folder of results can be gone on with."""
+    opened(tmp_path, TOLD | {"corpus": {"source": "/old/corpus.txt", "sha256": "ab"}})
+    RunFolder(tmp_path).checkpoint.write_bytes(b"x")
+    told = TOLD | {"corpus": {"source": "/new/corpus.txt", "sha256": "ab"}}
+    assert opened(tmp_path, told, resume=True) is True
+    changed = TOLD | {"corpus": {"source": "/old/corpus.txt", "sha256": "cd"}}
+    with pytest.raises(OutputError, match=r"other text, of '/old/corpus\.txt', than '/old/corpus"):
+        opened(tmp_path, changed, resume=True)
 
 
 def test_options_that_came_after_a_run_began_had_their_defaults(tmp_path):

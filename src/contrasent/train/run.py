@@ -171,7 +171,8 @@ class RunFolder:
     def check_same(self, config: dict[str, Any]) -> None:
         """Refuse to go on with a run that something else decides.
 
-        An option that the code has learned since the run began had its default then.
+        An option that the code has learned since the run began had its default then. The same text
+        in another file is the same corpus.
 
         Args:
             config: of this run, see ``run_config``.
@@ -187,7 +188,14 @@ class RunFolder:
             before["objective"] = renamed(before["objective"], config["objective"])
         later = _defaults(before)
         now = json.loads(json.dumps(config))
-        for key in sorted((before.keys() | now.keys()) - {"defaults"}):
+        texts = [of.get("corpus") or {} for of in (before, now)]
+        if texts[0].get("sha256") != texts[1].get("sha256"):
+            raise OutputError(
+                f"{self.model}: the run there has other text, of {texts[0].get('source')!r}, than "
+                f"{texts[1].get('source')!r} holds now; resume with the same text, or use "
+                "--overwrite or another folder"
+            )
+        for key in sorted((before.keys() | now.keys()) - {"defaults", "corpus"}):
             old, new = before.get(key), now.get(key)
             if isinstance(old, dict) and isinstance(new, dict):
                 old = {k: v for k, v in later.get(key, {}).items() if k in new} | old
