@@ -316,6 +316,14 @@ def test_settings_of_one_objective():
     (swept,) = OWN.find(["own:rates"])
     row = next(row for row in swept.rows if row.name == "SimCSE, 0.003")
     assert resolve_row(swept, row, scale).settings["lr"] == 3e-3
+    # Of a method, and of its combinations: the first part's before the second's.
+    both = scale.changed({"simcse.lr": "3e-4", "masked_lm.lr": "1e-5", "masked_lm.clip": "2"}, None)
+    (auxiliary,) = OWN.find(["simcse:e1"])
+    row = next(row for row in auxiliary.rows if row.objective == "simcse+masked_lm")
+    of_both = resolve_row(auxiliary, row, both).settings
+    assert (of_both["lr"], of_both["clip"]) == (3e-4, 2.0)
+    whole = scale.changed({"simcse.lr": "3e-4", "simcse+masked_lm.lr": "1e-6"}, None)
+    assert resolve_row(auxiliary, row, whole).settings["lr"] == 1e-6
     for name, near in {"simcs.lr": "simcse", "simcse.lrr": "lr", "simcse.batch": "batch"}.items():
         with pytest.raises(OptionError, match=near):
             OWN.scales["lab"].changed({name: "none"}, None)

@@ -33,7 +33,7 @@ class Scale:
         set: settings of a run, for all items.
         sentences: rows sampled from a corpus; None for all.
         changes: what the user changed of it.
-        own: settings and parameters of the runs of one objective, by its name.
+        own: settings and parameters of the runs of one objective, by its name; see ``of``.
     """
 
     name: ScaleName
@@ -52,7 +52,7 @@ class Scale:
 
         Args:
             settings: of the run, as texts; OBJECTIVE.NAME is a setting or parameter of the runs of
-                one objective.
+                one objective and of its combinations with others.
             sentences: rows sampled from a corpus, 0 for all; None leaves them alone.
 
         Raises:
@@ -77,6 +77,14 @@ class Scale:
         count = self.sentences if sentences is None else sentences or None
         changed = {**self.set, **known.run}
         return replace(self, set=changed, sentences=count, changes=changes, own=own)
+
+    def of(self, objective: str) -> Values:
+        """What is set for an objective: for a combination, what is set for its parts as well.
+
+        Its own settings go before those of its parts, and an earlier part's before a later one's.
+        """
+        names = [*reversed(objective.split("+")), objective]
+        return {k: v for name in names for k, v in self.own.get(name, {}).items()}
 
 
 def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
@@ -127,7 +135,7 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
         OptionError: a name or a value that cannot be.
     """
     changes = item.scale[scale.name]
-    own = scale.own.get(row.objective, {})
+    own = scale.of(row.objective)
     given = {**scale.set, **own, **changes.set, **row.settings[scale.name], "seed": seed}
     if given.get("precision") == AUTO:
         given["precision"] = precision()
