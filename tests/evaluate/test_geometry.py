@@ -151,6 +151,7 @@ def test_splits_and_samples_of_the_benchmark(monkeypatch):
     report = geometry(vectors, split="all", sample=50, seed=4)
     assert asked == [("STSB", "train"), ("STSB", "dev"), ("STSB", "test")]
     assert report.notes["geometry_pairs"] == 50
+    assert [key[2] for key in report.items] == ["alignment", "uniformity"]
     assert geometry(vectors, split="dev").rows[0].split == "dev"
     with pytest.raises(OptionError, match="did you mean 'test'"):
         geometry(vectors, split="tests")

@@ -81,7 +81,7 @@ def geometry(
     found = geometry_of_pairs(
         encode, pairs, split=split, duplicates=duplicates, resamples=resamples, seed=seed
     )
-    return Report(found.rows, {"geometry_form": form, **found.notes})
+    return Report(found.rows, {"geometry_form": form, **found.notes}, found.items)
 
 
 def geometry_of_pairs(
