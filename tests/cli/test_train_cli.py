@@ -322,7 +322,7 @@ def test_a_finished_run_says_so_before_a_model_is_loaded(
         assert "two: the run there" in said and words in said
     progress.show("silent")
     texts.write_text(texts.read_text() + "One more line.\n")
-    with pytest.raises(AssertionError, match="sha256"):
+    with pytest.raises(AssertionError, match="has other text"):
         run(*asked["one"], "--resume")
 
 
