@@ -166,16 +166,15 @@ def compare_reports(
     shared = [k for k in tables[0] if all(k in t for t in tables) and not k[2].endswith(SPREAD)]
     if not shared:
         raise DataError("the reports have no row in common")
-    results, itemless = [], True
+    results = []
     for key in shared:
         rows = [table[key] for table in tables]
         moved = item_moves(rows, reports, names)
-        itemless = itemless and moved is None
         # The spread that is assumed of single runs is one of scores in hundredths.
         known = moved is not None and (seed_sd == 0 or in_hundredths(rows[0].metric))
         if known or len(reports) > 2:
             results.append(_compare(rows, len(before), moved, seed_sd, planning))
-    if not results and not itemless:
+    if not results and any(all(key in r.items for r in reports) for key in shared):
         raise DataError(
             "one run an arm shows no spread over seeds, and what is assumed of one is of scores in "
             "hundredths: give at least two an arm, or --seed-sd 0 if no seed changes either model"

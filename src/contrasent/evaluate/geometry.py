@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, check_choice
+from contrasent.evaluate import influence
 from contrasent.evaluate.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
@@ -160,9 +161,9 @@ def _uniformity(
     keys: Keys | None = None,
 ) -> None:
     """Add uniformity; vectors of equal keys, those of one pair, are resampled together."""
-    near, value = metrics.nearness(vectors), metrics.uniformity(vectors)
-    # To first order: an item is one of both vectors of a pair, so it moves the mean twice.
-    draws = value + 2 * (mean_draws(near, resamples, seed, keys) / near.mean() - 1)
+    near = metrics.nearness(vectors)
+    value, moved = influence.uniformity(near[None])
+    draws = value + mean_draws(moved, resamples, seed, keys)
     items = Items("uniformity", keys, near[None]) if keys is not None else None
     sheet.add(task, split, "uniformity", value, len(vectors), draws=draws, items=items)
 

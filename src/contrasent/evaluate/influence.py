@@ -53,8 +53,15 @@ def _mean(columns: Floats) -> tuple[float, Floats]:
     return float(x.mean()), x - x.mean()
 
 
-def _uniformity(columns: Floats) -> tuple[float, Floats]:
-    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice."""
+def uniformity(columns: Floats) -> tuple[float, Floats]:
+    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice.
+
+    Args:
+        columns: (1, n) of :func:`contrasent.metrics.nearness`.
+
+    Returns:
+        The number, and (n,) its derivatives by the items' weights.
+    """
     (near,) = columns
     mean = near.mean()
     return float(np.log(mean)), 2 * (near / mean - 1)
@@ -158,7 +165,7 @@ class _Ranked:
 
 STATISTICS: dict[str, Callable[[Floats], tuple[float, Floats]]] = {
     "mean": _mean,
-    "uniformity": _uniformity,
+    "uniformity": uniformity,
     "f1": _f1,
     "pearson": _pearson,
     "spearman": _spearman,
@@ -191,18 +198,30 @@ def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
     Returns:
         (number,) of each row.
     """
-    found = {}
-    for key in report.items:
-        known = _resolved(report, key) or []
-        moves = [weight * measure(items)[1] for weight, items in known]
-        if moves:
-            distinct, place = np.unique(
-                np.concatenate([items.keys for _, items in known]), return_inverse=True
-            )
-            moved = np.bincount(place, np.concatenate(moves), len(distinct))
-            drawn = draw_counts([len(distinct)], number, 0, distinct)
-            found[key] = np.concatenate([counts @ moved for counts in drawn])
-    return found
+    found = {key: row_draws(report, key, number) for key in report.items}
+    return {key: draws for key, draws in found.items() if len(draws)}
+
+
+def row_draws(report: Report, key: RowKey, number: int) -> Floats:
+    """How far one row moves in the resamples of :func:`shared_draws`.
+
+    Args:
+        report: with items.
+        key: of the row.
+        number: resamples.
+
+    Returns:
+        (number,), or none where the row's items are not known.
+    """
+    known = _resolved(report, key) or []
+    if not known:
+        return np.empty(0)
+    moves = np.concatenate([weight * measure(items)[1] for weight, items in known])
+    names = np.concatenate([items.keys for _, items in known])
+    distinct, place = np.unique(names, return_inverse=True)
+    moved = np.bincount(place, moves, len(distinct))
+    drawn = draw_counts([len(distinct)], number, 0, distinct)
+    return np.concatenate([counts @ moved for counts in drawn])
 
 
 def item_moves(

@@ -10,7 +10,7 @@ from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.evaluate.bootstrap import RESAMPLES, interval
-from contrasent.evaluate.influence import shared_draws
+from contrasent.evaluate.influence import row_draws, shared_draws
 from contrasent.report import ItemsByRow, Report, Row, key_text
 from contrasent.reproduce import data
 from contrasent.reproduce.digests import environment
@@ -302,10 +302,9 @@ def with_sts7_mean(
             value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
             rows.append(Row(AVERAGE, split, metric, name, value, count))
             rested[rows[-1].key] = tuple(r.key for r in own)
-    joined = report.items | rested
-    draws = shared_draws(Report((*report.rows, *rows), {}, joined), RESAMPLES)
+    found = Report((*report.rows, *rows), report.notes, report.items | rested)
     bounded = []
     for row in rows:
-        low, high = interval(row.value + draws[row.key])
+        low, high = interval(row.value + row_draws(found, row.key, RESAMPLES))
         bounded.append(replace(row, low=low, high=high))
-    return Report((*report.rows, *bounded), report.notes, joined)
+    return replace(found, rows=(*report.rows, *bounded))
