@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from contrasent.engine.registry import check, parameters
+from contrasent.engine.registry import check, methods, parameters
 from contrasent.errors import OptionError
 from contrasent.reproduce.items import SCALES, Item, ScaleName, Selection, TableRow
 from contrasent.reproduce.items import Settings as Values
@@ -83,7 +83,7 @@ class Scale:
 
         Its own settings go before those of its parts, and an earlier part's before a later one's.
         """
-        names = [*reversed(objective.split("+")), objective]
+        names = [*reversed([method.name for method in methods(objective)]), objective]
         return {k: v for name in names for k, v in self.own.get(name, {}).items()}
 
 
