@@ -185,6 +185,13 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
     assert set(by_metric) == {"spearman", "pearson"}
     out = run("compare", tmp_path / "a.json", tmp_path / "b.json", "--seed-sd", 0)
     assert "these two models, on other items like these" in out
+    assert "left out" not in out
+    for name in ("a.json", "b.json"):
+        report = json.loads((tmp_path / name).read_text())
+        report["rows"].append({**report["rows"][0], "metric": "uniformity"})
+        (tmp_path / f"more-{name}").write_text(json.dumps(report))
+    out = run("compare", tmp_path / "more-a.json", tmp_path / "more-b.json")
+    assert "left out: uniformity: one run an arm shows no spread over seeds" in out
     assert row["low"] <= row["difference"] <= row["high"]
     assert row["count"] == 60
     names = []

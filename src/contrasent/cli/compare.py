@@ -43,7 +43,7 @@ def compare(
         resamples: Of no use any more: nothing is drawn.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
-    from contrasent.evaluate.compare import SEED_SD, compare_reports
+    from contrasent.evaluate.compare import SEED_SD, SPREAD, compare_reports
     from contrasent.evaluate.suite import Options, check_data, evaluate, suite_names
     from contrasent.text.official import STS_TASKS
 
@@ -65,8 +65,19 @@ def compare(
         *(one.line(width) for one in found),
         _claim(len(arms[0]), len(arms[1]), seed_sd, SEED_SD, found),
     ]
+    if missing := _missing([report for arm in loaded for report in arm], found, SPREAD):
+        lines.append(
+            f"left out: {', '.join(missing)}: one run an arm shows no spread over seeds, and none "
+            "is known of them: give several runs, or --seed-sd 0 if no seed changes either model"
+        )
     facts = {"a": arms[0], "b": arms[1], "rows": [one.to_json() for one in found]}
     return options.Output(facts, "\n".join(lines))
+
+
+def _missing(reports: "list[Report]", found: "list[Comparison]", spread: str) -> list[str]:
+    """The metrics that all reports have and no comparison is of, other than spreads of seeds."""
+    shared = set.intersection(*({row.metric for row in report} for report in reports))
+    return sorted(m for m in shared - {c.metric for c in found} if not m.endswith(spread))
 
 
 def _claim(

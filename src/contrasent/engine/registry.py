@@ -22,13 +22,18 @@ if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
 
 
+def parts(name: str) -> list[str]:
+    """The names that a name joins by "+", such as "esimcse+simcse_plus_plus"."""
+    return [part.strip() for part in name.split("+")]
+
+
 def methods(name: str) -> list[Method]:
-    """The methods that a name joins by "+", such as "esimcse+simcse_plus_plus".
+    """The methods whose names a name joins.
 
     Raises:
         OptionError: one of them does not exist, cannot be read, or is named twice.
     """
-    found = [locate(part.strip()) for part in name.split("+")]
+    found = [locate(part) for part in parts(name)]
     for method in found:
         if sum(other.source == method.source for other in found) > 1:
             raise OptionError(OPTION, name, f"names {method.name} twice")

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contrasent.engine import registry
+
 if TYPE_CHECKING:
     from contrasent.reproduce.store import Record
 
@@ -48,8 +50,8 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> dict[str,
         known = first[kind]
     else:
         known = {}
-        for part in name.split("+"):
-            for key, value in first[kind].get(part.strip(), {}).items():
+        for part in registry.parts(name):
+            for key, value in first[kind].get(part, {}).items():
                 # As ``objectives`` joins methods: a plain value gives way to another's.
                 if key not in known or known[key] == first["plain"].get(key, ...):
                     known[key] = value

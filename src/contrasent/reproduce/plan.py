@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, followed, measures
@@ -284,7 +285,7 @@ def train_version(objective: str, values: Mapping[str, Any]) -> int:
         objective: its name.
         values: of all parameters and settings.
     """
-    methods = {part.strip() for part in objective.split("+")}
+    methods = set(registry.parts(objective))
     normalised = "batchnorm" in (values.get("projector"), values.get("head"))
     mended = (
         ("esimcse" in methods and normalised and values["queue_size"] > 0)
