@@ -1,14 +1,13 @@
 """What computes the shards of a job: this process, several of this machine, or a Ray cluster."""
 
 import multiprocessing
-import os
-import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Protocol
 
+from contrasent import workers
 from contrasent.encoding.job import Advance, Done, Job
 from contrasent.errors import UserError
 
@@ -78,7 +77,7 @@ class Local:
 
     def _pooled(self, job: Job, shards: Sequence[int]) -> Iterator[Done]:
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self.workers, context, initializer=_end_with_parent)
+        pool = ProcessPoolExecutor(self.workers, context, initializer=workers.end_with_parent)
         try:
             running: set[Future[Done]] = {pool.submit(_run, job, shard) for shard in shards}
             while running:
@@ -91,15 +90,3 @@ class Local:
 
 def _run(job: Job, shard: int) -> Done:
     return job.run(shard, lambda rows: None)
-
-
-def _end_with_parent() -> None:
-    """A pool's process waits for work for ever if its parent is killed: end with it."""
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()

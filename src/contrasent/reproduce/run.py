@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contrasent import progress
+from contrasent import progress, workers
 from contrasent.errors import UserError
 from contrasent.report import shown
 from contrasent.reproduce.jobs import Job, Plan
@@ -112,7 +112,6 @@ class _Queue:
         budget: seconds after which nothing is begun.
         keep: keep the models.
         say: takes a line about each job; it can be pickled.
-        parent: a process without which this one begins nothing; None if it is by itself.
     """
 
     store: Store
@@ -120,7 +119,6 @@ class _Queue:
     budget: float | None
     keep: bool
     say: Say
-    parent: int | None = None
 
     def work(self, jobs: list[Job]) -> None:
         """Do all that is missing, or wait for whoever does it."""
@@ -131,8 +129,6 @@ class _Queue:
             while waiting:
                 busy: list[Job] = []
                 for job in waiting:
-                    if self.parent not in (None, os.getppid()):
-                        return
                     left = len(missing(waiting, self.store)) - 1
                     if self.store.skipped(job.model.key) or _done(job, self.store):
                         advance(1)
@@ -208,11 +204,10 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
     given = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = given or str(max(1, (os.cpu_count() or 1) // count))
     context = multiprocessing.get_context("spawn")
-    queue.parent = os.getpid()
     arguments = queue, jobs, "silent" if progress.silent() else "remarks"
-    workers = [context.Process(target=_work, args=arguments) for _ in range(count)]
+    started = [context.Process(target=_work, args=arguments) for _ in range(count)]
     try:
-        for worker in workers:
+        for worker in started:
             worker.start()
     finally:
         if given is None:
@@ -220,9 +215,9 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
     stopped = False
     total = seen = len(missing(jobs, queue.store))
     with progress.task("reproduce", total, "jobs") as advance:
-        while any(worker.is_alive() for worker in workers):
+        while any(worker.is_alive() for worker in started):
             try:
-                for worker in workers:
+                for worker in started:
                     worker.join(POLL)
                 left = sum(
                     not queue.store.skipped(job.model.key) for job in missing(jobs, queue.store)
@@ -231,16 +226,17 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
                 seen = left
             except KeyboardInterrupt:
                 stopped = True
-                for worker in workers:
+                for worker in started:
                     if worker.is_alive() and worker.pid is not None:
                         # It writes its checkpoint; asked a second time, it leaves at once.
                         os.kill(worker.pid, signal.SIGINT)
-    if stopped or any(worker.exitcode for worker in workers):
+    if stopped or any(worker.exitcode for worker in started):
         raise KeyboardInterrupt
 
 
 def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
     os.setpgrp()  # Ctrl-C in a terminal is the first process's to pass on, once
+    workers.end_with_parent()
     progress.show(shown)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     try:
