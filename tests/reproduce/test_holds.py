@@ -76,9 +76,9 @@ def test_every_statement_stands_once_under_its_verdict(found):
             source = f"{claim['text']} ({item['source']}"
             assert sum(line.startswith(source) for line in own) == 1, source
     assert "11 hold, 3 do not, 26 cannot be told, 7 were not run." in written
-    assert any(
-        "needs the checkpoint roberta-base" in v for v in under["What would change our minds"]
-    )
+    reasons = re.findall(r"^Needs (.+):$", written, re.M)
+    assert len(reasons) == len(set(reasons)) == 6
+    assert "--checkpoint bert-large-uncased=FOLDER" in reasons
 
 
 def test_effects_are_counted_in_favour_of_the_statement(found):

@@ -163,7 +163,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     counts = {n: len(row["cells"]["made"].get("values", [])) for n, row in rows.items()}
     assert list(counts.values()) == [1, 2, 2, 2, 0, 0, 1, 2, 0, 0], counts
     assert rows["never"]["skipped"] == "its data were never published"
-    assert "needs the checkpoint bert-large-uncased" in rows["large"]["skipped"]
+    assert "needs --checkpoint bert-large-uncased=FOLDER" in rows["large"]["skipped"]
     assert "masked-LM head" in rows["filled in"]["skipped"]
     assert rows["theirs"]["source"] == "a letter"
     # At scale lab a value is not compared with the document's, a direction is.
@@ -209,7 +209,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
         f"\N{PLUS-MINUS SIGN} {crop['sd']:.2f}",
         "decided together by Holm",
         "none of these is shown.",
-        "needs the checkpoint bert-large-uncased",
+        "needs --checkpoint bert-large-uncased=FOLDER",
     ):
         assert text in page, text
     # No path of this machine is told.

@@ -132,8 +132,9 @@ def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
     for word in WORDS:
         own = [one for one in every if one.word == word]
         if own:
-            lines += ["", f"## {HEADINGS[word]} ({len(own)})", ""]
-            lines += [f"- {_line(one)}" for one in own]
+            lines += ["", f"## {HEADINGS[word]} ({len(own)})"]
+            for why, alike in _by_want(own).items() if word == ABSENT else [("", own)]:
+                lines += ["", *([f"{why}:", ""] if why else []), *(f"- {_line(o)}" for o in alike)]
     if "" not in pictures:
         lines += ["", "## Every effect", "", explained]
         for paper, file in pictures.items():
@@ -245,11 +246,19 @@ def _minds(found: Book, every: list[Statement]) -> Iterator[str]:
             f"All of it is of {'; '.join(scales)}. Another base, or a longer training, may say "
             "otherwise: statements about either are statements about these."
         )
-    for one in (one for one in every if one.word == ABSENT):
+    if absent := sum(one.word == ABSENT for one in every):
+        yield f"What the {absent} that were not run need stands above them."
+
+
+def _by_want(absent: list[Statement]) -> dict[str, list[Statement]]:
+    """Statements that were not run, by what their rows say that they need."""
+    found: dict[str, list[Statement]] = {}
+    for one in absent:
         texts = [part["text"] for part in one.claim["parts"] if part["word"] == ABSENT]
         rows = [r for r in one.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)]
-        wanted = dict.fromkeys(row["skipped"].split(";")[0] for row in rows)
-        yield f"{one.claim['text']} ({one.item['name']}) {'; '.join(wanted)}."
+        wanted = dict.fromkeys(want for row in rows for want in row["skipped"].split("; "))
+        found.setdefault(_sentence("; ".join(wanted) or "not begun"), []).append(one)
+    return found
 
 
 def _least(one: Statement) -> float | None:

@@ -254,8 +254,7 @@ class Planner:
     def _folder(self, name: str, own: str = BASE) -> Path:
         wanted = self._name(name, own)
         if name != BASE and wanted == name and self.scale.name == "lab" and own == BASE:
-            where = "--checkpoint NAME=FOLDER gives it, --scale paper looks for it"
-            raise DataError(f"needs the checkpoint {name} ({where})")
+            raise DataError(f"needs --checkpoint {name}=FOLDER")
         return resolve(wanted)
 
     def _corpus(self, name: str, sentences: int | None) -> Built:
