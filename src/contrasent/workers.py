@@ -13,10 +13,11 @@ def end_with_parent() -> None:
     with a job of hours that nobody waits for.
     """
     parent = multiprocessing.parent_process()
+    if parent is None:
+        return
 
     def follow() -> None:
-        if parent is not None:
-            parent.join()
-            os.kill(os.getpid(), signal.SIGTERM)
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=follow, daemon=True).start()

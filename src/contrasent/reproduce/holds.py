@@ -257,7 +257,8 @@ def _by_want(absent: list[Statement]) -> dict[str, list[Statement]]:
         texts = [part["text"] for part in one.claim["parts"] if part["word"] == ABSENT]
         rows = [r for r in one.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)]
         wanted = dict.fromkeys(want for row in rows for want in row["skipped"].split("; "))
-        found.setdefault(_sentence("; ".join(wanted) or "not begun"), []).append(one)
+        why = "; ".join(wanted) or "other tables, which were not run"
+        found.setdefault(_sentence(why), []).append(one)
     return found
 
 
