@@ -25,13 +25,7 @@ class UserError(Exception):
 
 
 class InputError(UserError):
-    """A file, or a line of it, that cannot be read as required.
-
-    Args:
-        path: the file, as the user named it.
-        problem: what is wrong and what to do about it.
-        line: 1-based line number, if the problem has one.
-    """
+    """A file, or a line of it, that cannot be read as required."""
 
     def __init__(self, path: str | Path, problem: str, *, line: int | None = None) -> None:
         where = f"{path}:{line}" if line is not None else str(path)
@@ -41,14 +35,7 @@ class InputError(UserError):
 
 
 class OptionError(UserError):
-    """An option with a value it cannot have.
-
-    Args:
-        option: the option's name, as the user typed it.
-        value: the value given.
-        problem: what is wrong, without the value.
-        choices: the valid values; the nearest one is suggested.
-    """
+    """An option with a value it cannot have."""
 
     def __init__(
         self, option: str, value: object, problem: str, *, choices: Iterable[str] = ()
@@ -79,13 +66,7 @@ class LostProcessError(UserError):
 
 
 class MissingExtraError(UserError):
-    """An optional dependency that is not installed.
-
-    Args:
-        package: what could not be imported.
-        extra: the extra of contrasent that brings it.
-        purpose: what it is needed for.
-    """
+    """An optional dependency that is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(
@@ -94,17 +75,7 @@ class MissingExtraError(UserError):
 
 
 def import_extra(module: str, extra: str, purpose: str, *, package: str = "") -> Any:
-    """Import an optional dependency.
-
-    Args:
-        module: to import.
-        extra: the extra of contrasent that brings it.
-        purpose: what it is needed for.
-        package: its name, if it is not the module's.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Import an optional dependency."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -112,28 +83,14 @@ def import_extra(module: str, extra: str, purpose: str, *, package: str = "") ->
 
 
 def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a value that is none of the choices.
-
-    Args:
-        option: the option's name, as the user typed it.
-        value: the value given.
-        choices: the valid values.
-
-    Raises:
-        OptionError: it is none; the nearest choice is suggested.
-    """
+    """Refuse a value that is none of the choices."""
     known = list(choices)
     if value not in known:
         raise OptionError(option, value, "unknown", choices=known)
 
 
 def suggestion(value: str, choices: Iterable[str]) -> str:
-    """Return "; did you mean 'x'? (one of a, b, c)" for the choice nearest to a value, or "".
-
-    Args:
-        value: that was given.
-        choices: the valid ones.
-    """
+    """Return "; did you mean 'x'? (one of a, b, c)" for the choice nearest to a value, or ""."""
     known = sorted(choices)
     if not known:
         return ""

@@ -31,15 +31,7 @@ def writing(target: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
-    """Open a temporary file that replaces ``target`` when the block ends without an error.
-
-    Args:
-        target: the file; its folder is created if need be.
-        mode: "w" (UTF-8) or "wb".
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Open a temporary file that replaces ``target`` when the block ends without an error."""
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -64,9 +56,6 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
     An existing target is moved aside first and deleted last, so that a kill at any moment leaves
     the old or the new folder whole (under its own name, or as ``.NAME.old`` for an instant).
-
-    Raises:
-        OutputError: the target cannot be written, or is a file.
     """
     with writing(target):
         if target.exists() and not target.is_dir():
@@ -105,12 +94,7 @@ def recover_folder(target: Path) -> None:
 
 
 def remove_temporaries(folder: Path, name: str = "*") -> None:
-    """Delete what writers that were killed left in a folder; no other may be at work on it.
-
-    Args:
-        folder: perhaps not there.
-        name: of the target that they were to replace.
-    """
+    """Delete what writers that were killed left in a folder; no other may be at work on it."""
     for path in (*folder.glob(f".{name}.????????"), *folder.glob(f".{name}.old")):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -129,38 +113,20 @@ def encoded(text: str) -> bytes:
 
 
 def write_text(target: Path, text: str) -> None:
-    """Write a text file atomically, in UTF-8.
-
-    Args:
-        target: the file.
-        text: all of it.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
+    """Write a text file atomically, in UTF-8."""
     with atomic_file(target) as stream:
         stream.write(text)
 
 
 def write_json(target: Path, data: Any) -> None:
-    """Write a JSON file atomically, indented, keys in the order given.
-
-    Args:
-        target: the file.
-        data: what JSON can hold.
-    """
+    """Write a JSON file atomically, indented, keys in the order given."""
     write_text(target, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:
     """Make sure, before any work, that a folder can be written and has room.
 
-    Args:
-        folder: the target; it is created if it does not exist.
-        needed: bytes that the work is going to write.
-
-    Raises:
-        OutputError: it cannot be created or written, or has less free space than needed.
+    ``needed``: bytes that the work is going to write.
     """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

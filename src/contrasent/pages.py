@@ -32,21 +32,11 @@ def minus(text: str) -> str:
 
 
 def short(text: str, most: int = 160) -> str:
-    """A text on one line.
-
-    Args:
-        text: of any length.
-        most: characters to show.
-    """
+    """A text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def render(template: str, **facts: Any) -> str:
-    """A page's text.
-
-    Args:
-        template: its file in ``templates``.
-        **facts: what it shows; "window" and "heading" are every page's.
-    """
+    """A page's text."""
     return _templates().get_template(template).render(**facts)

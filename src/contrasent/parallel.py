@@ -51,13 +51,7 @@ def is_main() -> bool:
 
 @contextmanager
 def processes() -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, if it did, for the block.
-
-    Raises:
-        UserError: the environment is not one that torchrun makes.
-        LostProcessError: another process has ended. Leave this one by ``os._exit``: torch may never
-            end the threads of a broken group.
-    """
+    """Join the processes that ``torchrun`` started, if it did, for the block."""
     if dist.is_initialized() or "WORLD_SIZE" not in os.environ:
         yield
         return
@@ -148,11 +142,7 @@ def from_main(value: Any) -> Any:
 
 
 def by_main(function: Callable[[], Value]) -> Value:
-    """What the main process finds, a small plain object, in every process.
-
-    Raises:
-        UserError: that of the function, in every process.
-    """
+    """What the main process finds, a small plain object, in every process."""
     if world() == 1:
         return function()
     found: list[Any] = [None, ""]
@@ -169,11 +159,7 @@ def by_main(function: Callable[[], Value]) -> Value:
 
 
 def tensors_from_main(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The main process's tensors on the CPU, in every process, whose machines may share no disk.
-
-    Args:
-        tensors: by name; those of other processes are passed over.
-    """
+    """The main process's tensors on the CPU, in every process, whose machines may share no disk."""
     if world() == 1:
         return tensors
     place = device() if dist.get_backend() == "nccl" else "cpu"

@@ -23,12 +23,7 @@ _busy = False
 
 
 def show(mode: str) -> None:
-    """Choose what the process shows.
-
-    Args:
-        mode: "auto", progress (a bar on a terminal, else lines) and remarks; "remarks", these
-            alone, where another process shows the progress; or "silent".
-    """
+    """Choose what the process shows."""
     global _mode
     _mode = mode
 
@@ -45,15 +40,6 @@ def task(
     """Report the progress of a task of ``total`` units, ``start`` of which are done already.
 
     A task inside another is not shown; the outer one reports.
-
-    Args:
-        title: what is done.
-        total: units of work, if known.
-        unit: what is counted.
-        start: units done before, by a run that this one continues.
-
-    Yields:
-        A function to call after each piece of work, see :data:`Advance`.
     """
     global _busy
     if _mode != "auto" or _busy:

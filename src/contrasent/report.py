@@ -57,9 +57,9 @@ class Items:
 
     Attributes:
         statistic: how the columns make the value: "mean" of one column; "uniformity" of one of
-            :func:`contrasent.metrics.nearness`; "spearman" or "pearson" of (prediction, gold);
-            "f1" of (guess, label), both 0 or 1; "ap" and "f1_best" of (score, label);
-            "v_measure" of (group, class), whole numbers from 0.
+            :func:`contrasent.metrics.nearness`; "spearman" or "pearson" of (prediction, gold); "f1"
+            of (guess, label), both 0 or 1; "ap" and "f1_best" of (score, label); "v_measure" of
+            (group, class), whole numbers from 0.
         keys: (n,) uint64 of :func:`contrasent.evaluate.bootstrap.item_keys`: equal keys are the
             same item, in whichever task.
         columns: (c, n) numbers.
@@ -170,12 +170,7 @@ def in_hundredths(metric: str) -> bool:
 
 
 def shown(metric: str, value: float) -> str:
-    """A value as it is printed: correlations and rates times 100 with two decimals.
-
-    Args:
-        metric: of the value.
-        value: unrounded.
-    """
+    """A value as it is printed: correlations and rates times 100 with two decimals."""
     if in_hundredths(metric):
         return f"{100 * value:.2f}"
     return f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"

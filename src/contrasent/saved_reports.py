@@ -24,15 +24,7 @@ ARRAYS = ("keys", "columns")
 
 
 def write_reports(path: Path, reports: Mapping[str, Report]) -> None:
-    """Write the reports of models by name, and their items beside them.
-
-    Args:
-        path: NAME.json; items go to NAME.items.safetensors.
-        reports: by the models' names.
-
-    Raises:
-        OutputError: the files cannot be written.
-    """
+    """Write the reports of models by name, and their items beside them."""
     records = [{"model": name, **report.to_json()} for name, report in reports.items()]
     record: dict[str, Any] = records[0] if len(records) == 1 else {"models": records}
     if any(report.items for report in reports.values()):
@@ -44,12 +36,7 @@ def write_reports(path: Path, reports: Mapping[str, Report]) -> None:
 
 
 def read_reports(path: Path) -> dict[str, Report]:
-    """The reports of a file by their models' names, items included where there are any.
-
-    Raises:
-        InputError: a file that cannot be read, or that is no report; items that are named and not
-            there, or do not belong to it.
-    """
+    """The reports of a file by their models' names, items included where there are any."""
     try:
         record = json.loads(path.read_text("utf-8"))
         records = record.get("models", [record])

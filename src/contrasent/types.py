@@ -27,24 +27,14 @@ Item = TypeVar("Item")
 
 
 def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Items in lists of so many, the last one shorter (``itertools`` has it from Python 3.12 on).
-
-    Args:
-        items: any number; read as the lists are taken.
-        size: of a list.
-    """
+    """Lists of up to ``size`` items (``itertools.batched`` from Python 3.12 on)."""
     stream = iter(items)
     while batch := list(islice(stream, size)):
         yield batch
 
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
-    """What encodes queries, or documents: ``encode`` itself, unless it has prompts for them.
-
-    Args:
-        encode: a model; one with prompts has a method ``for_task`` of its own.
-        task: what the texts are.
-    """
+    """What encodes queries, or documents: ``encode`` itself, unless it has prompts for them."""
     own = getattr(encode, "for_task", None)
     return encode if own is None else cast(EncodeFn, own(task))
 

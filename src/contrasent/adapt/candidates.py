@@ -21,7 +21,6 @@ class Candidate:
     """A way to search.
 
     Attributes:
-        name: for people.
         model: "base", "whitened", "mapped", or the name of a trained one; "" for words alone.
         share: of what was trained (a network's weights, or a map) in the average with the base; 1
             for itself.
@@ -39,13 +38,12 @@ class Trial:
     """A candidate and what came of it.
 
     Attributes:
-        candidate: what was tried.
         score: on the selection part: :func:`selection_score` less what drift costs.
         overlap: share of the base's ten nearest neighbours that are left; 1 for the base.
         error: standard error of the score over the queries.
         kinds: nDCG@10 of each kind of query, and "all", the mean of them.
-        base: the base's, the mean over kinds, for the same queries; fewer of them measure
-            networks that were trained, since their answers must be encoded anew.
+        base: the base's, the mean over kinds, for the same queries; fewer of them measure networks
+            that were trained, since their answers must be encoded anew.
         seconds: since the run began, when it was measured.
         cost: seconds that it took, training included.
     """
@@ -75,13 +73,7 @@ class Encoded:
 def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | None) -> Encoded:
     """Encode queries and rows; passages that are encoded already are taken as they are.
 
-    Args:
-        encode: the model.
-        evidence: what to encode.
-        passages: (passages, d) vectors of the first rows by the same model, or None.
-
-    Returns:
-        Vectors as the model gives them.
+    ``passages``: (passages, d) vectors of the first rows by the same model, or None.
     """
     queries = [query.text for query in evidence.queries]
     texts = list(evidence.texts if passages is None else evidence.texts[evidence.passages :])
@@ -99,12 +91,7 @@ BLOCK = 512
 
 
 def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
-    """Vectors of all texts, with progress.
-
-    Args:
-        encode: the model.
-        texts: n of them.
-    """
+    """Vectors of all texts, with progress."""
     blocks = []
     with progress.task("encode", len(texts), "texts") as advance:
         for block in batched(texts, BLOCK):
@@ -129,12 +116,7 @@ NETWORK_PRICE = 0.8
 
 
 def drift_cost(overlap: float, *, trained: bool) -> float:
-    """What a candidate must gain for having moved so far from the base.
-
-    Args:
-        overlap: share of the base's ten nearest neighbours that are left.
-        trained: whether the network itself was trained.
-    """
+    """What a candidate must gain for having moved so far from the base."""
     return (NETWORK_PRICE if trained else PRICE) * (1.0 - overlap)
 
 
@@ -144,10 +126,7 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
     Ratios are taken rather than differences so that a kind of hard queries, whose scores are
     small, counts as much as a kind of easy ones.
 
-    Args:
-        evidence: the queries.
-        before: (q,) values of the base.
-        after: (q,) values of the candidate.
+    ``before``: (q,) values of the base. ``after``: (q,) values of the candidate.
     """
     ratios = [
         (after[chosen].mean() + SMALL) / (before[chosen].mean() + SMALL)
@@ -160,10 +139,7 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
 def selection_error(evidence: Evidence, before: Floats, after: Floats) -> float:
     """Standard error of :func:`selection_score` over the queries, to first order (delta method).
 
-    Args:
-        evidence: q queries.
-        before: (q,) values of the base.
-        after: (q,) values of the candidate.
+    ``before``: (q,) values of the base. ``after``: (q,) values of the candidate.
     """
     variance = 0.0
     for kind in evidence.kinds:
@@ -179,9 +155,7 @@ def selection_error(evidence: Evidence, before: Floats, after: Floats) -> float:
 def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
     """nDCG@10 of each kind of query, and "all", the mean of them.
 
-    Args:
-        evidence: q queries.
-        values: (q,) nDCG@10.
+    ``values``: (q,) nDCG@10.
     """
     means = {kind: float(values[evidence.of_kind(kind)].mean()) for kind in evidence.kinds}
     return {**means, "all": mean_over_kinds(evidence, values)}
@@ -190,14 +164,7 @@ def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
 def measure_candidate(
     evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None = None, *fusions: Fusion
 ) -> Floats:
-    """nDCG@10 of each query for vectors, words, or both by each fusion, (max(1, f), q).
-
-    Args:
-        evidence: q queries.
-        encoded: their vectors, and those of the rows; None for words alone.
-        lexical: BM25 over the rows; None for vectors alone.
-        *fusions: f ways to put both together.
-    """
+    """nDCG@10 of each query for vectors, words, or both by each fusion, (max(1, f), q)."""
     return measure(
         evidence,
         queries=None if encoded is None else encoded.queries,

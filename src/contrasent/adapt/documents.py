@@ -98,9 +98,7 @@ class ReadReport:
 
     Attributes:
         files: files that gave at least one document.
-        documents: documents.
         characters: characters of their text, titles and headings aside.
-        skipped: by reason, in the order met.
         encodings: how many text files are in each encoding.
         columns: for each table, which columns were read as what.
     """
@@ -113,12 +111,7 @@ class ReadReport:
     columns: dict[str, str] = field(default_factory=dict)
 
     def skip(self, reason: str, name: str) -> None:
-        """Count a file, or a row of a table, that was passed over.
-
-        Args:
-            reason: why.
-            name: of the file.
-        """
+        """Count a file, or a row of a table, that was passed over."""
         found = self.skipped.setdefault(reason, Skipped())
         found.count += 1
         if len(found.examples) < 5 and name not in found.examples:
@@ -173,13 +166,7 @@ class DocumentSource:
         return str(self.source)
 
     def __iter__(self) -> Iterator[Document]:
-        """Read all documents.
-
-        Raises:
-            InputError: at the end, if there were none.
-            MissingExtraError: likewise, if some could have been read with an extra installed.
-            OptionError: no table has the columns that were chosen.
-        """
+        """Read all documents."""
         report = self.report = ReadReport()
         seen = set[str]()
         self._lacking = self._missing = None
@@ -325,18 +312,7 @@ def _nothing(report: ReadReport) -> str:
 def open_documents(
     source: str | Path, *, columns: Sequence[str] | None = None, characters: int = CHARACTERS
 ) -> DocumentSource:
-    """Find the documents of a source; they are read when the result is iterated.
-
-    Args:
-        source: a folder, a zip archive, or a file.
-        columns: columns of tables to read as text; of several the first is the title. By default
-            they are guessed, and the report names them.
-        characters: the limit of all text, counted before the document that exceeds it.
-
-    Raises:
-        InputError: there is no such file or folder.
-        OptionError: no columns are given.
-    """
+    """Find the documents of a source; they are read when the result is iterated."""
     path = Path(source)
     if not path.exists():
         raise InputError(source, missing(path))

@@ -50,12 +50,7 @@ def hash_of(text: str) -> int:
 
 
 def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
-    """Shared shingles by all shingles; 0 where there are none.
-
-    Args:
-        one: sorted hashes.
-        other: likewise.
-    """
+    """Shared shingles by all shingles; 0 where there are none."""
     shared = len(np.intersect1d(one, other, assume_unique=True))
     return shared / max(len(one) + len(other) - shared, 1)
 
@@ -109,12 +104,7 @@ def recurring(documents: Sequence[Document]) -> set[int]:
 
 
 def without(document: Document, paragraphs: set[int]) -> Document:
-    """A document without some paragraphs, or as it is if it would lose all.
-
-    Args:
-        document: the document.
-        paragraphs: hashes of the paragraphs.
-    """
+    """A document without some paragraphs, or as it is if it would lose all."""
     sections = tuple(
         Section(section.headings, kept)
         for section in document.sections

@@ -63,12 +63,7 @@ def reason_to_skip(name: str) -> str | None:
 
 
 def entries(source: Path, skip: Skip) -> Iterator[Entry]:
-    """All files of a source in the order of their paths.
-
-    Args:
-        source: a file or a folder.
-        skip: called for each file or folder that is passed over.
-    """
+    """All files of a source in the order of their paths."""
     if source.is_dir():
         yield from _folder(source, source, skip)
     elif reason := reason_to_skip(source.name):
@@ -190,9 +185,7 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[
 def in_memory(entry: Entry, limit: int) -> BytesIO | None:
     """A file's content, or None if it is larger than ``limit`` bytes.
 
-    Args:
-        entry: the file.
-        limit: in bytes.
+    ``limit``: in bytes.
     """
     if entry.size > limit:
         return None

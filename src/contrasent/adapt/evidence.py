@@ -49,7 +49,6 @@ class Query:
     """A query and its answers.
 
     Attributes:
-        text: of the query.
         kind: the maker's name, or "real" for one that a person typed.
         document: number of the document that it is about; queries of one document are no
             independent evidence.
@@ -74,10 +73,8 @@ class Evidence:
 
     Attributes:
         texts: of the rows: passages first, then passages without what a query was taken from.
-        passages: how many rows are passages.
-        units: (rows,) rows of one unit count as one result, the best of them; a unit is a
-            passage, or a document where judgements are of documents.
-        queries: of one kind or several.
+        units: (rows,) rows of one unit count as one result, the best of them; a unit is a passage,
+            or a document where judgements are of documents.
     """
 
     texts: tuple[str, ...]
@@ -109,17 +106,7 @@ def made_evidence(
     copied: float = COPIED,
     seed: int,
 ) -> Evidence:
-    """Evidence from queries that were made of the text.
-
-    Args:
-        texts: of the passages, as they are indexed.
-        documents: number of each passage's document.
-        pairs: queries with what they should find.
-        limit: queries of a kind, one a document as far as that goes.
-        terms: terms of a text, as search by words compares them.
-        copied: share of the words shared with the answer that is taken out of a query.
-        seed: of all choices.
-    """
+    """Evidence from queries that were made of the text."""
     rows, units, queries = list(texts), list(range(len(texts))), list[Query]()
     kinds = _by_kind(pairs)
     chosen: dict[str, list[Pair]] = {}
@@ -163,12 +150,7 @@ def _set_apart(queries: list[Query], kind: str) -> None:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text is words and not code, a formula or a row of numbers, in any language.
-
-    Args:
-        text: a sentence; three of five characters must be letters, and of fifty at most two may be
-            marks that prose hardly has.
-    """
+    """Whether a text is words and not code, a formula or a row of numbers, in any language."""
     letters = sum(character.isalpha() for character in text)
     marks = sum(character in "(){}[]<>=_/\\|#@*+^~`$&" for character in text)
     return 5 * letters >= 3 * len(text) and 25 * marks <= len(text)
@@ -198,9 +180,7 @@ def _spread(pairs: Sequence[Pair], documents: Sequence[int], limit: int, seed: i
 def mean_over_kinds(evidence: Evidence, values: Floats) -> float:
     """The mean of the means of each kind of query, so that no kind outweighs another.
 
-    Args:
-        evidence: q queries.
-        values: (q,) of the queries.
+    ``values``: (q,) of the queries.
     """
     return float(np.mean([values[evidence.of_kind(kind)].mean() for kind in evidence.kinds]))
 
@@ -211,15 +191,7 @@ def judged_evidence(
     holding: Sequence[Sequence[int]],
     user_queries: Sequence[tuple[str, Mapping[int, float]]],
 ) -> Evidence:
-    """Evidence from queries that people typed, with documents that answer them.
-
-    Args:
-        texts: of the passages, as they are indexed.
-        documents: number of each passage's document; a document counts by its best passage.
-        holding: for each document the passages that hold its text; one that was removed as a copy
-            is found by a row of its own.
-        user_queries: queries, and the gain of each document that answers.
-    """
+    """Evidence from queries that people typed, with documents that answer them."""
     answers = sorted({document for _, gains in user_queries for document in gains})
     copies = [
         (passage, document)
@@ -244,7 +216,6 @@ class Part:
 
     Attributes:
         evidence: these queries, over these passages and the rows that the queries need.
-        queries: their numbers in the whole.
         rows: (rows,) the rows' numbers in the whole.
     """
 
@@ -256,13 +227,7 @@ class Part:
 def narrowed(
     evidence: Evidence, passages: NDArray[np.int64], queries: NDArray[np.int64] | None = None
 ) -> Part:
-    """Some of the queries over some passages; those that a query needs must be among them.
-
-    Args:
-        evidence: over all passages.
-        passages: numbers of the passages to keep, rising.
-        queries: numbers of the queries to keep; None for all.
-    """
+    """Some of the queries over some passages; those that a query needs must be among them."""
     numbers = np.arange(len(evidence.queries)) if queries is None else queries
     chosen = [evidence.queries[at] for at in numbers]
     needed = {row for q in chosen for row in (q.shown[:1] if q.apart else q.shown)}
@@ -281,11 +246,6 @@ def narrowed(
 
 
 def first_of_each_kind(evidence: Evidence, limit: int) -> NDArray[np.int64]:
-    """Numbers of so many queries of each kind; of all that people typed.
-
-    Args:
-        evidence: made queries of a kind come in random order, a document's second one late.
-        limit: made queries of a kind.
-    """
+    """Numbers of so many queries of each kind; of all that people typed."""
     few = [evidence.of_kind(kind)[: None if kind == "real" else limit] for kind in evidence.kinds]
     return np.sort(np.concatenate(few))

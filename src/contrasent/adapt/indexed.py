@@ -21,24 +21,13 @@ def document_of(text: str, metadata: Any) -> str:
     """The document that a row belongs to: the one it names, else its own text.
 
     So copies of one text are one document, wherever they stand.
-
-    Args:
-        text: of the row.
-        metadata: of the row.
     """
     named = metadata.get("document") if isinstance(metadata, dict) else None
     return named if isinstance(named, str) else f"\0{hash_of(text):016x}"
 
 
 def passage_of(text: str, identity: str, metadata: Any, document: int) -> Passage:
-    """The passage that a row of an index was.
-
-    Args:
-        text: of the row.
-        identity: its id.
-        metadata: of the row; where 'contrasent adapt' made it, it holds title and headings.
-        document: number that its document is given.
-    """
+    """The passage that a row of an index was."""
     known = metadata if isinstance(metadata, dict) and "headings" in metadata else {}
     title, headings = str(known.get("title", "")), tuple(known.get("headings", ()))
     before = (p for p in prefixes(title, headings) if p and text.startswith(f"{p}\n"))
@@ -48,11 +37,7 @@ def passage_of(text: str, identity: str, metadata: Any, document: int) -> Passag
 
 
 def row_numbers(index: Rows) -> NDArray[np.int64]:
-    """The rows of an index that are there.
-
-    Raises:
-        InputError: there are none, or none of them has a text.
-    """
+    """The rows of an index that are there."""
     rows = np.flatnonzero(index.alive())
     if not any(index.named(int(row))["text"].strip() for row in rows[:1000]):
         problem = "holds no texts to compare with" if len(rows) else "is empty"
@@ -63,9 +48,7 @@ def row_numbers(index: Rows) -> NDArray[np.int64]:
 def index_documents(index: Rows, rows: NDArray[np.int64]) -> list[str]:
     """The document of each row.
 
-    Args:
-        index: the index.
-        rows: (n,) numbers.
+    ``rows``: (n,) numbers.
     """
     places = (index.place(int(row)) for row in rows)
     return [document_of(part.texts[at], part.metadata_of(at)) for part, at in places]
@@ -74,9 +57,7 @@ def index_documents(index: Rows, rows: NDArray[np.int64]) -> list[str]:
 def knows_documents(index: Rows, rows: NDArray[np.int64]) -> bool:
     """Whether 'contrasent adapt' made an index, of documents cut into passages.
 
-    Args:
-        index: the index.
-        rows: (n,) numbers, one at least.
+    ``rows``: (n,) numbers, one at least.
     """
     segment, at = index.place(int(rows[0]))
     metadata = segment.metadata_of(at)
@@ -91,19 +72,7 @@ def read_passages(
     count_tokens: CountTokens,
     max_tokens: int,
 ) -> tuple[list[Passage], list[str]]:
-    """New text as passages, and the document of each.
-
-    Args:
-        source: a file, a folder, or "-".
-        documents: cut documents into passages as 'contrasent adapt' does; else a row is a text, as
-            'contrasent index' reads it.
-        text_column: of a table of rows, the column with the text.
-        count_tokens: tokens of each text as the model counts them.
-        max_tokens: of a passage.
-
-    Raises:
-        UserError: there is no text, or it cannot be read.
-    """
+    """New text as passages, and the document of each."""
     if documents:
         columns = None if text_column is None else [text_column]
         found = read_source(
@@ -127,15 +96,7 @@ def sampled(
     limit: int,
     seed: int,
 ) -> list[int]:
-    """At most so many of some rows, spread over as many documents as that allows.
-
-    Args:
-        places: of the rows to choose from.
-        documents: the document of each row, by its place.
-        text_of: the text of the row at a place, read of chosen documents alone.
-        limit: rows at most.
-        seed: of the draw; the order of the rows does not change it.
-    """
+    """At most so many of some rows, spread over as many documents as that allows."""
     rows: dict[str, list[int]] = {}
     for place in places:
         rows.setdefault(documents[place], []).append(place)

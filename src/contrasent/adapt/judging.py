@@ -24,7 +24,6 @@ class Sealed:
 
     Attributes:
         verdict: whether the chosen candidate may take the base's place.
-        queries: how many there are.
         changes: those that changed most, with what each finds before and after.
     """
 
@@ -34,13 +33,7 @@ class Sealed:
 
 
 def judge_sealed(trials: Trials, chosen: Candidate, evidence: Evidence) -> Sealed:
-    """Compare the chosen candidate with the base on queries that nothing was chosen by.
-
-    Args:
-        trials: of the run.
-        chosen: one of its candidates.
-        evidence: the sealed queries, over all passages.
-    """
+    """Compare the chosen candidate with the base on queries that nothing was chosen by."""
     ground = trials.ground
     lexical = Lexical.build(evidence.texts, language=ground.lexical.analyzer.language)
     raw = encode_evidence(ground.base.encode, evidence, np.asarray(ground.raw))

@@ -24,11 +24,7 @@ class WordScores(Protocol):
 
 
 class Remembered:
-    """BM25 scores that are computed once a query, for measuring many fusions on little text.
-
-    Args:
-        lexical: BM25 over the rows.
-    """
+    """BM25 scores that are computed once a query, for measuring many fusions on little text."""
 
     def __init__(self, lexical: Lexical) -> None:
         self.lexical = lexical
@@ -51,12 +47,8 @@ def measure(
 ) -> Floats:
     """nDCG@10 of each query for each way to put vectors and words together, (f, q).
 
-    Args:
-        evidence: the queries, and the rows to search.
-        queries: (q, d) unit vectors of the queries; None to search by words alone.
-        rows: (rows, d) unit vectors of the rows.
-        lexical: BM25 over the rows; None to search by vectors alone.
-        fusions: f of them; one alone counts where there are not both vectors and words.
+    ``queries``: (q, d) unit vectors of the queries; None to search by words alone. ``rows``: (rows,
+    d) unit vectors of the rows.
     """
     values = np.zeros((len(fusions), len(evidence.queries)))
     for number, query in enumerate(evidence.queries):
@@ -77,13 +69,8 @@ def rankings(
 ) -> list[NDArray[np.int64]]:
     """Rows of the best results for one query, best first, by each fusion; see :func:`measure`.
 
-    Args:
-        evidence: q queries over rows.
-        query: one of them.
-        vector: (d,) of the query; None for words alone.
-        rows: (rows, d) vectors; None for words alone.
-        lexical: BM25 over the rows; None for vectors alone.
-        fusions: how both are put together.
+    ``vector``: (d,) of the query; None for words alone. ``rows``: (rows, d) vectors; None for words
+    alone.
     """
     shown = np.zeros(len(evidence.texts), dtype=bool)
     shown[: evidence.passages] = not query.apart
@@ -135,13 +122,8 @@ def haystack(
     Those that the base or BM25 rank high for any query, what answers the queries, and others drawn
     at random up to ``size``.
 
-    Args:
-        evidence: over all passages.
-        queries: (q, d) the base's unit vectors of the queries.
-        rows: (passages, d) its unit vectors of the passages.
-        lexical: BM25 over the passages, perhaps with more rows behind them.
-        size: passages to keep at least, if there are so many.
-        seed: of the draw.
+    ``queries``: (q, d) the base's unit vectors of the queries. ``rows``: (passages, d) its unit
+    vectors of the passages.
     """
     count = evidence.passages
     if count <= size:

@@ -35,7 +35,6 @@ class Group:
     Attributes:
         texts: how many of the texts that were looked at.
         terms: words that tell them from all other texts, most telling first.
-        examples: texts nearest to the group's middle.
     """
 
     texts: int
@@ -48,10 +47,7 @@ def nearest_to_index(
 ) -> NDArray[np.float32]:
     """(n,) the score of each vector's nearest row; -inf where an index has nothing else.
 
-    Args:
-        index: that is searched.
-        vectors: (n, d) unit vectors.
-        own: for each vector the rows of its own document, which do not count.
+    ``vectors``: (n, d) unit vectors.
     """
     scores, rows = index.nearest(vectors, min(BESIDE if own else 1, len(index)))
     if own is None:
@@ -67,9 +63,8 @@ def nearest_to_index(
 def far_texts(own: NDArray[np.float32], new: NDArray[np.float32]) -> NDArray[np.int64]:
     """Places of the new texts whose nearest is farther than those of nearly all of the index's own.
 
-    Args:
-        own: (n,) scores of the nearest, of texts of the index.
-        new: (m,) the same of the new texts.
+    ``own``: (n,) scores of the nearest, of texts of the index. ``new``: (m,) the same of the new
+    texts.
     """
     return np.flatnonzero(new < np.quantile(own, QUANTILE))
 
@@ -79,11 +74,7 @@ def grouped(
 ) -> tuple[Group, ...]:
     """Groups of texts by k-means, the largest first; small ones are left out.
 
-    Args:
-        texts: far from the index.
-        vectors: (n, d) unit vectors of them.
-        old: texts of the index, whose words tell no group.
-        seed: of k-means.
+    ``vectors``: (n, d) unit vectors of them.
     """
     if len(texts) < SMALLEST:
         return ()
@@ -103,13 +94,7 @@ def grouped(
 
 
 def telling_terms(texts: Sequence[str], holding: Counter[str], count: int) -> tuple[str, ...]:
-    """Words that many of a group's texts hold and few of all texts, by BM25's rarity.
-
-    Args:
-        texts: of the group.
-        holding: how many of all texts hold each word.
-        count: how many texts there are in all.
-    """
+    """Words that many of a group's texts hold and few of all texts, by BM25's rarity."""
     weights = {
         word: often
         / len(texts)

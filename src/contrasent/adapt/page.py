@@ -15,13 +15,7 @@ WIDTH, HEIGHT = 640, 300
 
 
 def page(facts: dict[str, Any], folder: Path, index: Index) -> str:
-    """The page's text.
-
-    Args:
-        facts: as ``report.json`` has them.
-        folder: of the model, for commands to type.
-        index: of what was shipped, for the map.
-    """
+    """The page's text."""
     kinds, changes = facts["verdict"]["kinds"], facts["changes"]
     flat = plane(index, limit=POINTS, method="pca")
     title = f"Adaptation of {Path(facts['base']).name}"

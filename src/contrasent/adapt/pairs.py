@@ -46,10 +46,7 @@ class Pair:
     """A query and what it should find.
 
     Attributes:
-        query: what is searched for.
         text: what should be found: the passage's text, without what the query was taken from.
-        passage: number of that passage.
-        maker: what made the pair.
         old: whether it is of text that the base was made of, where a model is updated.
     """
 
@@ -62,14 +59,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What pairs are made of.
-
-    Attributes:
-        passages: all of them.
-        numbers: those to make pairs of.
-        split: a text's sentences, in order.
-        seed: of everything random.
-    """
+    """What pairs are made of."""
 
     passages: Sequence[Passage]
     numbers: Sequence[int]
@@ -84,13 +74,7 @@ Maker = Callable[[Source], Iterator[Pair]]
 
 
 def random_of(seed: int, purpose: int, passage: int) -> np.random.Generator:
-    """A generator for one passage, whatever the order in which passages are taken.
-
-    Args:
-        seed: of the run.
-        purpose: of the maker.
-        passage: the passage's number.
-    """
+    """A generator for one passage, whatever the order in which passages are taken."""
     return np.random.Generator(np.random.Philox(key=seed, counter=[0, passage, purpose, 7]))
 
 
@@ -120,16 +104,6 @@ def without_copied(
 
     A person who has not seen a text uses other words for it; a query that was cut out of the text
     does not. What search by words gains from that is no gain to the person.
-
-    Args:
-        query: the query.
-        text: what it should find.
-        terms: terms of a text, as search by words compares them.
-        share: of the words that stand in both, how many are taken out: 0 none, 1 all.
-        seed: of the choice.
-
-    Returns:
-        What is left, in order; "" if nothing is.
     """
     there = set(terms(text))
     random = np.random.default_rng(seed)
@@ -283,10 +257,6 @@ def clicks(
     to the part of the documents (training, choosing, proving) in which the one lies that was
     opened most often for it, and to that part alone. A pair is repeated for every doubling of its
     count.
-
-    Args:
-        log: queries, and how often each document was opened.
-        holding: for each document the passages that hold its text.
     """
 
     def opened(source: Source) -> Iterator[Pair]:

@@ -37,7 +37,6 @@ class Passage:
 
     Attributes:
         id: the document's id, "#" and the passage's place in it.
-        document: number of its document.
         title: the document's title; "" if it has none.
         headings: those that all of its text stands below, outermost first.
         order: its place in its document, from 0.
@@ -67,13 +66,11 @@ class PassageSet:
 
     Attributes:
         passages: in the order of documents and of their text.
-        documents: ids of all documents, in order.
         holding: for each document the numbers of the passages that hold its text; a passage that
             was removed as a copy is stood for by the one that it copies.
         boilerplate: paragraphs that were removed because many documents have them.
-        exact: passages removed as copies letter for letter (case and white space aside), title
-            and headings included.
-        near: passages removed as near copies.
+        exact: passages removed as copies letter for letter (case and white space aside), title and
+            headings included.
         cut: documents that became more than one passage.
     """
 
@@ -117,14 +114,6 @@ def passages(
     """Cut documents into passages, without boilerplate and copies.
 
     All text is held in memory. The result depends on the documents and their order alone.
-
-    Args:
-        documents: they are read once.
-        count_tokens: tokens of each text as the model counts them, special ones included.
-        max_tokens: of a passage with its title and headings.
-
-    Raises:
-        OptionError: ``max_tokens`` is too small.
     """
     held = list(documents)
     if max_tokens < FEWEST:
@@ -281,12 +270,7 @@ class _Cutter:
 
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
-    """What may stand before a passage, the best first: all, the ends, or words of the last.
-
-    Args:
-        title: of the document.
-        headings: above the passage, outermost first.
-    """
+    """What may stand before a passage, the best first: all, the ends, or words of the last."""
     names = [name for name in (title, " > ".join(headings)) if name]
     last = headings[-1:] or ((title,) if title else ())
     words = last[0].split() if last else []

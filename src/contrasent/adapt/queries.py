@@ -43,16 +43,7 @@ FEWEST_QUERIES = 4
 def read_user_queries(
     queries: str | Path | None, collection: str | Path | None, reading: Reading
 ) -> UserQueries | None:
-    """Queries of people with their answers, of a file or of a collection in BEIR's layout.
-
-    Args:
-        queries: a file of queries, or None.
-        collection: a folder in BEIR's layout, or None.
-        reading: what they are about.
-
-    Raises:
-        UserError: they cannot be read, or are too few.
-    """
+    """Queries of people with their answers, of a file or of a collection in BEIR's layout."""
     if queries is None and collection is None:
         return None
     if queries is not None:
@@ -71,16 +62,7 @@ def read_user_queries(
 def read_clicks(
     path: str | Path | None, reading: Reading, user_queries: UserQueries | None
 ) -> UserQueries:
-    """A click log without the queries that decide; empty if there is none.
-
-    Args:
-        path: the log, or None.
-        reading: what it is about.
-        user_queries: queries of people that choose and prove.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """A click log without the queries that decide; empty if there is none."""
     if path is None:
         return []
     known = {query.casefold() for query, _ in user_queries or ()}
@@ -94,19 +76,12 @@ class Queries:
     Clicks are learnt from. They choose and prove alone if they are about enough documents of both
     parts and there are no other queries of people.
 
-    Args:
-        reading: the passages.
-        parts: (documents,) the part of each document.
-        user_queries: queries of people, or None.
-        log: clicks of people.
-        seed: of everything random.
-        old: documents with smaller numbers are old text, of which a model is not to lose much.
-
     Attributes:
-        documents: number of each passage's document.
         people: how many queries of people choose and prove, or None.
         provable: whether there is enough to tell a gain from chance.
         lines: what people should know at the start.
+
+    ``parts``: (documents,) the part of each document.
     """
 
     def __init__(
@@ -161,19 +136,7 @@ class Queries:
         terms: Callable[[str], list[str]],
         kinds: Sequence[str] = (),
     ) -> Evidence:
-        """The queries of a part with what they should find.
-
-        Args:
-            part: SELECT or SEALED.
-            *others: parts that made queries may be about as well.
-            rows: made queries at most, of all kinds together.
-            terms: terms of a text, as search by words compares them.
-            kinds: of made queries, those that count if there are any; all if empty. In more text
-                there is more of what was too rare to choose by.
-
-        Raises:
-            InputError: no query can be made.
-        """
+        """The queries of a part with what they should find."""
         texts = self.reading.texts
         if self.user_queries is not None:
             half = [
@@ -205,15 +168,7 @@ def made_pairs(
     *,
     old: int = 0,
 ) -> Iterator[Pair]:
-    """What makers make of some passages.
-
-    Args:
-        makers: of pairs.
-        passages: all of them.
-        numbers: of those to make pairs of.
-        seed: of everything random.
-        old: documents with smaller numbers are old text.
-    """
+    """What makers make of some passages."""
     for make in makers:
         for pair in make(Source(passages, numbers, sentences_of, seed)):
             is_old = passages[pair.passage].document < old

@@ -26,11 +26,8 @@ class Reading:
     """What a source holds.
 
     Attributes:
-        passages: cut for the model.
-        documents: ids of the documents, in order.
         holding: for each document the numbers of the passages that hold its text.
         lines: what was read and what was not, for people.
-        facts: the same for programs.
     """
 
     passages: tuple[Passage, ...]
@@ -51,16 +48,7 @@ def read_source(
     count_tokens: Callable[[Sequence[str]], Sequence[int]],
     max_tokens: int,
 ) -> Reading:
-    """Read documents and cut them into passages.
-
-    Args:
-        source: the documents.
-        count_tokens: tokens of each text, special ones included.
-        max_tokens: of a passage.
-
-    Raises:
-        UserError: nothing can be read, see :func:`contrasent.adapt.documents.open_documents`.
-    """
+    """Read documents and cut them into passages."""
     found = passages(source, count_tokens=count_tokens, max_tokens=max_tokens)
     facts = {
         **asdict(source.report),
@@ -75,12 +63,7 @@ def read_source(
 
 
 def write_reading(path: Path, reading: Reading) -> None:
-    """Keep what was read: a line of facts, then a passage a line.
-
-    Args:
-        path: the file.
-        reading: what was read.
-    """
+    """Keep what was read: a line of facts, then a passage a line."""
     with atomic_file(path) as stream:
         head = {
             "documents": reading.documents,
@@ -134,18 +117,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") -> UserQueries:
-    """Queries with the documents that answer them, or that people opened.
-
-    Args:
-        path: a csv, tsv or jsonl file with the columns "query" and "document", and perhaps
-            ``weight``; a query may stand in several rows.
-        documents: ids, as the passages have them. A row may name the end of an id alone.
-        weight: "gain", how good an answer is, or "count", how often it was opened: counts of rows
-            that say the same are added.
-
-    Raises:
-        InputError: the file cannot be read, or no row names a document that was read.
-    """
+    """Queries with the documents that answer them, or that people opened."""
     rows: dict[str, dict[str, float]] = {}
     for number, row in _rows(path):
         try:
@@ -166,16 +138,7 @@ def read_queries(path: Path, documents: Sequence[str], *, weight: str = "gain") 
 
 
 def read_judged(folder: Path, documents: Sequence[str]) -> UserQueries:
-    """The queries and judgements of a collection in BEIR's layout; its corpus is not read.
-
-    Args:
-        folder: the collection.
-        documents: ids, as the passages have them.
-
-    Raises:
-        DataError: a file is missing or not of its form.
-        InputError: no judgement names a document that was read.
-    """
+    """The queries and judgements of a collection in BEIR's layout; its corpus is not read."""
     path = folder / "queries.jsonl"
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")

@@ -59,34 +59,7 @@ def adapt(
     by queries about the second part. The best takes the base's place only if it is better on the
     sealed part, by the 95 % interval of the paired difference, and general quality has not fallen.
 
-    Args:
-        source: a folder, an archive or a file of documents, or documents from elsewhere.
-        output: folder for the model, its index and its report.
-        base: model to begin from, by folder or name.
-        update: instead, the folder that an earlier adaptation left: its model is trained on these
-            documents and on some that it was made of, judged on both, and may lose little of the
-            old ones. The index holds old and new documents.
-        budget: seconds of computing, about.
-        queries: a file of queries with documents that answer them; they decide instead of queries
-            that are made of the text.
-        collection: the same as a folder in BEIR's layout.
-        clicks: a file of queries with the documents that people opened: pairs to train on, and
-            queries to choose and to prove by if there are enough and no others.
-        columns: of tables, those to read.
-        plans: what is trained, see :mod:`contrasent.adapt.training`.
-        steps: of training that a plan gets at most; None for what the budget allows.
-        seed: of everything random.
-        resume: go on with an adaptation that was killed.
-        overwrite: begin anew where the output exists.
-        keep_candidates: leave all trained models, and what was read, in ``work`` in the output.
-        say: is given a line for people at each step.
-
-    Returns:
-        What came of it.
-
-    Raises:
-        UserError: nothing to read, too little of it, an output that exists or cannot be written.
-        KeyboardInterrupt: Ctrl-C; ``resume`` goes on.
+    ``budget``: seconds of computing, about.
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
@@ -153,11 +126,7 @@ def _check_people(
     clicks: str | Path | None,
     update: str | Path | None,
 ) -> None:
-    """Refuse queries of people that cannot be taken.
-
-    Raises:
-        UserError: so.
-    """
+    """Refuse queries of people that cannot be taken."""
     if queries is not None and collection is not None:
         raise OptionError("queries", str(queries), "give queries or a collection, not both")
     for given in (queries, collection, clicks):

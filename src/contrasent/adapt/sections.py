@@ -13,7 +13,6 @@ class Section:
     """A stretch of text below one heading path.
 
     Attributes:
-        headings: outermost first, without the document's title.
         paragraphs: text only, none blank. One with line breaks in it is set out in lines: code, a
             table, a list of addresses.
     """
@@ -28,8 +27,6 @@ class Document:
 
     Attributes:
         id: its path relative to the source; a table's row adds "#" and its id or number. Unique.
-        title: "" if it has none.
-        sections: in order.
         docstring: whether its text is a docstring, or a Python source with docstrings in it.
     """
 
@@ -49,12 +46,7 @@ class SectionBuilder:
         self._text_first = False
 
     def heading(self, level: int, text: str) -> None:
-        """Open a section; those of the same level or below end.
-
-        Args:
-            level: 1 for the highest.
-            text: of the heading.
-        """
+        """Open a section; those of the same level or below end."""
         text = one_line(text)
         if not text:
             return

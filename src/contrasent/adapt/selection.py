@@ -55,10 +55,7 @@ Say = Callable[[str], None]
 class Selection:
     """What is tried, in which order, and for how long.
 
-    Args:
-        trials: measures each candidate.
-        deadline: seconds of the run after which no network is trained.
-        say: is given a line for people at each step.
+    ``deadline``: seconds of the run after which no network is trained.
     """
 
     def __init__(self, trials: Trials, deadline: float, say: Say) -> None:
@@ -86,11 +83,7 @@ class Selection:
     ) -> None:
         """A linear map over the base, trained on pairs that a part of the time suffices to encode.
 
-        Args:
-            pairs: made of the training documents.
-            seconds_a_text: that encoding a passage takes.
-            until: seconds of the run after which the rest must begin if no network is trained.
-            most: pairs to learn from.
+        ``until``: seconds of the run after which the rest must begin if no network is trained.
         """
         now = self.work.seconds()
         left = max(MAPPING * (self.deadline - now), MAPPING_ALONE * (until - now))
@@ -151,12 +144,8 @@ class Selection:
     ) -> None:
         """Train by successive halving as long as there is time, then add words to the best.
 
-        Args:
-            pairs: made of the training documents.
-            look: seconds that measuring a model on the selection part takes.
-            pair: seconds that training on one pair takes, about; what was measured replaces it.
-            plans: what is tried.
-            steps: that a plan gets at most.
+        ``look``: seconds that measuring a model on the selection part takes. ``pair``: seconds that
+        training on one pair takes, about; what was measured replaces it.
         """
         if len(pairs) < FEWEST_PAIRS:
             self.say(f"{len(pairs):,} pairs are too few to train on")

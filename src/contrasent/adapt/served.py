@@ -28,8 +28,6 @@ class Side:
     """A sample of texts, old or new.
 
     Attributes:
-        passages: n of them.
-        documents: the document of each.
         vectors: (n, d) unit vectors.
     """
 
@@ -48,10 +46,8 @@ class Served:
     """nDCG@10 of queries made of the text, mean over their kinds.
 
     Attributes:
-        old: of queries about old text.
         new: of queries about new text, of the same kinds.
         low: lower end of the 95 % interval of new - old, over documents.
-        high: upper end.
     """
 
     old: float
@@ -69,20 +65,7 @@ def search_both(
     seed: int,
     say: Callable[[str], None],
 ) -> dict[str, Served] | None:
-    """How well queries made of each side find what they should, among the texts of both.
-
-    Args:
-        old: a sample of what the index holds.
-        new: a sample of the new text; the two have no document in common.
-        encode: the model, with prompts if it has some.
-        fusion: how words and vectors go together.
-        seed: of everything random.
-        say: is given a line for people.
-
-    Returns:
-        By "model", "BM25" and "both"; None if there are not twenty documents of either side about
-        which queries of a common kind can be made.
-    """
+    """How well queries made of each side find what they should, among the texts of both."""
     evidence, old_count, lexical = _evidence(old, new, seed)
     sides = np.arange(old_count), np.arange(old_count, len(evidence.queries))
     if any(len({evidence.queries[n].document for n in side}) < FEWEST for side in sides):

@@ -40,8 +40,6 @@ class Adaptation:
     Attributes:
         folder: of the model; the index is in ``index`` below it, the page is ``report.html``.
         shipped: what the model and the index are; "base" where nothing was proven better.
-        verdict: what the sealed part says.
-        trials: everything that was tried, in order.
         facts: all of it as JSON, as ``report.json`` in the folder has it.
     """
 
@@ -58,16 +56,7 @@ class Adaptation:
 
 
 def check_target(target: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse, before any work, an output that exists or cannot be written.
-
-    Args:
-        target: the folder.
-        resume: whether a run goes on there.
-        overwrite: whether a run begins anew there.
-
-    Raises:
-        OutputError: so.
-    """
+    """Refuse, before any work, an output that exists or cannot be written."""
     there = target.exists() and (not target.is_dir() or any(target.iterdir()))
     if there and overwrite and not resume:
         if not (target / REPORT).is_file() and not (target / WORK).is_dir():
@@ -99,12 +88,7 @@ def finished(target: Path) -> Adaptation | None:
 
 
 def rebuilt(kind: Any, data: Any) -> Any:
-    """What ``dataclasses.asdict`` wrote, as it was: dataclasses in tuples, dicts and one another.
-
-    Args:
-        kind: the type, such as ``tuple[Trial, ...]`` or ``Fusion | None``.
-        data: of JSON; a field that is not there has its default.
-    """
+    """Dataclasses, nested or in tuples and dicts, from what ``dataclasses.asdict`` wrote."""
     within = [one for one in get_args(kind) if one not in (NoneType, ...)]
     if data is None or not (within or is_dataclass(kind)):
         return data
@@ -119,12 +103,7 @@ def rebuilt(kind: Any, data: Any) -> Any:
 
 
 def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
-    """Delete what a complete adaptation worked with, unless its candidates are wanted.
-
-    Args:
-        done: the adaptation.
-        keep_candidates: leave all of it.
-    """
+    """Delete what a complete adaptation worked with, unless its candidates are wanted."""
     work = done.folder / WORK
     if work.is_dir() and not keep_candidates:
         discard(work)
@@ -143,19 +122,7 @@ def ship(
     user_queries: int | None,
     say: Callable[[str], None],
 ) -> Adaptation:
-    """Leave the chosen candidate, or the base if the verdict is no, with index and report.
-
-    Args:
-        target: the folder.
-        trials: of the run.
-        chosen: what the verdict is about.
-        sealed: what the sealed part says of it.
-        reading: the passages.
-        parts: the part of each document.
-        base_name: of the base.
-        user_queries: how many queries of people there were, or None.
-        say: is given a line for people at each step.
-    """
+    """Leave the chosen candidate, or the base if the verdict is no, with index and report."""
     work, verdict = trials.work, sealed.verdict
     shipped = chosen if verdict.improved else trials.tried[0].candidate
     encoder = trials.encoder(shipped)
@@ -190,12 +157,7 @@ def ship(
 
 
 def advice(verdict: Verdict, user_queries: int | None) -> list[str]:
-    """What would help, a line each.
-
-    Args:
-        verdict: of the sealed part.
-        user_queries: how many queries of people there were, or None.
-    """
+    """What would help, a line each."""
     lines = []
     if user_queries is None:
         lines.append(

@@ -16,12 +16,7 @@ MOST = 1000
 
 
 def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
-    """(n,) the part of each document: by a hash of its id, whatever the others are.
-
-    Args:
-        documents: n ids.
-        seed: of the division.
-    """
+    """(n,) the part of each document: by a hash of its id, whatever the others are."""
     order = by_hash(documents, seed=seed)
     size = min(MOST, max(int(SHARE * len(documents)), min(ENOUGH, len(documents) // 3)))
     parts = np.full(len(documents), TRAIN, dtype=np.int8)
@@ -31,12 +26,7 @@ def parts_of(documents: Sequence[str], *, seed: int) -> NDArray[np.int8]:
 
 
 def by_hash(names: Sequence[str], *, seed: int) -> list[int]:
-    """Places of names in an order at random that does not depend on the order they are given in.
-
-    Args:
-        names: n of them.
-        seed: of the order.
-    """
+    """Places of names in an order at random that does not depend on the order they are given in."""
     marks = [
         hashlib.blake2b(f"{seed}\0{name}".encode(errors="replace"), digest_size=8).digest()
         for name in names

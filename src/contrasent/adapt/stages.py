@@ -51,18 +51,7 @@ TRAINING = 3.0
 class Stages:
     """One adaptation in progress.
 
-    Args:
-        work: keeps what is done.
-        reading: the passages.
-        base: the model, its vectors not scaled.
-        base_folder: where it lies.
-        base_name: as people say it.
-        previous: the adaptation that is updated, or None.
-        user_queries: queries of people, or None.
-        log: clicks of people.
-        budget: seconds of computing, about.
-        seed: of everything random.
-        say: is given a line for people at each step.
+    ``budget``: seconds of computing, about.
     """
 
     def __init__(
@@ -112,13 +101,7 @@ class Stages:
         return raw, float(spent) / len(fresh)
 
     def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
-        """Choose, open the sealed part, and leave what is better.
-
-        Args:
-            target: folder for the model, its index and its report.
-            plans: what is trained.
-            steps: of training that a plan gets at most; None for what the budget allows.
-        """
+        """Choose, open the sealed part, and leave what is better."""
         trials = self._select(plans, steps)
         chosen = trials.chosen().candidate
         self.say(f"chosen: {chosen.name}; opening the sealed part")

@@ -38,11 +38,9 @@ class TrainingPlan:
     """How one candidate is trained.
 
     Attributes:
-        name: of the candidate.
         makers: names of the makers whose pairs it learns from, in equal parts; empty for all.
-        lr: peak learning rate of AdamW.
-        hard_negatives: whether each pair has a mined negative beside those of its batch. It makes
-            a step nearly twice as long.
+        hard_negatives: whether each pair has a mined negative beside those of its batch. It makes a
+            step nearly twice as long.
         masked_words: whether it also guesses masked words, by a vocabulary layer that begins as the
             word embeddings (SimCSE, appendix A). It makes a step half as long again.
     """
@@ -75,12 +73,6 @@ def mixture(pairs: Sequence[Pair], makers: Sequence[str], count: int, seed: int)
 
     A maker that has run out pauses until twice a batch has passed, as long as others have pairs:
     the same pair twice in a batch would be a wrong answer to itself.
-
-    Args:
-        pairs: of all makers.
-        makers: those to take from; empty for all.
-        count: how many to give; fewer only if there are none.
-        seed: of the order.
     """
     by_maker: dict[tuple[str, bool], list[Pair]] = {}
     for pair in pairs:
@@ -117,16 +109,9 @@ def with_negatives(
     The negative is drawn from the best rows of base and BM25 together, without those of the
     positive's document and those that the base scores nearly as high as the positive.
 
-    Args:
-        pairs: n of them.
-        texts: of the rows.
-        documents: number of each row's document.
-        trainable: (rows,) which rows may be negatives: those of the training documents, so that
-            nothing that candidates are chosen or proven by is ever trained on.
-        queries: (n, d) unit vectors of the pairs' queries.
-        rows: (rows, d) unit vectors of the rows.
-        lexical: BM25 over the rows.
-        seed: of the choice.
+    ``trainable``: (rows,) which rows may be negatives: those of the training documents, so that
+    nothing that candidates are chosen or proven by is ever trained on. ``queries``: (n, d) unit
+    vectors of the pairs' queries. ``rows``: (rows, d) unit vectors of the rows.
     """
     fusion = Fusion(0.5)
     triples: list[tuple[str, ...]] = []
@@ -153,15 +138,7 @@ def with_negatives(
 def train(
     base: Path, rows: Sequence[tuple[str, ...]], plan: TrainingPlan, *, seed: int, folder: Path
 ) -> None:
-    """Train on every row once; a run that was killed goes on.
-
-    Args:
-        base: folder of the model to begin from.
-        rows: query and positive, or query, positive and negative; a multiple of the batch.
-        plan: its learning rate, and whether masked words are guessed.
-        seed: of everything random.
-        folder: where the run is kept, and the model at its top.
-    """
+    """Train on every row once; a run that was killed goes on."""
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
     from contrasent.train.settings import Settings
@@ -188,15 +165,6 @@ def average(base: Encoder, trained: Encoder, share: float) -> Encoder:
     Halfway along the straight line between the two, a model often keeps what training taught it
     and regains what training cost it (Wortsman et al., 2022, Robust fine-tuning of zero-shot
     models; Xiao et al., 2023, LM-Cocktail). It takes no training, and no time at inference.
-
-    Args:
-        base: where training began.
-        trained: where it ended; the pooler, the head and the settings are its own.
-        share: of the trained model, 0 to 1.
-
-    Raises:
-        OptionError: a share outside [0, 1].
-        ModelError: the two do not have the same weights.
     """
     if not 0.0 <= share <= 1.0:
         raise OptionError("share", share, "must be from 0 to 1")
@@ -219,14 +187,8 @@ def fit_map(queries: Vectors, texts: Vectors, documents: Sequence[int], *, seed:
     InfoNCE in both directions over random batches; texts of a query's own document are no
     negatives.
 
-    Args:
-        queries: (n, d) vectors of the queries, of any length.
-        texts: (n, d) vectors of the texts that answer them.
-        documents: (n,) the document of each pair.
-        seed: of the batches.
-
-    Returns:
-        (d, d) M.
+    ``queries``: (n, d) vectors of the queries, of any length. ``texts``: (n, d) vectors of the
+    texts that answer them. ``documents``: (n,) the document of each pair. Returns (d, d) M.
     """
     size = queries.shape[1]
     random = np.random.default_rng(seed)
@@ -261,9 +223,7 @@ def fit_map(queries: Vectors, texts: Vectors, documents: Sequence[int], *, seed:
 def toward_identity(matrix: NDArray[np.float64], share: float) -> NDArray[np.float64]:
     """Share * matrix + (1 - share) * identity: as the weights of two models averaged.
 
-    Args:
-        matrix: (d, d).
-        share: 0 to 1.
+    ``matrix``: (d, d).
     """
     mixed: NDArray[np.float64] = share * matrix + (1 - share) * np.eye(len(matrix))
     return mixed

@@ -45,16 +45,11 @@ class Ground:
 
     Attributes:
         base_folder: of the model that everything begins from.
-        base: the model, its vectors not scaled.
         texts: of the passages, as they are indexed.
-        documents: number of each passage's document.
         trainable: (passages,) whether a passage's document is one to train on.
         raw: (passages, d) the base's vectors of them.
-        lexical: BM25 over the passages.
         select: queries to choose by, over all passages.
         wide: what candidates are measured on that need nothing encoded anew.
-        narrow: what trained networks are measured on.
-        seed: of everything random.
         fusion: how words count beside the base's vectors, where a model is updated that has one.
         updating: whether the base is an earlier adaptation; only its network is trained further.
     """
@@ -77,10 +72,6 @@ class Ground:
 class Trials:
     """The candidates of one adaptation that were measured.
 
-    Args:
-        ground: what all candidates stand on.
-        work: keeps what is done.
-
     Attributes:
         tried: all of them, in order; the base is the first.
     """
@@ -95,13 +86,7 @@ class Trials:
         self._bases: dict[str, Floats] = {}
 
     def vectors(self, model: str, share: float, part: Part) -> Encoded:
-        """Unit vectors of a part's queries and rows by a model.
-
-        Args:
-            model: "base", another linear layer over it, or a trained network.
-            share: of what was trained, see :class:`Candidate`.
-            part: the ground's narrow one if it is a network.
-        """
+        """Unit vectors of a part's queries and rows by a model."""
         if (layer := self.layer(model, share)) is not None:
             base = self._base
             return Encoded(base.queries[part.queries], base.rows[part.rows]).by(layer)
@@ -148,12 +133,7 @@ class Trials:
         return self._bases[name]
 
     def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors] | None:
-        """What makes a candidate's unit vectors of the base's; None if the network was trained.
-
-        Args:
-            model: name of the model.
-            share: of what was trained.
-        """
+        """What makes a candidate's unit vectors of the base's; None if the network was trained."""
         if model not in LINEAR:
             return None
         fitted = self._linear(model, share)
@@ -205,10 +185,8 @@ class Trials:
     ) -> Trial:
         """Measure a candidate on the selection part.
 
-        Args:
-            candidate: what to try.
-            cost: seconds that it took before.
-            values_of: gives its (q,) values, where they are measured with those of others.
+        ``cost``: seconds that it took before. ``values_of``: gives its (q,) values, where they are
+        measured with those of others.
         """
         began = self.work.seconds()
         model, share = candidate.model, candidate.share
@@ -261,11 +239,7 @@ class Trials:
         return self._overlaps[model, share]
 
     def best(self, *, dense: bool = False) -> Trial:
-        """The trial of the highest score, the first of equals.
-
-        Args:
-            dense: among those of vectors alone.
-        """
+        """The trial of the highest score, the first of equals."""
         able = [t for t in self.tried if t.candidate.model]
         if dense:
             able = [t for t in able if t.candidate.fusion is None]

@@ -32,7 +32,6 @@ class Previous:
     """What an earlier adaptation left.
 
     Attributes:
-        folder: of the model.
         index: of the text that it was made of.
         held_out: ids of the documents that chose, and of those that judged; None if it does not
             say.
@@ -53,27 +52,14 @@ class Previous:
         return [str(self.folder), self.index.model, self.index.generation]
 
     def check_model(self, encoder: Encoder) -> None:
-        """Refuse a folder whose index is of another model than the one in it.
-
-        Raises:
-            ModelError: so.
-        """
+        """Refuse a folder whose index is of another model than the one in it."""
         scaled, encoder.normalise = encoder.normalise, True
         self.index.check_model(encoder.identity, f"the model in {self.folder}")
         encoder.normalise = scaled
 
 
 def open_previous(folder: Path, target: Path) -> Previous:
-    """What is updated.
-
-    Args:
-        folder: of the model that an earlier adaptation left.
-        target: where the updated one is to be.
-
-    Raises:
-        InputError: the folder is none, or its index has no texts.
-        OutputError: the target is this folder, or in it.
-    """
+    """What is updated."""
     if not is_adapted(folder):
         raise InputError(
             folder,
@@ -90,15 +76,7 @@ def open_previous(folder: Path, target: Path) -> Previous:
 
 
 def with_previous(previous: Previous, new: Reading) -> Reading:
-    """The old passages and the new ones; ``facts`` says how many of each are old.
-
-    Args:
-        previous: what is updated.
-        new: the new text. Where it has a document of the same id, that one counts.
-
-    Raises:
-        InputError: all of it is there already.
-    """
+    """The old passages and the new ones; ``facts`` says how many of each are old."""
     numbers: dict[str, int] = {}
     passages: list[Passage] = []
     place: dict[str, int] = {}
@@ -137,24 +115,13 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
 
 
 def old_vectors(previous: Previous, reading: Reading) -> Vectors:
-    """(old passages, d) unit vectors of the old passages of :func:`with_previous`.
-
-    Args:
-        previous: what is updated.
-        reading: old and new documents.
-    """
+    """(old passages, d) unit vectors of the old passages of :func:`with_previous`."""
     new = set(reading.documents[reading.facts["old_documents"] :])
     return previous.index.vectors_of(_rows(previous, new))
 
 
 def updated_parts(previous: Previous, reading: Reading, *, seed: int) -> NDArray[np.int8]:
-    """(documents,) the part of each: the new ones divided, the old ones as they were.
-
-    Args:
-        previous: what is updated.
-        reading: old and new documents, of :func:`with_previous`.
-        seed: of the division of the new ones, and of which old ones are trained on again.
-    """
+    """(documents,) the part of each: the new ones divided, the old ones as they were."""
     count = reading.facts["old_documents"]
     old, new = reading.documents[:count], reading.documents[count:]
     if previous.held_out is None:

@@ -37,14 +37,7 @@ interval."""
 
 @dataclass(frozen=True, slots=True)
 class General:
-    """Quality on text that has nothing to do with the adaptation.
-
-    Attributes:
-        task: what was measured.
-        before: the base's score.
-        after: that of what was chosen.
-        margin: by how much it may fall.
-    """
+    """Quality on text that has nothing to do with the adaptation."""
 
     task: str
     before: float
@@ -62,9 +55,6 @@ class KindChange:
     """What became of one kind of queries.
 
     Attributes:
-        before: the base's mean nDCG@10.
-        after: the chosen candidate's.
-        queries: how many there are.
         difference: with its 95 % interval, or None as in :class:`Verdict`.
     """
 
@@ -83,10 +73,8 @@ class Verdict:
         difference: its nDCG@10 less the base's, with the 95 % interval over documents; None where
             there were too few to tell, or the base itself was chosen.
         before: the base's nDCG@10, mean over kinds of queries.
-        after: the chosen candidate's.
         kinds: the same for each kind of query.
         general: quality elsewhere, or None where the model is the base's.
-        reason: the verdict in a sentence.
         old: of an update, what became of queries about old text; the numbers above are then of
             those about new text, and ``kinds`` has both.
     """
@@ -102,12 +90,7 @@ class Verdict:
 
 
 def check_general(base: EncodeFn, chosen: EncodeFn) -> General:
-    """Measure two models: on STS-B's dev split where ``CONTRASENT_DATA`` has it, else on the probe.
-
-    Args:
-        base: before.
-        chosen: after.
-    """
+    """Measure two models on STS-B dev where ``CONTRASENT_DATA`` has it, else on the probe."""
     if data_folder() is not None:
         with suppress(DataError):  # the folder need not have STS-B
             sts_pairs("STSB", split="dev")
@@ -136,12 +119,7 @@ def clustered_difference(
     Queries of one document rise and fall together, so documents are resampled and not queries
     (percentile bootstrap); queries without a document of their own count as one each.
 
-    Args:
-        evidence: the queries.
-        before: (q,) values of the one.
-        after: (q,) values of the other.
-        resamples: bootstrap resamples.
-        seed: of the bootstrap.
+    ``before``: (q,) values of the one. ``after``: (q,) values of the other.
     """
     drawn = clustered_draws(evidence, after - before, resamples=resamples, seed=seed)
     low, high = interval(drawn)
@@ -154,11 +132,7 @@ def clustered_draws(
 ) -> Floats:
     """(resamples,) the mean over kinds of (q,) values in each resample of the documents.
 
-    Args:
-        evidence: q queries.
-        values: (q,) of the queries.
-        resamples: of the documents.
-        seed: of the bootstrap.
+    ``values``: (q,) of the queries.
     """
     documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
     kinds = evidence.kinds
@@ -198,13 +172,7 @@ def decide(
     fallen by more than the margin; of an update (some queries are about old text), if that is
     so of the queries about new text, and those about old text are certain to lose little.
 
-    Args:
-        evidence: the sealed queries.
-        before: (q,) nDCG@10 of the base.
-        after: (q,) nDCG@10 of the chosen candidate.
-        name: of the chosen candidate; "base" if nothing was better on the selection part.
-        general: quality elsewhere, where the model changed.
-        seed: of the bootstrap.
+    ``before``: (q,) nDCG@10 of the base. ``after``: (q,) nDCG@10 of the chosen candidate.
     """
     kinds = {
         kind: _change(evidence, evidence.of_kind(kind), before, after, name, seed)

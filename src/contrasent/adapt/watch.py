@@ -45,7 +45,6 @@ class TokenUse:
     """How a tokenizer takes texts, as far as the model reads them.
 
     Attributes:
-        texts: how many were looked at.
         cut: share of them that are longer than the model reads.
         unknown: share of the pieces that stand for none it knows; None if it knows all.
         pieces: that a word is cut into, on average.
@@ -65,15 +64,12 @@ class Watch:
         samples: whether the text has drifted, and how far.
         known: new texts that the index holds already; they were left out.
         old_tokens: how the tokenizer takes the index's text.
-        new_tokens: how it takes the new one.
         far: share of new texts that lie farther from the index than 99 % of its own texts do from
             those of other documents.
         groups: these texts in groups, if they are more than chance would have.
         served: by "model", "BM25" and "both", how well queries find what they should; None where
             too few can be made.
         conclusion: "nothing", "index" or "adapt": what to do.
-        reason: why, in a sentence.
-        command: what to type, or "".
     """
 
     samples: TwoSamples
@@ -116,21 +112,6 @@ def watch(
 
     At most 2,000 texts of either side are looked at, of as many documents as that allows; the order
     in which texts are given changes nothing.
-
-    Args:
-        index: of the old text, with vectors by ``encoder``.
-        new_text: a file or a folder; read as documents where 'contrasent adapt' made the index,
-            else as rows.
-        encoder: the index's model.
-        model: its folder or name, for the command in the conclusion; as the index has it if "".
-        text_column: of tables, the column with the text.
-        seed: of everything random.
-        say: is given a line for people at each step.
-
-    Raises:
-        InputError: the index holds no texts, or there is no new text that it does not hold.
-        UserError: fewer than ten documents on a side.
-        ModelError: the index's vectors are of another model.
     """
     index.check_model(encoder.identity, "the model")
     rows = row_numbers(index)
@@ -213,12 +194,7 @@ def _far(
 
 
 def token_use(encoder: Model, texts: Sequence[str]) -> TokenUse:
-    """How a model's tokenizer takes texts.
-
-    Args:
-        encoder: the model.
-        texts: at least one.
-    """
+    """How a model's tokenizer takes texts."""
     tokenizer = encoder.tokenizer
     unknown_id = tokenizer.specials.unknown
     pieces = words = unknown = 0

@@ -23,16 +23,8 @@ from contrasent.types import EncodeFn, Vectors
 class Work:
     """The folder of one adaptation's stages.
 
-    Args:
-        folder: where they lie; made if it is not there.
-        config: what the run was started with, as JSON.
-        resume: go on with the stages that are there.
-
     Attributes:
         earlier: seconds of computing that earlier parts of this run took.
-
-    Raises:
-        OutputError: stages of another run are there, or of this one and ``resume`` is not set.
     """
 
     def __init__(self, folder: Path, config: dict[str, Any], *, resume: bool) -> None:
@@ -74,12 +66,7 @@ class Work:
         return max(clocks, default=0.0)
 
     def stage(self, name: str, make: Callable[[], Any]) -> Any:
-        """The JSON result of a stage, made now if it is not there.
-
-        Args:
-            name: of the stage.
-            make: gives JSON.
-        """
+        """The JSON result of a stage, made now if it is not there."""
         path = self.folder / f"{name}.stage.json"
         if path.is_file():
             return json.loads(path.read_text("utf-8"))["result"]
@@ -90,9 +77,7 @@ class Work:
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
         """(n, d) vectors of a stage, made now if they are not there.
 
-        Args:
-            name: of the stage.
-            make: gives (n, d) vectors.
+        ``make``: gives (n, d) vectors.
         """
         path = self.folder / f"{name}.npy"
         if not path.is_file():
@@ -106,11 +91,6 @@ class Work:
         """(n, d) vectors of texts, made now if they are not there, with progress.
 
         They are kept block by block: a killed run has lost the last one.
-
-        Args:
-            name: of the stage.
-            encode: the model.
-            texts: n of them.
         """
         numbers = count()
 

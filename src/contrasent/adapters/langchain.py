@@ -10,12 +10,7 @@ except ImportError as error:
 
 
 class ContrasentEmbeddings(Embeddings):
-    """Embeddings for LangChain's vector stores and retrievers.
-
-    Args:
-        model: an encoder, a folder or a name.
-        batch: sentences a forward pass.
-    """
+    """Embeddings for LangChain's vector stores and retrievers."""
 
     def __init__(self, model: Model, *, batch: int = 64) -> None:
         self.encoder, self.batch = encoder_of(model), batch

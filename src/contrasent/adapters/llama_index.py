@@ -15,12 +15,7 @@ except ImportError as error:
 
 
 class ContrasentEmbedding(BaseEmbedding):
-    """Embeddings for LlamaIndex.
-
-    Args:
-        model: an encoder, a folder or a name.
-        options: of LlamaIndex, such as ``embed_batch_size``.
-    """
+    """Embeddings for LlamaIndex."""
 
     _encoder: Any = PrivateAttr()
 

@@ -10,11 +10,7 @@ Model = Union[str, Path, "Encoder"]
 
 
 def encoder_of(model: Model) -> "Encoder":
-    """The encoder itself, or the one of this folder or name.
-
-    Raises:
-        ModelError: there is no model there.
-    """
+    """The encoder itself, or the one of this folder or name."""
     from contrasent.model.encoder import Encoder
 
     return model if isinstance(model, Encoder) else Encoder.load(model)

@@ -47,20 +47,7 @@ class ObjectiveLoss(nn.Module):
     def __init__(
         self, model: Any, objective: str = "simcse", *, seed: int = 0, **parameters: Any
     ) -> None:
-        """Build the objective around a model.
-
-        Args:
-            model: a ``SentenceTransformer``: a transformer, one pooling (cls, mean or max), and
-                dense layers if any.
-            objective: its name, a file, or several joined by "+"
-                (:mod:`contrasent.engine.registry`).
-            seed: of the views, and of all else that is drawn for a row, such as masks.
-            **parameters: of the objective.
-
-        Raises:
-            OptionError: a parameter that cannot be, or a view that needs the text.
-            ModelError: the model has parts that an encoder cannot have.
-        """
+        """Build the objective around a model."""
         super().__init__()
         parameters = renamed(parameters, known_parameters(objective))
         check(objective, parameters)
@@ -87,15 +74,7 @@ class ObjectiveLoss(nn.Module):
     ) -> Tensor:
         """The loss of a batch.
 
-        Args:
-            sentence_features: one dictionary a column, with ``input_ids`` and ``attention_mask``.
-            labels: (n,) the scores of the pairs, for an objective that learns from them.
-
-        Returns:
-            A scalar.
-
-        Raises:
-            TrainingError: several processes, or columns and labels that do not fit the objective.
+        ``labels``: (n,) the scores of the pairs, for an objective that learns from them.
         """
         if parallel.world() > 1:
             raise TrainingError(
@@ -139,11 +118,7 @@ class ObjectiveLoss(nn.Module):
 
 
 def encoder_around(model: Any) -> Encoder:
-    """An encoder that shares the weights of a ``SentenceTransformer``.
-
-    Raises:
-        ModelError: the model has parts that an encoder cannot have.
-    """
+    """An encoder that shares the weights of a ``SentenceTransformer``."""
     modules = list(model.children())
     if len(modules) < 2:
         raise ModelError("the model needs a transformer and a pooling module")

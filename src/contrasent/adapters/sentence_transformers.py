@@ -14,18 +14,7 @@ if TYPE_CHECKING:
 
 
 def sentence_transformer(model: Model, **options: Any) -> "SentenceTransformer":
-    """Build a ``SentenceTransformer`` of an encoder, by way of a temporary model folder.
-
-    Args:
-        model: an encoder, a folder or a name.
-        options: of ``SentenceTransformer``, such as ``device``.
-
-    Returns:
-        A model with the encoder's vectors.
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-    """
+    """Build a ``SentenceTransformer`` of an encoder, by way of a temporary model folder."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:

@@ -17,28 +17,14 @@ except ImportError as error:
 
 
 class SentenceEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
-    """Texts to vectors as a step of a pipeline; there is nothing to fit.
-
-    Args:
-        model: an encoder, a folder or a name; a folder or name is loaded when first used, and
-            again after a copy or a pickle, which hold its name only.
-        batch: sentences a forward pass.
-    """
+    """Texts to vectors as a step of a pipeline; there is nothing to fit."""
 
     def __init__(self, model: Model, *, batch: int = 64) -> None:
         self.model = model
         self.batch = batch
 
     def fit(self, texts: Any = None, labels: Any = None) -> "SentenceEncoder":
-        """Do nothing.
-
-        Args:
-            texts: are not read.
-            labels: are not read.
-
-        Returns:
-            Itself.
-        """
+        """Do nothing."""
         return self
 
     def transform(self, texts: Sequence[str]) -> Vectors:

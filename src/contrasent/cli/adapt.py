@@ -79,13 +79,7 @@ def adapt(
 
 
 def carry_out(source: "Path | Documents", output: Path, **given: Any) -> "Adaptation":
-    """Adapt, with a line for each step and its time on standard error.
-
-    Args:
-        source: the documents.
-        output: folder of the model.
-        **given: further arguments of :func:`contrasent.adapt.run.adapt`.
-    """
+    """Adapt, with a line for each step and its time on standard error."""
     from contrasent.adapt.run import adapt as run
 
     began = time.monotonic()

@@ -166,15 +166,7 @@ def _check_output(output: Path, overwrite: bool) -> None:
 
 
 def open_texts(source: str, column: str | None) -> "Corpus":
-    """Open a corpus of one column.
-
-    Args:
-        source: a file, a folder, or "-" for standard input.
-        column: by name or position; its only one if None.
-
-    Raises:
-        InputError: it has several columns, and none is chosen.
-    """
+    """Open a corpus of one column."""
     from contrasent.search.records import column as position
     from contrasent.text.corpus import open_corpus
 

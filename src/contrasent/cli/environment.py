@@ -35,14 +35,10 @@ class Environment:
     """What a machine has.
 
     Attributes:
-        versions: of what computes, by name.
-        threads: that are computed with.
         instructions: of the processor that matter for speed; empty where they cannot be read.
-        gpu: its name, or None.
         missing: packages that each extra lacks; empty for one that is complete.
         data: folder of the data sets and whether it is there, or None where none is named.
         base: folder of the default base model, or None.
-        cache: folder of models from the hub.
     """
 
     versions: dict[str, str]

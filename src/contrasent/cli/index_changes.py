@@ -36,17 +36,7 @@ class Mapping(NamedTuple):
 def change_model(
     folder: Path, model: str, loading: options.Loading, mapping: Mapping | None
 ) -> options.Output:
-    """Re-embed an index in place, or map its vectors.
-
-    Args:
-        folder: of the index.
-        model: folder or name of the new model.
-        loading: how it is opened.
-        mapping: how its vectors are mapped; None to encode the texts anew.
-
-    Returns:
-        What was done.
-    """
+    """Re-embed an index in place, or map its vectors."""
     from contrasent.search.approximate import FEWEST, build_approximate
     from contrasent.search.index import Index
     from contrasent.search.opening import in_milvus
@@ -127,12 +117,7 @@ def _fit(index: "Index", encode: "Counting[Model]", sample: int) -> "tuple[Linea
 
 
 def check_model_change(new_model: str | None, given: dict[str, Any]) -> None:
-    """Refuse what does not go with another model for an index.
-
-    Args:
-        new_model: its folder or name, if it was given.
-        given: other options with their values, None where they were not given.
-    """
+    """Refuse what does not go with another model for an index."""
     if new_model is None:
         raise OptionError("--map", True, "goes with --model NEW")
     for option, value in given.items():
@@ -144,16 +129,7 @@ def check_model_change(new_model: str | None, given: dict[str, Any]) -> None:
 def check_change(
     output: Path, backend: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
 ) -> None:
-    """Refuse, before any work, a change of an index that cannot be made.
-
-    Args:
-        output: the index.
-        backend: that was named.
-        add: whether rows come.
-        update: whether rows are replaced.
-        overwrite: whether the index would be replaced.
-        id_column: with the ids, if it was named.
-    """
+    """Refuse, before any work, a change of an index that cannot be made."""
     from contrasent.search.manifest import read_manifest
     from contrasent.search.opening import in_milvus
 
@@ -173,14 +149,7 @@ def check_change(
 
 
 def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "AnyIndex":
-    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus.
-
-    Args:
-        output: the index.
-        encode: its model.
-        rows: to add.
-        update: replace those whose ids are there.
-    """
+    """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
     from contrasent.search.opening import open_writer
     from contrasent.search.segment_writer import ROWS_AT_ONCE
     from contrasent.types import batched

@@ -17,17 +17,7 @@ Listing = Annotated[
 
 
 def check_listing(output: Path | None, overwrite: bool, threshold: float | None = None) -> None:
-    """Refuse, before any work, what cannot be.
-
-    Args:
-        output: the file to write, if any.
-        overwrite: whether it may be there.
-        threshold: a cosine.
-
-    Raises:
-        OptionError: no cosine, or another ending than .jsonl.
-        OutputError: a file that cannot or must not be written.
-    """
+    """Refuse, before any work, what cannot be."""
     if threshold is not None and not -1 <= threshold <= 1:
         raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     if output is not None:
@@ -37,12 +27,7 @@ def check_listing(output: Path | None, overwrite: bool, threshold: float | None 
 
 
 def write_listing(output: Path | None, rows: Iterable[Any]) -> None:
-    """Write one JSON value a line, atomically.
-
-    Args:
-        output: the file; None to write nothing.
-        rows: what to write.
-    """
+    """Write one JSON value a line, atomically."""
     if output is not None:
         with atomic_file(output) as stream:
             stream.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

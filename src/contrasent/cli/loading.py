@@ -23,10 +23,7 @@ class Counting(Generic[M_co]):
     """An ``EncodeFn`` that counts over all its calls.
 
     Attributes:
-        encoder: the model.
-        loading: how it was opened.
         runtime: what computes it, as ``--runtime`` calls it.
-        texts: how many were encoded.
         truncated: how many of them were cut at the model's longest input.
         prompt: text put before each; the model's default prompt if None.
     """
@@ -71,11 +68,7 @@ class Counting(Generic[M_co]):
 
 
 def find_model(name: str) -> Path:
-    """The model's folder, before anything heavy is imported.
-
-    Raises:
-        ModelError: there is none.
-    """
+    """The model's folder, before anything heavy is imported."""
     from contrasent.model.pretrained import resolve
     from contrasent.postprocess.folder import is_flow
 
@@ -89,15 +82,7 @@ def find_model(name: str) -> Path:
 
 
 def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
-    """Load an encoder.
-
-    Args:
-        folder: of a model.
-        loading: its pooler, length and batch.
-
-    Raises:
-        ModelError: the folder holds an exported model, which torch does not run.
-    """
+    """Load an encoder."""
     if (folder / "export.json").is_file():
         raise ModelError(f"{folder}: is an exported model; this command needs the model itself")
     from contrasent.model.encoder import Encoder
@@ -109,16 +94,7 @@ def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
 
 
 def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]":
-    """Open a model to encode with, by torch or an exported graph; the latter without torch.
-
-    Args:
-        folder: of a model, or of an export.
-        loading: how; the defaults if None.
-
-    Raises:
-        OptionError: an unknown runtime, or settings that an export does not have.
-        ModelError: the model has not been exported to that runtime.
-    """
+    """Open a model to encode with, by torch or an exported graph; the latter without torch."""
     from contrasent.model.exports import read_export
     from contrasent.model.runtime import RUNTIMES, Exported
     from contrasent.postprocess.folder import Flowed, is_flow, read_flow

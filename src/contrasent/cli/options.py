@@ -54,10 +54,7 @@ class Output(NamedTuple):
     """What a command gives to be printed.
 
     Attributes:
-        data: for programs (``--json``).
-        text: for people.
         notes: lines for standard error, after all else.
-        status: exit code.
     """
 
     data: Any
@@ -73,7 +70,6 @@ class Loading:
     Attributes:
         pooler: for a bare encoder, which does not say how to pool.
         max_tokens: where texts are cut; the model's own length if None.
-        batch: sentences a forward pass.
         runtime: one of :data:`contrasent.model.runtime.RUNTIMES`; if None, torch for a model and
             its own for an export.
         batch_invariant: the same bits whatever else is encoded, and in whichever order.
@@ -111,9 +107,6 @@ class Workers:
     Attributes:
         engine: one of :data:`contrasent.encoding.engines.ENGINES`; None for this process, as a
             stream.
-        workers: how many compute at once.
-        worker_cpus: cores of each.
-        worker_gpus: GPUs of each.
         timeout: seconds without a report from any worker after which the run ends.
     """
 
@@ -248,11 +241,7 @@ def resumable(how: str) -> Iterator[None]:
 
 
 def parse_budget(text: str) -> float:
-    """Seconds of a time such as "90", "90s", "30m", "1h30m" or "2d".
-
-    Raises:
-        OptionError: it is none.
-    """
+    """Seconds of a time such as "90", "90s", "30m", "1h30m" or "2d"."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     plain = text.strip().lower()
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", plain)
@@ -268,24 +257,13 @@ def check_folder(folder: Path | None) -> None:
 
 
 def shortened(text: str, width: int = 90) -> str:
-    """A text on one line.
-
-    Args:
-        text: of any length.
-        width: characters at most.
-    """
+    """A text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
-    """Refuse, before any work, a target that is not to be replaced or cannot be written.
-
-    Args:
-        output: the target.
-        replace: whether it may be there.
-        what: it is, for the message.
-    """
+    """Refuse, before any work, a target that is not to be replaced or cannot be written."""
     if output.exists() and not replace:
         raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
     check_writable(output.absolute().parent)

@@ -82,13 +82,7 @@ def hub_client() -> Any:
 
 
 def check_model(folder: Path, name: str, remedy: str) -> None:
-    """Refuse a folder that is no model, or has no safe weights.
-
-    Args:
-        folder: its files.
-        name: for messages.
-        remedy: what to do about weights that are not safetensors.
-    """
+    """Refuse a folder that is no model, or has no safe weights."""
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         raise ModelError(f"{name}: is no model folder (no config.json and no modules.json)")
     if not list(folder.rglob("*.safetensors")):

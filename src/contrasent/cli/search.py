@@ -90,16 +90,7 @@ def search(
 
 
 def model_of(index: "AnyIndex", model: str | None, loading: options.Loading) -> "Counting[Model]":
-    """Load the model that an index was built with.
-
-    Args:
-        index: an open index.
-        model: where the model is now, or None for where the index remembers it.
-        loading: what computes it.
-
-    Raises:
-        ModelError: it is not there, or is another model.
-    """
+    """Load the model that an index was built with."""
     name = model or index.manifest.source
     if not name:
         raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")

@@ -37,14 +37,7 @@ class Searched:
 
 
 def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched:
-    """Read the documents of an index or a corpus.
-
-    Args:
-        on: the index or the corpus.
-        most: documents at most, drawn at random.
-        column: of a corpus, with the text.
-        seed: of the draw.
-    """
+    """Read the documents of an index or a corpus."""
     import numpy as np
 
     from contrasent.search.manifest import MILVUS, NAME

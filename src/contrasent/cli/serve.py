@@ -175,12 +175,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def served(encoder: "Model", name: str) -> "Served":
-    """An encoder as the server sees it.
-
-    Args:
-        encoder: the model.
-        name: what clients call it.
-    """
+    """An encoder as the server sees it."""
     import numpy as np
 
     from contrasent.serve.settings import Served

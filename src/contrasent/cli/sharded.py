@@ -16,14 +16,7 @@ class Request(NamedTuple):
     """What ``contrasent encode`` is given beside, for shards of parquet.
 
     Attributes:
-        column: with the text.
-        id_column: with the ids.
-        keep_text: whether texts are stored.
-        dtype: of what is stored.
-        shard_rows: texts a shard.
-        shard: one machine's share of the shards.
         resume: whether a folder that is complete is no error.
-        overwrite: whether it is replaced.
     """
 
     column: str | None
@@ -45,21 +38,7 @@ def encode_sharded(
     form: Form,
     request: Request,
 ) -> Output:
-    """``contrasent encode`` into shards of parquet.
-
-    Args:
-        model: folder or name.
-        source: file, folder, pattern or URL.
-        output: folder or URL.
-        loading: of the model.
-        workers: that compute.
-        form: of the vectors.
-        request: the other options.
-
-    Raises:
-        OptionError: options that cannot be, or that do not go together.
-        OutputError: the folder holds something else, or all that is wanted already.
-    """
+    """``contrasent encode`` into shards of parquet."""
     from contrasent.encoding.inputs import column, plan
     from contrasent.encoding.job import Job, chosen_shards, opened, plan_before, read_begun
     from contrasent.encoding.places import Folder

@@ -118,11 +118,7 @@ def _line(found: "Threshold") -> str:
 
 
 def read_same_pairs(path: Path) -> "tuple[list[str], list[str], NDArray[Any]]":
-    """Texts, texts, and whether each pair is the same, from a table with labels 0 and 1.
-
-    Raises:
-        InputError: the file cannot be read, or has other labels.
-    """
+    """Texts, texts, and whether each pair is the same, from a table with labels 0 and 1."""
     import numpy as np
 
     from contrasent.text.corpus import read_labelled_pairs

@@ -35,11 +35,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """See typer.
-
-        Raises:
-            UserError: no command of that name.
-        """
+        """See typer."""
         name = args[0]
         known = self.get_command(ctx, name) is not None
         if known or ctx.resilient_parsing or name.startswith("-"):
@@ -60,12 +56,7 @@ def _one_line(ctx: Any) -> Iterator[None]:
 
 
 def _usage_error(error: Any, parent: Any) -> UserError:
-    """What the parser refuses, in the words of this command line.
-
-    Args:
-        error: a usage error of typer.
-        parent: context of the group of commands, for errors that do not know their own.
-    """
+    """What the parser refuses, in the words of this command line."""
     param, kind = getattr(error, "param", None), type(error).__name__
     more = f"see '{_command(error, parent)} --help'"
     if kind == "BadParameter" and param is not None:

@@ -27,16 +27,7 @@ BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 def evaluation(
     wanted: str | None, source: "Corpus", settings: "Settings"
 ) -> "tuple[str, Evaluate | None, NDArray[np.int64] | None, str]":
-    """Choose what decides which model is kept.
-
-    Args:
-        wanted: the name that was given, or None for the default of the corpus.
-        source: the corpus.
-        settings: of the training.
-
-    Returns:
-        The name of what decides, the evaluation, the rows that it leaves to train on, and a note.
-    """
+    """Choose what decides which model is kept."""
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
         return name, *_named(name, source, settings), _blind(name)
@@ -105,12 +96,7 @@ def _named(
 
 
 def outcome(run: "Run", evaluator: str) -> str:
-    """The last line of a run that was evaluated: whether it improved, and which model is there.
-
-    Args:
-        run: with a score.
-        evaluator: the name of what decided.
-    """
+    """The last line of a run that was evaluated: whether it improved, and which model is there."""
     score = f"{run.score:.4f}"
     # Results of an older version say neither.
     kept = run.best_step if run.kept is None else run.kept

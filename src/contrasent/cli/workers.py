@@ -57,9 +57,6 @@ class OpenModel:
     """Opens a model in a worker; equal ones open equal models.
 
     Attributes:
-        folder: of the model, from the root.
-        loading: how.
-        form: of the vectors.
         task: whose prompt is put before each text, if no prompt is named.
         threads: to compute with; as the process has them if None.
     """
@@ -71,11 +68,7 @@ class OpenModel:
     threads: int | None = None
 
     def __call__(self) -> "Opened":
-        """Open it.
-
-        Raises:
-            ModelError: it is not there.
-        """
+        """Open it."""
         from contrasent.encoding.job import Opened
 
         if self.threads is not None:
@@ -117,12 +110,7 @@ def settings(function: "Counting[Model]", form: Form) -> dict[str, Any]:
 
 
 def make_engine(workers: Workers) -> "Engine":
-    """The engine that is named, local if none is.
-
-    Raises:
-        OptionError: an unknown one, or options that it does not have.
-        MissingExtraError: Ray is not installed.
-    """
+    """The engine that is named, local if none is."""
     from contrasent.encoding.engines import ENGINES, Local
     from contrasent.encoding.on_ray import OnRay
 
@@ -162,8 +150,6 @@ class Ran:
     Attributes:
         manifest: of the folder; None if shards of others are still to come.
         missing: shards that this run had to make.
-        done: those that it made.
-        seconds: it took.
     """
 
     manifest: "Manifest | None"
@@ -175,17 +161,7 @@ class Ran:
 def run_job(
     job: "Job", engine: "Engine", *, share: str | None = None, begun: "Manifest | None" = None
 ) -> Ran:
-    """Make the shards of a job that are missing, or one machine's share of them.
-
-    Args:
-        job: what to make.
-        engine: what computes.
-        share: "3/64", or None for all.
-        begun: the manifest that was found.
-
-    Raises:
-        UserError: a shard cannot be made; the others are whole.
-    """
+    """Make the shards of a job that are missing, or one machine's share of them."""
     from contrasent.encoding.gathering import gather
     from contrasent.encoding.job import begin, chosen_shards, total
 
@@ -210,20 +186,7 @@ def index_vectors(
     workers: Workers,
     column: str | None,
 ) -> "Iterator[EncodeFn]":
-    """What encodes an index: the model, or vectors that ``--engine`` has made beside it.
-
-    Args:
-        folder: of the model.
-        source: of the texts.
-        output: the index; shards are made in ``.NAME.vectors`` beside it, and a run that is killed
-            goes on with them.
-        encode: the model.
-        workers: that compute.
-        column: with the text.
-
-    Yields:
-        What gives the vectors; the shards are removed when the block ends without an error.
-    """
+    """What encodes an index: the model, or vectors that ``--engine`` has made beside it."""
     if workers.engine is None:
         yield encode
         return

@@ -20,19 +20,7 @@ class Engine(Protocol):
     """What runs a job."""
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, in any order.
-
-        Args:
-            job: what to make.
-            shards: their numbers.
-            advance: is called with rows that have been encoded.
-
-        Yields:
-            What became of each.
-
-        Raises:
-            UserError: workers die again and again, or report nothing for too long.
-        """
+        """Make shards, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +34,7 @@ class Local:
     workers: int = 1
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, as :class:`Engine` says.
-
-        Args:
-            job: what to make.
-            shards: their numbers.
-            advance: is called with rows that have been encoded.
-
-        Yields:
-            What became of each.
-        """
+        """Make shards, as :class:`Engine` says."""
         if self.workers == 1:
             for shard in shards:
                 yield job.run(shard, advance)

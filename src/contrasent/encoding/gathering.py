@@ -15,18 +15,7 @@ from contrasent.types import Vectors
 
 
 def gather(name: str) -> Manifest:
-    """Check that all shards of a folder are there and of one job, and mark it complete.
-
-    Args:
-        name: of the folder, a path or a URL.
-
-    Returns:
-        The manifest, complete.
-
-    Raises:
-        InputError: the folder has no manifest, or a shard is missing, damaged, or of another model
-            or input.
-    """
+    """Check that all shards of a folder are there and of one job, and mark it complete."""
     folder = Folder(name)
     manifest = read_begun(folder)
     plan = plan_before(manifest, name)
@@ -64,11 +53,7 @@ def gather(name: str) -> Manifest:
 
 
 class Stored:
-    """An ``EncodeFn`` that gives the stored vectors of a folder, once, in the order of its rows.
-
-    Args:
-        name: a folder that is complete, of float32 with texts.
-    """
+    """An ``EncodeFn`` that gives the stored vectors of a folder, once, in the order of its rows."""
 
     def __init__(self, name: str) -> None:
         self.folder = Folder(name)
@@ -81,11 +66,7 @@ class Stored:
                     yield from zip(vectors, texts, strict=True)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """The next vectors, if they are of these texts.
-
-        Raises:
-            InputError: they are of others.
-        """
+        """The next vectors, if they are of these texts."""
         found = list(islice(self._rows, len(texts)))
         if [text for _, text in found] != list(texts):
             raise InputError(self.folder.name, "holds vectors of other texts than the input has")

@@ -29,10 +29,8 @@ class Part:
     """One file of an input.
 
     Attributes:
-        name: path from the root, or URL.
         size: bytes.
         stamp: what changes with the content: an object's ETag, else the time it was written.
-        rows: texts in it.
     """
 
     name: str
@@ -46,7 +44,6 @@ class Plan:
     """Which rows of which files make which shard: a pure function of the files' row counts.
 
     Attributes:
-        parts: the files, in order.
         shard_rows: rows a shard; the last one has what is left.
         text: column with the text; None for the only one, or the one called text or sentence.
         identity: column with the ids; None numbers the rows.
@@ -72,11 +69,7 @@ class Plan:
         return min(self.shard_rows, self.rows - shard * self.shard_rows)
 
     def read(self, shard: int) -> Iterator[tuple[str, str]]:
-        """The rows of a shard, in order; those without an id have their number in the input.
-
-        Raises:
-            InputError: a file cannot be read, a row has no text, or a file has changed.
-        """
+        """The rows of a shard, in order; those without an id have their number in the input."""
         first = shard * self.shard_rows
         last, begins, number = first + self.size(shard), 0, first
         for part in self.parts:
@@ -93,12 +86,7 @@ class Plan:
 
 
 def list_parts(source: str) -> list[Part]:
-    """The files that a name stands for, uncounted: a file, a folder, a pattern with * or a URL.
-
-    Raises:
-        InputError: there are none, or one has an unknown format.
-        OptionError: standard input, which cannot be divided.
-    """
+    """The files that a name stands for, uncounted: a file, a folder, a pattern with * or a URL."""
     if source == "-":
         problem = "standard input cannot be divided into shards; write it to a file first"
         raise OptionError("INPUT", source, problem)
@@ -134,19 +122,7 @@ def plan(
     identity: str | int | None = None,
     before: Plan | None = None,
 ) -> Plan:
-    """Count the rows of an input and divide them.
-
-    Args:
-        source: a file, a folder, a pattern with * or a URL.
-        shard_rows: rows a shard.
-        text: column with the text, by name or position from 0.
-        identity: column with the ids.
-        before: of a run that this one goes on with: files that are as they were are not counted.
-
-    Raises:
-        InputError: no file, or one that cannot be read.
-        OptionError: there is no such column.
-    """
+    """Count the rows of an input and divide them."""
     known = {} if before is None else {(p.name, p.size, p.stamp): p for p in before.parts}
     chosen = Plan((), shard_rows, text, identity)
     parts = []
@@ -171,17 +147,7 @@ def _count(part: Part, chosen: Plan) -> int:
 
 
 def read_rows(part: Part, chosen: Plan, first: int, count: int) -> Iterator[Row]:
-    """Some rows of a file: text and id.
-
-    Args:
-        part: the file.
-        chosen: says which columns.
-        first: number of the first row, from 0; blank lines are none.
-        count: how many.
-
-    Raises:
-        InputError: the file cannot be read, or a row has no text or no id.
-    """
+    """Some rows of a file: text and id."""
     with _opened(part, chosen) as (reading, text, identity, stream):
         if stream is None:
             full = (record for record in reading.rows if record[1] is not None)
@@ -250,15 +216,7 @@ def column(value: str | None) -> str | int | None:
 
 
 def text_column(names: Sequence[str], source: str) -> int:
-    """Where the text stands if nobody says: the only column, or that called text or sentence.
-
-    Args:
-        names: of all columns.
-        source: the file.
-
-    Raises:
-        OptionError: it could be any of several.
-    """
+    """Where the text stands if nobody says: the only column, or that called text or sentence."""
     if len(names) == 1:
         return 0
     for name in TEXT_NAMES:
@@ -269,16 +227,7 @@ def text_column(names: Sequence[str], source: str) -> int:
 
 
 def id_cell(cell: Any, source: str, line: int) -> str:
-    """A cell's id: a string, or a whole number as one.
-
-    Args:
-        cell: what the file holds there.
-        source: the file.
-        line: the line, or the row.
-
-    Raises:
-        InputError: it is neither.
-    """
+    """A cell's id: a string, or a whole number as one."""
     if isinstance(cell, str) and cell:
         return cell
     if isinstance(cell, int) and not isinstance(cell, bool):

@@ -35,12 +35,8 @@ class Opened(NamedTuple):
     """A model, opened where it computes.
 
     Attributes:
-        encode: texts in, vectors out.
-        identity: of the model.
-        dimension: of the vectors.
         truncated: how many texts were cut so far.
         settings: JSON that decides the vectors, with the identity as "model".
-        notes: lines for whoever started the run.
     """
 
     encode: EncodeFn
@@ -65,9 +61,6 @@ class Done:
     """What became of a shard.
 
     Attributes:
-        shard: its number.
-        rows: texts encoded; 0 if it failed.
-        truncated: how many of them were cut.
         opening: seconds for opening the model, 0 where it was open already.
         encoding: seconds in calls of the model.
         seconds: of all that the worker did for the shard.
@@ -95,11 +88,7 @@ class Job:
 
     Attributes:
         output: folder of the shards, from the root or a URL.
-        plan: of the input.
-        opener: opens the model.
-        dimension: of the vectors.
         dtype: of what is stored, one of :data:`contrasent.encoding.table.TYPES`.
-        keep_texts: whether texts are stored.
         settings: JSON that decides the vectors, with the model's identity as "model".
     """
 
@@ -125,12 +114,7 @@ class Job:
         }
 
     def run(self, shard: int, advance: Advance) -> Done:
-        """Make one shard.
-
-        Args:
-            shard: its number.
-            advance: is called with the rows that have been encoded since it last was.
-        """
+        """Make one shard."""
         try:
             return self._run(shard, advance)
         except UserError as error:  # as text: it comes from another process, perhaps machine
@@ -189,25 +173,13 @@ def digest(facts: dict[str, Any]) -> str:
 
 
 def read_begun(folder: Folder) -> Manifest | None:
-    """The manifest of a folder of such shards; None if there is none.
-
-    Raises:
-        InputError: it is damaged.
-    """
+    """The manifest of a folder of such shards; None if there is none."""
     data = folder.read(NAME)
     return None if data is None else parse_manifest(data, folder.file(NAME))
 
 
 def plan_before(manifest: Manifest | None, source: str) -> Plan | None:
-    """The plan of a job that was begun, its files counted; None of another kind of manifest.
-
-    Args:
-        manifest: of the folder.
-        source: the folder, for messages.
-
-    Raises:
-        InputError: the manifest is damaged.
-    """
+    """The plan of a job that was begun, its files counted; None of another kind of manifest."""
     if manifest is None or "inputs" not in manifest.facts:
         return None
     try:
@@ -223,15 +195,7 @@ def plan_before(manifest: Manifest | None, source: str) -> Plan | None:
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
-    """Write the manifest, or compare it; the shards that are missing.
-
-    Args:
-        job: to begin, or to go on with.
-        manifest: what :func:`read_begun` found.
-
-    Raises:
-        OutputError: the folder holds something else, or a job with other settings.
-    """
+    """Write the manifest, or compare it; the shards that are missing."""
     folder = Folder(job.output)
     folder.check()
     names = folder.names()
@@ -253,15 +217,7 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
 
 
 def chosen_shards(share: str | None, shards: Sequence[int]) -> list[int]:
-    """The shards of one of several machines that do not know one another.
-
-    Args:
-        share: "3/64", the third of 64; None for all.
-        shards: numbers of those that are missing.
-
-    Raises:
-        ValueError: it is no such share.
-    """
+    """The shards of one of several machines that do not know one another."""
     if share is None:
         return list(shards)
     number, slash, of = share.partition("/")

@@ -20,25 +20,14 @@ POLL = 1.0
 
 
 class Board:
-    """Where workers report; an actor on the driver's node that needs no CPU.
-
-    Attributes:
-        begun: how often each shard was begun.
-        rows: that were encoded.
-        reports: how many there were.
-    """
+    """Where workers report; an actor on the driver's node that needs no CPU."""
 
     def __init__(self) -> None:
         self.begun: Counter[int] = Counter()
         self.rows = self.reports = 0
 
     def report(self, shard: int, rows: int) -> None:
-        """Note that a shard was begun, or how many rows were encoded of it.
-
-        Args:
-            shard: its number.
-            rows: since the last report; 0 for its beginning.
-        """
+        """Note that a shard was begun, or how many rows were encoded of it."""
         self.begun[shard] += rows == 0
         self.rows += rows
         self.reports += 1
@@ -55,11 +44,7 @@ def _task(job: Job, shard: int, board: Any) -> Done:
 
 
 def _connect(ray: Any) -> None:
-    """Join the cluster that there is, or start one here.
-
-    Raises:
-        UserError: neither succeeds.
-    """
+    """Join the cluster that there is, or start one here."""
     try:
         ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
     except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
@@ -76,7 +61,6 @@ class OnRay:
 
     Attributes:
         workers: shards at once; None for as many as the cluster has room for.
-        cpus: that a worker computes with.
         gpus: that a worker computes with; 0.5 lets two share one.
         patience: seconds without a report from any worker after which the run ends.
     """
@@ -87,16 +71,7 @@ class OnRay:
     patience: float = 600.0
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, as :class:`contrasent.encoding.engines.Engine` says.
-
-        Args:
-            job: what to make.
-            shards: their numbers.
-            advance: is called with rows that have been encoded.
-
-        Yields:
-            What became of each.
-        """
+        """Make shards, as :class:`contrasent.encoding.engines.Engine` says."""
         ray = import_extra("ray", "ray", "--engine ray")
         own = not ray.is_initialized()
         if own:
@@ -168,12 +143,7 @@ class OnRay:
 class Watch:
     """Ends a run in which nothing happens, with the reason.
 
-    Args:
-        engine: what a worker needs, and how long to wait.
-        ray: the module.
-        board: where workers report.
-        advance: is called with rows that have been encoded.
-        clock: seconds.
+    ``clock``: seconds.
     """
 
     def __init__(
@@ -190,15 +160,7 @@ class Watch:
         self.begun: dict[int, int] = {}
 
     def look(self, running: Any, *, heard: bool) -> None:
-        """Read the board.
-
-        Args:
-            running: shards that Ray has been given.
-            heard: whether one ended since the last look.
-
-        Raises:
-            UserError: nobody has reported for too long, or a shard is begun again and again.
-        """
+        """Read the board."""
         try:
             self.begun, rows, reports = self.ray.get(self.board.read.remote(), timeout=30)
         except self.ray.exceptions.RayError:  # busy, or about to be started: no news

@@ -26,12 +26,7 @@ def absolute(name: str) -> str:
 
 
 def locate(name: str) -> tuple[Any, str]:
-    """The file system of a name and its path there.
-
-    Raises:
-        MissingExtraError: the package for such URLs is not installed.
-        InputError: a URL of a kind that nothing installed knows, or without access to it.
-    """
+    """The file system of a name and its path there."""
     fsspec = import_extra("fsspec", "cloud", f"reading {name}")
     try:
         system, path = fsspec.core.url_to_fs(name)
@@ -46,11 +41,7 @@ def locate(name: str) -> tuple[Any, str]:
 
 
 class Folder:
-    """A folder of files that are there as a whole or not at all.
-
-    Attributes:
-        name: what the user called it.
-    """
+    """A folder of files that are there as a whole or not at all."""
 
     def __init__(self, name: str) -> None:
         self.name = absolute(name)
@@ -76,11 +67,7 @@ class Folder:
         return {str(path).rstrip("/").rpartition("/")[2] for path in listed}
 
     def check(self) -> None:
-        """Make sure, before any work, that it can be written.
-
-        Raises:
-            OutputError: it cannot.
-        """
+        """Make sure, before any work, that it can be written."""
         if self._local:
             check_writable(Path(self.name))
 
@@ -105,12 +92,6 @@ class Folder:
 
         On this machine it is renamed into its place; elsewhere it is written here and put as one
         object, which other readers see whole or not at all.
-
-        Args:
-            name: of the file.
-
-        Raises:
-            OutputError: it cannot be written.
         """
         if self._local:
             with atomic_file(Path(self.name, name), "wb") as stream:
@@ -127,12 +108,7 @@ class Folder:
                 raise OutputError(f"{self.file(name)}: cannot be written ({error})") from error
 
     def put_bytes(self, name: str, data: bytes) -> None:
-        """Write a small file.
-
-        Args:
-            name: of the file.
-            data: all of it.
-        """
+        """Write a small file."""
         with self.put(name) as stream:
             shutil.copyfileobj(io.BytesIO(data), stream)
 
@@ -144,11 +120,7 @@ class Folder:
 
 @contextmanager
 def open_binary(name: str) -> Iterator[IO[bytes]]:
-    """A file or an object to read, in which one can seek.
-
-    Raises:
-        InputError: it cannot be opened or read.
-    """
+    """A file or an object to read, in which one can seek."""
     system, path = locate(name)
     try:
         with system.open(path, "rb") as stream:

@@ -48,9 +48,6 @@ class Manifest:
 
     Attributes:
         facts: what decides the vectors, such as the model's identity; resumed only if equal.
-        dimension: of the vectors.
-        shards: those that are whole, in order.
-        complete: whether these are all.
     """
 
     facts: dict[str, Any]
@@ -65,11 +62,7 @@ class Manifest:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Read a folder's manifest; None if it has none.
-
-    Raises:
-        InputError: it is damaged, or of another program.
-    """
+    """Read a folder's manifest; None if it has none."""
     path = folder / NAME
     if not path.is_file():
         return None
@@ -79,15 +72,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def parse_manifest(content: bytes, source: str | Path) -> Manifest:
-    """The manifest that a file's content is.
-
-    Args:
-        content: of the file.
-        source: its name, for messages.
-
-    Raises:
-        InputError: it is damaged, or of another program.
-    """
+    """The manifest that a file's content is."""
     try:
         data = json.loads(content)
         if data.pop("format") != FORMAT:
@@ -114,24 +99,7 @@ def encode_shards(
     rows: int,
     keep_texts: bool = False,
 ) -> Manifest:
-    """Encode a stream into a folder, or go on where a run that was killed left off.
-
-    Args:
-        folder: is created; another process that writes to it is refused.
-        encode: texts in, vectors out; must give the same for a text each time.
-        texts: the stream, from its beginning; in every run the same.
-        facts: JSON that decides the vectors.
-        dimension: of the vectors.
-        rows: texts a shard.
-        keep_texts: also write the texts of each shard, as JSON.
-
-    Returns:
-        The manifest, complete.
-
-    Raises:
-        OutputError: the folder holds vectors with other facts, or another process writes to it.
-        InputError: the texts are not those that the first shards were made of.
-    """
+    """Encode a stream into a folder, or go on where a run that was killed left off."""
     check_writable(folder)
     lock = FileLock(folder / ".lock", timeout=0)
     try:
@@ -238,12 +206,7 @@ def _texts_path(folder: Path, shard: Shard) -> Path:
 
 
 def read_shards(folder: Path, manifest: Manifest) -> Iterator[tuple[Vectors, list[str] | None]]:
-    """Vectors of each shard, mapped, and its texts if they are kept.
-
-    Args:
-        folder: of the shards.
-        manifest: their manifest.
-    """
+    """Vectors of each shard, mapped, and its texts if they are kept."""
     for shard in manifest.shards:
         texts = _texts_path(folder, shard)
         stored = json.loads(texts.read_text("utf-8")) if texts.is_file() else None
@@ -267,9 +230,7 @@ class Seen:
     def add(self, keys: NDArray[np.uint64], first: int) -> None:
         """Remember the texts of a block whose first row is ``first``, while there is room.
 
-        Args:
-            keys: (n, 2) hashes of the texts.
-            first: number of the first row.
+        ``keys``: (n, 2) hashes of the texts.
         """
         keys, at = np.unique(keys, axis=0, return_index=True)
         new = (self.find(keys) < 0).nonzero()[0][: MOST - len(self.rows)]

@@ -35,7 +35,6 @@ class Stored:
 
     Attributes:
         arrow: name of the numbers' type in Arrow.
-        width: numbers a row, of the dimension.
         pack: from vectors (n, d) to the numbers (n, width) and, where there are, the scales (n,).
     """
 
@@ -47,11 +46,8 @@ class Stored:
 def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
     """The nearest multiples of a row's largest magnitude / 127, and that number of each row.
 
-    Args:
-        vectors: (n, d).
-
-    Returns:
-        (n, d) from -127 to 127, and scales (n,); a row of zeros has the scale 0.
+    ``vectors``: (n, d). Returns (n, d) from -127 to 127, and scales (n,); a row of zeros has the
+    scale 0.
     """
     scales = np.abs(vectors).max(axis=1) / np.float32(127)
     safe = np.where(scales > 0, scales, np.float32(1))
@@ -70,15 +66,7 @@ TYPES = {
 
 
 class TableWriter:
-    """Writes one such file, a row group at a time; a context, which lets go of the stream.
-
-    Args:
-        stream: to write to.
-        dimension: of the vectors.
-        dtype: one of :data:`TYPES`.
-        ids: whether rows have ids.
-        texts: whether rows have their texts.
-    """
+    """Writes one such file, a row group at a time; a context, which lets go of the stream."""
 
     def __init__(
         self,
@@ -118,10 +106,7 @@ class TableWriter:
     ) -> None:
         """Write rows, as one row group if they are no more than fit.
 
-        Args:
-            vectors: (n, d).
-            ids: n, if the file has them.
-            texts: n, if the file has them.
+        ``vectors``: (n, d).
         """
         pa = self._pa
         numbers, scales = self._stored.pack(vectors)
@@ -138,25 +123,13 @@ class TableWriter:
         self._writer.write_table(table, row_group_size=GROUP)
 
     def finish(self, facts: dict[str, Any]) -> None:
-        """End the file.
-
-        Args:
-            facts: JSON for the footer.
-        """
+        """End the file."""
         self._writer.add_key_value_metadata({KEY: json.dumps(facts, ensure_ascii=False)})
         self._writer.close()
 
 
 def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
-    """What a file's footer says, and its number of rows.
-
-    Args:
-        stream: of the file.
-        source: its name, for messages.
-
-    Raises:
-        InputError: it is damaged, or not one of these.
-    """
+    """What a file's footer says, and its number of rows."""
     pa = import_extra("pyarrow", "parquet", f"reading {source}")
     import pyarrow.parquet as pq
 
@@ -171,12 +144,7 @@ def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
 
 
 def read_vectors(stream: IO[bytes], source: str) -> Iterator[tuple[Vectors, list[str]]]:
-    """Vectors and texts of a file, row group by row group; of float32 with texts only.
-
-    Args:
-        stream: of the file.
-        source: its name, for messages.
-    """
+    """Vectors and texts of a file, row group by row group; of float32 with texts only."""
     pa = import_extra("pyarrow", "parquet", f"reading {source}")
     import pyarrow.parquet as pq
 

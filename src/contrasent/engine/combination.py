@@ -27,16 +27,7 @@ class Combination(Objective):
     def __init__(
         self, encoder: Encoder, parts: Sequence[Objective], description: dict[str, Any]
     ) -> None:
-        """Join the parts of several methods.
-
-        Args:
-            encoder: what is trained; that of every part.
-            parts: the methods, in the order in which they are named.
-            description: what ``describe`` shall give: the name and all parameters.
-
-        Raises:
-            OptionError: methods that exclude each other, or of which something would be lost.
-        """
+        """Join the parts of several methods."""
         super().__init__(encoder)
         self._description = description
         self._assemble(parts, str(description["name"]), description.get("contrast_weight"))

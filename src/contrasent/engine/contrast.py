@@ -130,15 +130,7 @@ class Contrast:
 
 
 def _not_shared(encodings: BatchEncodings, column: int) -> Callable[[slice], Tensor]:
-    """Weights of the negatives, of which those of pairs that share a text are masked.
-
-    Args:
-        encodings: of the rows of this process.
-        column: which of the positives.
-
-    Returns:
-        A function from a slice of the rows to a mask: true where a column is a negative.
-    """
+    """Weights of the negatives, of which those of pairs that share a text are masked."""
     anchors, *positives = encodings.columns("anchor", "positive")
     own = [_keys(anchors), _keys(positives[column])]
     texts = [parallel.gather(keys) for keys in own]
@@ -170,9 +162,6 @@ def merge(settings: list[Contrast]) -> Contrast:
     """One contrast out of several: each setting from the one that departs from plain SimCSE.
 
     A method's own kind of contrast (a subclass) is kept.
-
-    Raises:
-        OptionError: two of them depart in different ways, or are of different kinds.
     """
     kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
     if len(kinds) > 1:

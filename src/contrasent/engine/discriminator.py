@@ -52,13 +52,8 @@ class Discriminator(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Token vectors (n, t, d) of one block, padded to its longest row, and its mask (n, t).
 
-        Args:
-            tokens: the edited rows.
-            condition: (n, d) sentence vectors.
-            width: t, where another process has a longer row.
-
-        Returns:
-            Token vectors (n, t, d) and the mask (n, t), true on real tokens.
+        ``condition``: (n, d) sentence vectors. Returns token vectors (n, t, d) and the mask (n, t),
+        true on real tokens.
         """
         rows, longest = len(tokens), int(tokens.lengths.max())
         width = longest if width is None else width
@@ -78,9 +73,7 @@ def _take_condition(backbone: nn.Module, name: str) -> None:
     Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
     code is shared with the encoder, and hooks are not looked at when it is chosen.)
 
-    Args:
-        backbone: whose forward shall take a ``condition`` (n, d) by name.
-        name: of the part.
+    ``backbone``: whose forward shall take a ``condition`` (n, d) by name.
     """
     place = backbone.get_submodule(name)
     embeds, reads = type(place), type(backbone)

@@ -26,7 +26,6 @@ class Edited:
     """Rows after an edit.
 
     Attributes:
-        tokens: the edited rows.
         labels: (total,) int64 beside ``tokens.ids``: for masking the original ids where a token was
             chosen and -1 elsewhere; for insertion and deletion 1 where something happened, else 0.
     """
@@ -36,15 +35,7 @@ class Edited:
 
 
 def check_difference(values: Mapping[str, Any]) -> None:
-    """Refuse parameters of DiffCSE that do not belong together.
-
-    Args:
-        values: by name.
-
-    Raises:
-        OptionError: edits for a task that has none, no generator for those that need one, or
-            neither term has a weight.
-    """
+    """Refuse parameters of DiffCSE that do not belong together."""
     if not values["difference_weight"] and not values["contrast_weight"]:
         raise OptionError("difference_weight", 0, "and contrast_weight 0 leave nothing to learn")
     if not values["difference_weight"]:
@@ -62,16 +53,7 @@ def needs_generator(values: Mapping[str, Any]) -> bool:
 
 
 def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Generator]:
-    """One generator for each row of a column of a batch; other ones in every stream.
-
-    Args:
-        batch: whose seed, step and rows decide.
-        column: a number below ``APART``.
-        stream: another number gives generators that are independent of these.
-
-    Returns:
-        One generator a row of the batch.
-    """
+    """One generator for each row of a column of a batch; other ones in every stream."""
     purpose = EDIT + APART * stream + column
     return [random_for(batch.seed, purpose, int(row), batch.step) for row in batch.rows]
 
@@ -82,18 +64,6 @@ def mask(
     """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT).
 
     Special tokens are never chosen.
-
-    Args:
-        tokens: rows with special tokens; they are not changed.
-        ratio: share of the tokens.
-        tokenizer: for [MASK] and the other special tokens.
-        randoms: one generator a row.
-
-    Returns:
-        The edited rows; labels are the chosen tokens' ids and -1 elsewhere.
-
-    Raises:
-        ModelError: the tokenizer has no [MASK].
     """
     hidden = _mask_id(tokenizer)
     ordinary = ~np.isin(tokens.ids, sorted(tokenizer.specials.all))
@@ -115,20 +85,7 @@ def mask(
 def insert_masks(
     tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
 ) -> Edited:
-    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones.
-
-    Args:
-        tokens: rows with special tokens; they are not changed.
-        ratio: of insertions to tokens between the special ones.
-        tokenizer: for [MASK] and the other special tokens.
-        randoms: one generator a row.
-
-    Returns:
-        The edited rows; labels are 1 where a [MASK] was inserted and 0 elsewhere.
-
-    Raises:
-        ModelError: the tokenizer has no [MASK].
-    """
+    """Insert ``ratio`` times the length [MASK] tokens at random places between the special ones."""
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i]
@@ -143,17 +100,7 @@ def insert_masks(
 def delete(
     tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
 ) -> Edited:
-    """Delete ``ratio`` times the length tokens; 1 marks a token whose predecessor was deleted.
-
-    Args:
-        tokens: rows with special tokens; they are not changed.
-        ratio: of deletions to tokens between the special ones.
-        tokenizer: for [MASK] and the other special tokens.
-        randoms: one generator a row.
-
-    Returns:
-        The edited rows; labels are 1 after a deletion and 0 elsewhere.
-    """
+    """Delete ``ratio`` times the length tokens; 1 marks a token whose predecessor was deleted."""
     rows, labels = [], []
     for i, random in enumerate(randoms):
         ids = tokens[i]

@@ -239,13 +239,8 @@ class MaskedLanguageModelling(Term):
 def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """Token vectors and labels where a label is not -1.
 
-    Args:
-        encoder: whose last hidden states are wanted.
-        tokens: (total,) ids in rows.
-        labels: (total,) beside them.
-
-    Returns:
-        (k, d) vectors and (k,) labels.
+    ``tokens``: (total,) ids in rows. ``labels``: (total,) beside them. Returns (k, d) vectors and
+    (k,) labels.
     """
     vectors, targets = [], []
     for rows in by_length(tokens.lengths):

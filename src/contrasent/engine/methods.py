@@ -53,27 +53,12 @@ class Method:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """Its parameters by name.
-
-        Raises:
-            OptionError: one of them cannot be read.
-        """
+        """Its parameters by name."""
         found: dict[str, Parameter] = self._read(self.source.parameters)
         return found
 
     def attribute(self, name: str, default: Any) -> Any:
-        """A literal that the class says of itself.
-
-        Args:
-            name: of the attribute.
-            default: if it says nothing.
-
-        Returns:
-            Its value, or the default.
-
-        Raises:
-            OptionError: it is no literal.
-        """
+        """A literal that the class says of itself."""
         return self._read(lambda: self.source.attribute(name, default))
 
     @property
@@ -82,11 +67,7 @@ class Method:
         return source_digest(self.source.file)
 
     def load(self) -> "type[Objective]":
-        """The class itself.
-
-        Raises:
-            OptionError: its file cannot be run.
-        """
+        """The class itself."""
         name, module = self.source.node.name, self.module
         if module is None:
             digest = hashlib.sha256(self.source.file.read_bytes()).hexdigest()[:12]
@@ -115,11 +96,7 @@ def names() -> list[str]:
 
 
 def locate(name: str) -> Method:
-    """The method of a name.
-
-    Raises:
-        OptionError: it does not exist, or cannot be read; the nearest name is suggested.
-    """
+    """The method of a name."""
     if name.isidentifier() and not name.startswith("_") and (BUILT_IN / f"{name}.py").is_file():
         return _built_in(name)
     head, colon, kind = name.rpartition(":") if ".py:" in name else (name, "", "")

@@ -7,20 +7,7 @@ from contrasent.errors import ModelError, OptionError
 
 
 def check_masked_model(option: str, name: str | None, base: Path | None) -> Path:
-    """Refuse a masked language model that is missing or reads other ids than the encoder.
-
-    Args:
-        option: the parameter that names it.
-        name: a folder or a name on the hub.
-        base: folder of the encoder, to compare vocabularies with; None not to.
-
-    Returns:
-        The model's folder.
-
-    Raises:
-        OptionError: none is named.
-        ModelError: it cannot be found, or its vocabulary is not the encoder's.
-    """
+    """Refuse a masked language model that is missing or reads other ids than the encoder."""
     from contrasent.model.pretrained import resolve
     from contrasent.text.tokens import Tokenizer
 
@@ -41,19 +28,7 @@ def check_masked_model(option: str, name: str | None, base: Path | None) -> Path
 
 
 def check_guide(option: str, name: str | None) -> Path:
-    """Refuse a guide that is missing, or does not say how it pools.
-
-    Args:
-        option: the parameter that names it.
-        name: a folder or a name on the hub.
-
-    Returns:
-        The model's folder.
-
-    Raises:
-        OptionError: none is named.
-        ModelError: it cannot be found, or is no sentence encoder.
-    """
+    """Refuse a guide that is missing, or does not say how it pools."""
     from contrasent.model.folder import describe
     from contrasent.model.pretrained import resolve
 
@@ -68,16 +43,7 @@ def check_guide(option: str, name: str | None) -> Path:
 
 
 def check_vocabularies(generator: Any, encoder: Any, name: str) -> None:
-    """Refuse two tokenizers that give different ids to the same text.
-
-    Args:
-        generator: tokenizer of the masked language model.
-        encoder: tokenizer of the encoder.
-        name: of the masked language model, for the message.
-
-    Raises:
-        ModelError: their vocabularies differ.
-    """
+    """Refuse two tokenizers that give different ids to the same text."""
     mine, own = (t.backend.get_vocab(with_added_tokens=True) for t in (generator, encoder))
     if mine != own:
         differing = next(t for t in sorted(own.keys() | mine.keys()) if own.get(t) != mine.get(t))

@@ -100,9 +100,7 @@ class Parameter:
     """A keyword-only parameter of a method, or a setting of a run.
 
     Attributes:
-        name: the key in recipes and ``--set``.
         hint: its type: int, float, str, bool, None, ``Literal``, unions and ``Annotated`` of these.
-        default: its default value.
     """
 
     name: str
@@ -126,11 +124,7 @@ class Parameter:
         return next((m for m in _marks(self.hint) if isinstance(m, kind)), None)
 
     def read(self, value: Any) -> Any:
-        """A value from a text or from TOML, as the type wanted.
-
-        Raises:
-            OptionError: it is of another type.
-        """
+        """A value from a text or from TOML, as the type wanted."""
         text = str(value)
         if None in self.kinds and (value is None or text.lower() in {"none", "null"}):
             return None
@@ -148,11 +142,7 @@ class Parameter:
         raise OptionError(self.name, value, f"must be of type {self._wanted}")
 
     def check(self, value: Any) -> None:
-        """Refuse a value that the parameter cannot have.
-
-        Raises:
-            OptionError: it is out of range, or none of the choices.
-        """
+        """Refuse a value that the parameter cannot have."""
         if value is None and any(kind is None for kind, _ in _spread(self.hint)):
             return
         if self.choices and value not in self.choices:
@@ -172,40 +162,20 @@ class Parameter:
 
 
 def check_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> None:
-    """Refuse values that parameters cannot have; those of other names are left alone.
-
-    Args:
-        parameters: of a method or of a run.
-        values: by name.
-
-    Raises:
-        OptionError: a value out of range, or none of the choices.
-    """
+    """Refuse values that parameters cannot have; those of other names are left alone."""
     for parameter in parameters:
         if parameter.name in values:
             parameter.check(values[parameter.name])
 
 
 def renamed(values: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, Any]:
-    """Values under today's names of their settings.
-
-    Args:
-        values: by name.
-        known: names that are left alone, such as those of a method that has a parameter so named.
-
-    Returns:
-        The same values.
-    """
+    """Values under today's names of their settings."""
     own = set(known)
     return {k if k in own else RENAMED.get(k, k): v for k, v in values.items()}
 
 
 def parameters_of(kind: type) -> dict[str, Parameter]:
-    """The keyword-only parameters of a class that is there, and of its base where it passes them.
-
-    Args:
-        kind: the class; a constructor with ``**given`` takes those of its base too.
-    """
+    """The keyword-only parameters of a class, and of its base where it passes them on."""
     function = kind.__init__  # type: ignore[misc]
     found: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():

@@ -123,11 +123,7 @@ class MomentumQueue(nn.Module):
 
 @contextmanager
 def _without_running_statistics(module: nn.Module) -> Iterator[bool]:
-    """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere.
-
-    Yields:
-        Whether there is any batch normalisation.
-    """
+    """Dropout off; batch normalisation by the rows alone, their statistics kept nowhere."""
     norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm1d)]
     with dropout.off(module):
         for norm in norms:

@@ -28,11 +28,7 @@ def parts(name: str) -> list[str]:
 
 
 def methods(name: str) -> list[Method]:
-    """The methods whose names a name joins.
-
-    Raises:
-        OptionError: one of them does not exist, cannot be read, or is named twice.
-    """
+    """The methods whose names a name joins."""
     found = [locate(part) for part in parts(name)]
     for method in found:
         if sum(other.source == method.source for other in found) > 1:
@@ -46,9 +42,6 @@ def parameters(name: str) -> dict[str, Parameter]:
     Of a combination, the parameters of all its methods; where two have the same, the first says
     its type and default, unless its default is ``Plain`` and another's is not. Those of one name
     and different types are different things: each keeps its default, a stated value is for both.
-
-    Raises:
-        OptionError: no such method; the nearest name is suggested.
     """
     shared: dict[str, Parameter] = {}
     for method in methods(name):
@@ -64,9 +57,6 @@ def published(name: str) -> dict[str, Any]:
     Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
     rate belongs to its batch, so they stay together. Cached gradients are left out there, since
     the other methods may not allow them.
-
-    Raises:
-        OptionError: no such method; the nearest name is suggested.
     """
     sets = [dict(method.attribute("published", {})) for method in methods(name)]
     if len(sets) == 1:
@@ -78,36 +68,17 @@ def published(name: str) -> dict[str, Any]:
 
 
 def needs_pairs(name: str) -> bool:
-    """Whether a method, or one of a combination, learns from pairs that belong together.
-
-    Raises:
-        OptionError: no such method; the nearest name is suggested.
-    """
+    """Whether a method, or one of a combination, learns from pairs that belong together."""
     return any(method.attribute("labelled", False) for method in methods(name))
 
 
 def needs_scores(name: str) -> bool:
-    """Whether a method, or one of a combination, learns from scores of pairs.
-
-    Raises:
-        OptionError: no such method; the nearest name is suggested.
-    """
+    """Whether a method, or one of a combination, learns from scores of pairs."""
     return any(method.attribute("graded", False) for method in methods(name))
 
 
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Name and all parameters, as logs and model cards show them.
-
-    Args:
-        name: of a method.
-        given: the parameters that are set; the others have their defaults.
-
-    Returns:
-        "name", digests of files that are not this library's, and all parameters.
-
-    Raises:
-        OptionError: no such method.
-    """
+    """Name and all parameters, as logs and model cards show them."""
     found = methods(name)
     digests = {k: v for method in found for k, v in method.digest.items()}
     if len(found) > 1:
@@ -133,18 +104,7 @@ def _check_defaults(name: str, given: Iterable[str]) -> None:
 def check(
     name: str, given: Mapping[str, Any], *, base: Path | None = None, models: bool = True
 ) -> None:
-    """Refuse parameters of a method before any weights are loaded.
-
-    Args:
-        name: of the method.
-        given: the parameters that were set.
-        base: folder of the encoder, to compare the vocabulary of masked language models with.
-        models: look for the masked language models that parameters name.
-
-    Raises:
-        OptionError: a value out of range, or one that does not belong with the others.
-        ModelError: a model that a parameter names is missing, or has another vocabulary.
-    """
+    """Refuse parameters of a method before any weights are loaded."""
     _check_defaults(name, given)
     for method in methods(name):
         own = _values(method, name, given)
@@ -162,9 +122,6 @@ def find(name: str) -> "Callable[..., Objective]":
     """The class of a method, or what makes a combination of several.
 
     Call it with an encoder and keyword parameters.
-
-    Raises:
-        OptionError: no such method, with the nearest name, or one that cannot be imported.
     """
     found = methods(name)
     if len(found) > 1:

@@ -28,12 +28,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClassSource:
-    """A class as its source text has it.
-
-    Attributes:
-        file: where it stands.
-        node: its definition.
-    """
+    """A class as its source text has it."""
 
     file: Path
     node: ast.ClassDef
@@ -48,33 +43,14 @@ class ClassSource:
         return None
 
     def derives_from(self, file: Path, name: str) -> bool:
-        """Whether a class of that name in that file is among its bases.
-
-        Args:
-            file: in which the base class stands.
-            name: of the base class.
-
-        Returns:
-            True for bases of bases too.
-        """
+        """Whether a class of that name in that file is among its bases."""
         base = self.base
         return base is not None and (
             (base.file == file and base.node.name == name) or base.derives_from(file, name)
         )
 
     def attribute(self, name: str, default: Any) -> Any:
-        """What the class, or one of its bases, says of itself in its body.
-
-        Args:
-            name: of the attribute.
-            default: if none says anything.
-
-        Returns:
-            Its value, or the default.
-
-        Raises:
-            SourceError: its value is more than literals, types and marks.
-        """
+        """What the class, or one of its bases, says of itself in its body."""
         for item in self.node.body:
             if isinstance(item, ast.Assign | ast.AnnAssign) and item.value is not None:
                 target = item.targets[0] if isinstance(item, ast.Assign) else item.target
@@ -83,49 +59,24 @@ class ClassSource:
         return self.base.attribute(name, default) if self.base else default
 
     def parameters(self) -> dict[str, Parameter]:
-        """The keyword-only parameters, and those of the base where ``**given`` passes them on.
-
-        Raises:
-            SourceError: a parameter without type or default, or of a type that cannot be read.
-        """
+        """The keyword-only parameters, and those of the base where ``**given`` passes them on."""
         return _parameters(self)
 
 
 def classes(file: Path) -> list[ClassSource]:
-    """The classes that a file defines, in order.
-
-    Raises:
-        SourceError: it is not valid Python.
-        OSError: it cannot be read.
-    """
+    """The classes that a file defines, in order."""
     return [ClassSource(file, n) for n in _tree(file).body if isinstance(n, ast.ClassDef)]
 
 
 def source_digest(file: Path) -> dict[str, str]:
-    """What stands for the content of a method's file that is not this library's.
-
-    Args:
-        file: of a method.
-
-    Returns:
-        "source_sha256", 64 hexadecimal digits; nothing for a file of this library.
-    """
+    """What stands for the content of a method's file that is not this library's."""
     if file.is_relative_to(HOME):
         return {}
     return {"source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
 def module_file(module: str, importer: Path, level: int = 0) -> Path | None:
-    """The file of a module, found without importing it; None if there is none.
-
-    Args:
-        module: its dotted name.
-        importer: the file that names it.
-        level: dots before the name, of a relative import.
-
-    Returns:
-        A file that exists, or None.
-    """
+    """The file of a module, found without importing it; None if there is none."""
     parts = module.split(".") if module else []
     if level:
         home = importer.parents[level - 1]
@@ -144,18 +95,7 @@ def module_file(module: str, importer: Path, level: int = 0) -> Path | None:
 
 
 def evaluate(node: ast.expr, file: Path) -> Any:
-    """The value of an expression of literals, types and marks.
-
-    Args:
-        node: the expression.
-        file: where it stands, whose imports and names it may use.
-
-    Returns:
-        A literal, a type or a mark.
-
-    Raises:
-        SourceError: it is more than that.
-    """
+    """The value of an expression of literals, types and marks."""
     match node:
         case ast.Constant():
             return node.value

@@ -41,14 +41,7 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_fixed_masks(values: Mapping[str, Any]) -> None:
-    """Refuse the same dropout masks for views that differ otherwise.
-
-    Args:
-        values: the parameters of a method, by name.
-
-    Raises:
-        OptionError: they do.
-    """
+    """Refuse the same dropout masks for views that differ otherwise."""
     for option, plain in (("view", "dropout"), ("encoders", 1)):
         if values["masks"] == "fixed" and values[option] != plain:
             raise OptionError(
@@ -72,14 +65,7 @@ def check_templates(values: Mapping[str, Any]) -> None:
 
 
 def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The view that makes an edited copy, and its options.
-
-    Args:
-        values: "copy_edit", "edit_ratio", "copy_draw" and "copy_filler", by name.
-
-    Raises:
-        OptionError: an option that does not belong to this edit.
-    """
+    """The view that makes an edited copy, and its options."""
     edit, ratio = values["copy_edit"], values["edit_ratio"]
     if edit == "insert":
         view: dict[str, Any] = {"view": "insert_prediction", "rate": ratio, "rule": "exact"}

@@ -46,11 +46,7 @@ def item_keys(*columns: Sequence[str]) -> Keys:
 
     White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR.
 
-    Args:
-        columns: one sequence of n texts for sentences, two for pairs.
-
-    Returns:
-        (n,) the first 64 bits of a hash.
+    Returns (n,) the first 64 bits of a hash.
     """
     bare = [["".join(text.split()) for text in column] for column in columns]
     rows = ("\0".join(sorted(texts)) for texts in zip(*bare, strict=True))
@@ -73,15 +69,9 @@ def draw_counts(
 ) -> Iterator[Counts]:
     """Draw bootstrap resamples as counts.
 
-    Args:
-        sizes: sizes of the strata; items are drawn with replacement inside each of them.
-        number: resamples in all.
-        seed: of a generator of its own; several numbers give an independent stream each.
-        keys: (n,) of :func:`item_keys`. With them, equal items have equal counts in every set that
-            is drawn with the same seed; counts of a stratum are scaled to its size.
-
-    Yields:
-        (b, n) float32 counts, n being the sum of the sizes; b sums to ``number`` over the blocks.
+    ``keys``: (n,) of :func:`item_keys`. With them, equal items have equal counts in every set that
+    is drawn with the same seed; counts of a stratum are scaled to its size. Yields (b, n) float32
+    counts, n being the sum of the sizes; b sums to ``number`` over the blocks.
     """
     total = sum(sizes)
     rows = max(4, BLOCK // max(total, 1) // 4 * 4)
@@ -132,9 +122,7 @@ def _draw(random: np.random.Generator, block: int, size: int) -> NDArray[np.int6
 class RankedPairs:
     """Two columns, prepared so that Spearman's correlation of a resample needs no sorting.
 
-    Args:
-        x: (n,) numbers.
-        y: (n,) numbers.
+    ``x``: (n,) numbers. ``y``: (n,) numbers.
     """
 
     def __init__(self, x: ArrayLike, y: ArrayLike) -> None:
@@ -176,10 +164,7 @@ class RankedPairs:
 def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.float64]:
     """(b,) Pearson correlation of each resample; NaN where a column is constant in it.
 
-    Args:
-        x: (n,) numbers.
-        y: (n,) numbers.
-        counts: (b, n) how often each item counts.
+    ``x``: (n,) numbers. ``y``: (n,) numbers. ``counts``: (b, n) how often each item counts.
     """
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
@@ -200,14 +185,8 @@ def mean_interval(
 ) -> Bounds:
     """95 % percentile interval of a mean over items.
 
-    Args:
-        values: (n,) of the items.
-        number: resamples.
-        seed: of the resamples.
-        keys: (n,) of the items, if they have any; see :func:`draw_counts`.
-
-    Returns:
-        Both ends; (None, None) for fewer than 20 items or no resamples.
+    ``values``: (n,) of the items. ``keys``: (n,) of the items, if they have any; see
+    :func:`draw_counts`. Returns both ends; (None, None) for fewer than 20 items or no resamples.
     """
     if len(np.asarray(values)) < FEWEST or not number:
         return None, None
@@ -222,11 +201,7 @@ def mean_draws(
 ) -> NDArray[np.float64]:
     """(number,) the mean over items in each resample of them; of equal ``keys`` together.
 
-    Args:
-        values: (n,) of the items.
-        number: resamples.
-        seed: of the resamples.
-        keys: (n,) of the items, or None; see :func:`draw_counts`.
+    ``values``: (n,) of the items. ``keys``: (n,) of the items, or None; see :func:`draw_counts`.
     """
     v = np.asarray(values, dtype=np.float64)
     return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
@@ -241,15 +216,8 @@ def resampled(
 ) -> dict[str, NDArray[np.float64]]:
     """Several statistics over the same resamples.
 
-    Args:
-        statistics: by name, from counts (b, n) to the statistic of each resample, (b,) or (b, m).
-        sizes: see :func:`draw_counts`, as the three others.
-        number: resamples; for 0 every statistic is an empty array.
-        seed: of the resamples.
-        keys: (n,) of the items.
-
-    Returns:
-        By name, (number,) or (number, m).
+    ``statistics``: by name, from counts (b, n) to the statistic of each resample, (b,) or (b, m).
+    ``keys``: (n,) of the items. Returns by name, (number,) or (number, m).
     """
     blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
     for counts in draw_counts(sizes, number, seed, keys):

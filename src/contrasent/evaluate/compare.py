@@ -46,13 +46,7 @@ class Comparison:
     """Method B against method A on one row of their reports.
 
     Attributes:
-        task: what was measured on.
-        metric: how.
-        before: mean score of A's runs.
-        after: mean score of B's runs.
-        difference: after less before.
         low: lower end of its 95 % interval: of the methods, over items (if known) and seeds.
-        high: upper end of it.
         p: two-sided p of no difference: the interval at level 1 - p touches zero.
         runs: how many runs A and B have.
         seed_p: permutation p over the runs; None with one run an arm.
@@ -62,12 +56,8 @@ class Comparison:
         needed: runs an arm that would find a true difference as large as this one four times in
             five; None if none would.
         count: pairs or queries that the scores rest on.
-        split: of the row.
-        aggregate: of the row.
         item_low: lower end of the 95 % interval of these very runs on other items; None where the
             items are not known.
-        item_high: upper end of it.
-        item_p: its two-sided p.
         seed_sd: standard deviation over seeds that was assumed for an arm with one run; None where
             none was.
     """
@@ -133,27 +123,7 @@ def compare_reports(
     seed_sd: float | None = None,
     planning: bool = True,
 ) -> list[Comparison]:
-    """Compare two methods by reports, one of each run, on every row that all of them have.
-
-    Args:
-        before: method A, a report for each seed.
-        after: method B, a report for each seed.
-        names: of all reports, A's first, for messages.
-        seed_sd: standard deviation over seeds, in points (hundredths), of an arm with one run. By
-            default that of the other arm, or :data:`SEED_SD` if that has one run too. 0 for a model
-            that no seed would change; with one run an arm the claim is then about these two.
-        planning: whether ``detectable`` and ``needed`` are computed, which takes a tenth of a
-            second a row.
-
-    Returns:
-        A comparison for each row, in the first report's order. Rows without items are compared
-        over seeds alone, and left out where each arm has one run.
-
-    Raises:
-        DataError: no report in an arm, no row in common, items that differ between reports, or one
-            run an arm without items.
-        OptionError: a ``seed_sd`` that is negative or not finite.
-    """
+    """Compare two methods by reports, one of each run, on every row that all of them have."""
     if not before or not after:
         raise DataError("name at least one model for each arm")
     if seed_sd is not None and not (math.isfinite(seed_sd) and seed_sd >= 0):

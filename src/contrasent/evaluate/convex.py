@@ -30,10 +30,7 @@ class Logistic:
     Features are centred, and scaled by one number so that their mean variance is 1: an L2 weight
     then means the same for vectors of any length.
 
-    Args:
-        features: (n, d).
-        labels: (n,) classes from 0.
-        classes: how many there are.
+    ``features``: (n, d). ``labels``: (n,) classes from 0.
     """
 
     def __init__(
@@ -52,15 +49,7 @@ class Logistic:
         self.target = _targets(labels, self.columns)
 
     def fit(self, subsets: Sequence[Rows], penalties: Sequence[float]) -> Matrix:
-        """Minimise mean cross-entropy + penalty / 2 * ||weights||^2, the bias free of penalty.
-
-        Args:
-            subsets: f lists of rows to learn from.
-            penalties: f L2 weights.
-
-        Returns:
-            (f, d + 1, c) weights for :meth:`predict`.
-        """
+        """Minimise mean cross-entropy + penalty / 2 * ||weights||^2, the bias free of penalty."""
         size = max(1, BLOCK // (len(self.rows) * self.columns))
         parts = [
             self._fit(subsets[i : i + size], np.asarray(penalties[i : i + size]))
@@ -71,9 +60,7 @@ class Logistic:
     def predict(self, weights: Matrix, features: NDArray[np.floating]) -> NDArray[np.int64]:
         """(n,) classes of (n, d) features under one fit's weights (d + 1, c).
 
-        Args:
-            weights: (d + 1, c) of one fit.
-            features: (n, d), any.
+        ``features``: (n, d), any.
         """
         x = (np.asarray(features, dtype=np.float64) - self.mean) / self.scale
         return _decide(_with_ones(x @ self.axes) @ weights)
@@ -81,9 +68,7 @@ class Logistic:
     def predict_rows(self, weights: Matrix, rows: Rows) -> NDArray[np.int64]:
         """(m,) classes of rows of the feature matrix under one fit's weights.
 
-        Args:
-            weights: (d + 1, c) of one fit.
-            rows: (m,) of the feature matrix.
+        ``rows``: (m,) of the feature matrix.
         """
         return _decide(self.rows[rows] @ weights)
 

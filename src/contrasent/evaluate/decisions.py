@@ -29,10 +29,8 @@ Floats = NDArray[np.float64]
 class Thresholds:
     """Scores and labels, sorted once, so that a resample needs no sorting.
 
-    Args:
-        scores: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
-            threshold together.
-        labels: (n,) 0 or 1.
+    ``scores``: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
+    threshold together. ``labels``: (n,) 0 or 1.
     """
 
     def __init__(self, scores: ArrayLike, labels: ArrayLike) -> None:

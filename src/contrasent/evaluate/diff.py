@@ -78,8 +78,6 @@ class Diff:
     """What changes from one model to another.
 
     Attributes:
-        queries: how many were searched for.
-        documents: how many were searched.
         of: how many there are; more than ``documents`` if those are a sample.
         own: whether the documents were the queries, each without itself.
         measures: overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap.
@@ -87,8 +85,6 @@ class Diff:
         moved: the documents that were lost and gained by most queries.
         scores: by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles
             0.05, 0.25, 0.5, 0.75 and 0.95.
-        threshold: where the given one must move.
-        groups: by p.
         speed: texts a second, "old" and "new", measured in turn.
     """
 
@@ -277,16 +273,7 @@ def _texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) ->
 
 
 def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
-    """(n, d) checked vectors of texts, with progress.
-
-    Args:
-        encode: the model.
-        texts: n of them.
-        task: what they are in a search.
-
-    Raises:
-        DataError: the model's vectors are not finite, or do not fit.
-    """
+    """(n, d) checked vectors of texts, with progress."""
     read, blocks = for_task(encode, task), []
     with progress.task(f"encode {task}s", len(texts), "texts") as advance:
         for start in range(0, len(texts), ENCODED_AT_ONCE):

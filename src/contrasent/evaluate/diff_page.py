@@ -13,10 +13,7 @@ SIDES = ("old", "new")
 def page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
     """The page's text.
 
-    Args:
-        found: what changed.
-        about: of "old" and "new" the name, runtime, dimension, parameters and bytes.
-        on: what was searched.
+    ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
     """
     names = {
         side: Path(str(about[side]["name"])).name or str(about[side]["name"]) for side in SIDES

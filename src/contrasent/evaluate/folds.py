@@ -17,13 +17,7 @@ def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple
     The assignment is that of scikit-learn's ``StratifiedKFold(k, shuffle=True,
     random_state=seed)``.
 
-    Args:
-        labels: (n,) classes.
-        k: number of folds; every class needs at least that many members.
-        seed: of the shuffling.
-
-    Returns:
-        k pairs of (rows to train on, rows held out), both ascending.
+    ``labels``: (n,) classes.
     """
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     # Classes are numbered by their first appearance.
@@ -44,14 +38,6 @@ def linear_start(inputs: int, outputs: int, seed: int) -> NDArray[np.float32]:
 
     PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
     float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
-
-    Args:
-        inputs: of the layer.
-        outputs: of the layer.
-        seed: as of torch.
-
-    Returns:
-        (inputs + 1, outputs): the weights, and the bias in the last row.
     """
     twister = np.random.RandomState(seed)
     raw = np.frombuffer(twister.bytes(4 * outputs * (inputs + 1)), dtype="<u4")

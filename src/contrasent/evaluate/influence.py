@@ -23,11 +23,7 @@ Floats = NDArray[np.float64]
 def measure(items: Items) -> tuple[float, Floats]:
     """The number that items give, and how far each of them moves it.
 
-    Returns:
-        The number, and (n,) influences, which sum to zero in every subset.
-
-    Raises:
-        DataError: an unknown statistic.
+    Returns the number, and (n,) influences, which sum to zero in every subset.
     """
     if items.statistic not in STATISTICS:
         raise DataError(f"items of an unknown statistic, {items.statistic!r}")
@@ -56,11 +52,8 @@ def _mean(columns: Floats) -> tuple[float, Floats]:
 def uniformity(columns: Floats) -> tuple[float, Floats]:
     """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice.
 
-    Args:
-        columns: (1, n) of :func:`contrasent.metrics.nearness`.
-
-    Returns:
-        The number, and (n,) its derivatives by the items' weights.
+    ``columns``: (1, n) of :func:`contrasent.metrics.nearness`. Returns the number, and (n,) its
+    derivatives by the items' weights.
     """
     (near,) = columns
     mean = near.mean()
@@ -190,13 +183,7 @@ def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
     Equal items count equally often whatever report they are in, so that the differences of two
     reports' draws vary as the reports' difference does over items, without the items themselves.
 
-    Args:
-        report: with items; a row without them has no draws.
-        number: resamples. The root mean square of the draws is a standard error, which is itself
-            known to one part in the root of twice their number.
-
-    Returns:
-        (number,) of each row.
+    Returns (number,) of each row.
     """
     found = {key: row_draws(report, key, number) for key in report.items}
     return {key: draws for key, draws in found.items() if len(draws)}
@@ -205,13 +192,7 @@ def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
 def row_draws(report: Report, key: RowKey, number: int) -> Floats:
     """How far one row moves in the resamples of :func:`shared_draws`.
 
-    Args:
-        report: with items.
-        key: of the row.
-        number: resamples.
-
-    Returns:
-        (number,), or none where the row's items are not known.
+    Returns (number,), or none where the row's items are not known.
     """
     known = _resolved(report, key) or []
     if not known:
@@ -227,16 +208,7 @@ def row_draws(report: Report, key: RowKey, number: int) -> Floats:
 def item_moves(
     rows: Sequence[Row], reports: Sequence[Report], names: Sequence[str]
 ) -> Floats | None:
-    """(runs, distinct items) how far each moves a run's score; None if a run has no items.
-
-    Args:
-        rows: the same row of each run's report.
-        reports: of the runs.
-        names: of the runs, for messages.
-
-    Raises:
-        DataError: items, labels or documents that differ between reports, or from the row's.
-    """
+    """(runs, distinct items) how far each moves a run's score; None if a run has no items."""
     known = [own for r in reports if (own := _resolved(r, rows[0].key)) is not None]
     if len(known) < len(reports):
         return None
@@ -278,13 +250,7 @@ def _check(
 def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[float]]:
     """Of an influence matrix: what is known of the difference over items.
 
-    Args:
-        moved: (runs, items), or None.
-        first: how many of the runs, from the front, are the first arm's.
-
-    Returns:
-        Its standard error, the error's degrees of freedom, and of each arm the part of a run's
-        variance that other items would change.
+    ``moved``: (runs, items), or None.
     """
     if moved is None:
         return 0.0, math.inf, [0.0, 0.0]

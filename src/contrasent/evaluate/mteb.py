@@ -24,18 +24,7 @@ from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 
 class MtebModel:
-    """A model for mteb: encodes batches of texts, compares by cosine, and describes itself.
-
-    Args:
-        encode: the model.
-        name: "owner/name", under which mteb files its results.
-        revision: of the model; mteb files results under it.
-        dimension: of the vectors, if known.
-        max_tokens: at which texts are cut, if known.
-
-    Raises:
-        OptionError: a name without an owner.
-    """
+    """A model for mteb: encodes batches of texts, compares by cosine, and describes itself."""
 
     def __init__(
         self,
@@ -59,13 +48,6 @@ class MtebModel:
 
         mteb says of a search's texts whether they are queries or documents, for which the model may
         have prompts of its own (:func:`contrasent.types.for_task`); mteb's own are not used.
-
-        Args:
-            inputs: batches, each with "text".
-            prompt_type: "query", "document", mteb's own type of these, or None.
-
-        Raises:
-            DataError: a batch holds no text, or vectors that are not finite.
         """
         texts: list[str] = []
         for batch in inputs:
@@ -79,9 +61,7 @@ class MtebModel:
     def similarity(self, first: ArrayLike, second: ArrayLike) -> Vectors:
         """(n, m) cosine of each row of one with each row of the other.
 
-        Args:
-            first: (n, d).
-            second: (m, d).
+        ``first``: (n, d). ``second``: (m, d).
         """
         product: Vectors = (metrics.unit(first) @ metrics.unit(second).T).astype(np.float32)
         return product
@@ -89,19 +69,13 @@ class MtebModel:
     def similarity_pairwise(self, first: ArrayLike, second: ArrayLike) -> Vectors:
         """(n,) cosine of paired rows.
 
-        Args:
-            first: (n, d).
-            second: (n, d).
+        ``first``: (n, d). ``second``: (n, d).
         """
         return metrics.cosine(first, second).astype(np.float32)
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes beside the results.
-
-        Raises:
-            MissingExtraError: mteb is not installed.
-        """
+        """What mteb writes beside the results."""
         meta = import_extra("mteb.models.model_meta", "mteb", "mteb's evaluation", package="mteb")
         return meta.ModelMeta(
             loader=None,

@@ -42,11 +42,8 @@ def nearest(
 ) -> Ranked:
     """The k documents with the largest inner product with each query, best first.
 
-    Args:
-        queries: (q, d).
-        documents: (n, d), n of at least k.
-        k: how many; of equal scores the earlier document.
-        own: (q,) for each query a document that does not count, itself.
+    ``queries``: (q, d). ``documents``: (n, d), n of at least k. ``own``: (q,) for each query a
+    document that does not count, itself.
     """
     rows, scores = [], []
     step = max(1, BLOCK // len(documents))
@@ -65,9 +62,7 @@ def nearest(
 def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
     """By measure (q,) values of each query: overlap@1, @10, @100 as far as k goes, and RBO.
 
-    Args:
-        old: (q, k) what one model finds, best first.
-        new: (q, k) what the other finds.
+    ``old``: (q, k) what one model finds, best first. ``new``: (q, k) what the other finds.
     """
     shared = metrics.shared_by_depth(old, new)
     values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= shared.shape[1]}
@@ -85,12 +80,7 @@ class Measure:
 
 
 def spare(depth: int, sampled: bool) -> int:
-    """Ranks beyond ``depth`` that leaving out a group of documents may need.
-
-    Args:
-        depth: ranks that are compared.
-        sampled: whether the documents are a sample.
-    """
+    """Ranks beyond ``depth`` that leaving out a group of documents may need."""
     return depth // (PARTS - 1) + 20 if sampled else 0
 
 
@@ -103,17 +93,7 @@ def measured(
     whole: int,
     seed: int,
 ) -> tuple[Measure, ...]:
-    """The means of :func:`agreement` over queries, with 95 % intervals.
-
-    Args:
-        old: what one model finds; beyond ``depth`` if documents were sampled, see :func:`spare`.
-        new: what the other finds.
-        depth: ranks that count.
-        queries: their texts.
-        documents: how many were searched.
-        whole: how many there are; if more, the error of sampling them is in the interval.
-        seed: of the resamples.
-    """
+    """The means of :func:`agreement` over queries, with 95 % intervals."""
     values = agreement(old.cut(depth).rows, new.cut(depth).rows)
     names, table = list(values), np.stack(list(values.values()), axis=1)
     keys = item_keys(queries)
@@ -135,15 +115,7 @@ def measured(
 def document_error(
     old: Ranked, new: Ranked, depth: int, documents: int, random: np.random.Generator
 ) -> Floats:
-    """Standard error of each mean over samples of documents: a delete-a-group jackknife.
-
-    Args:
-        old: ranks by one model.
-        new: ranks by the other.
-        depth: ranks that are compared.
-        documents: how many there are.
-        random: draws the groups.
-    """
+    """Standard error of each mean over samples of documents: a delete-a-group jackknife."""
     variances = []
     for _ in range(PARTINGS):
         part, means = random.integers(0, PARTS, documents), []
@@ -168,12 +140,8 @@ def score_quantiles(
 ) -> dict[str, dict[str, list[float]]]:
     """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random.
 
-    Args:
-        ranked: by model.
-        queries: (q, d) vectors by model.
-        documents: (n, d) vectors by model.
-        own: (q,) each query's own document, or None.
-        random: draws the pairs.
+    ``queries``: (q, d) vectors by model. ``documents``: (n, d) vectors by model. ``own``: (q,) each
+    query's own document, or None.
     """
     count, total = len(queries["old"]), len(documents["old"])
     left = np.tile(np.arange(count), 10)

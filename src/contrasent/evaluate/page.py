@@ -54,16 +54,7 @@ def _of_protocol(row: Row) -> bool:
 
 
 def page(reports: Reports, *, arrows: bool = False) -> str:
-    """The page's text.
-
-    Args:
-        reports: names of models and their reports, in order.
-        arrows: join the models by arrows where alignment is drawn against uniformity, for
-            checkpoints of one run.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """The page's text."""
     check_matplotlib()
     named = dict(zip(titles(tuple(reports)), reports.values(), strict=True))
     names = ", ".join(named) if len(reports) < 4 else f"{len(reports)} models"

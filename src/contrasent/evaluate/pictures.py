@@ -46,21 +46,12 @@ def mark(i: int) -> str:
 
 
 def check_matplotlib() -> None:
-    """Make sure that pictures can be drawn.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """Make sure that pictures can be drawn."""
     import_extra("matplotlib", "report", "a page with pictures")
 
 
 def plane(reports: Reports, *, arrows: bool = False) -> str | None:
-    """Alignment against uniformity (SimCSE, Figures 2 and 3), as SVG; None without geometry.
-
-    Args:
-        reports: names and reports, in order.
-        arrows: join them in that order, for checkpoints of one run.
-    """
+    """Alignment against uniformity (SimCSE, Figures 2 and 3), as SVG; None without geometry."""
     points = {
         name: (report.one(metric="uniformity").value, report.one(metric="alignment").value)
         for name, report in reports.items()
@@ -80,12 +71,7 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
 
 
 def trajectories(paths: Mapping[str, Sequence[Mapping[str, float]]]) -> str | None:
-    """Alignment and uniformity in the course of training (SimCSE, Figure 2), as SVG.
-
-    Args:
-        paths: names of runs and their measurements in order, each with "step", "uniformity" and
-            "alignment".
-    """
+    """Alignment and uniformity in the course of training (SimCSE, Figure 2), as SVG."""
     found = {name: path for name, path in paths.items() if path}
     if not found:
         return None
@@ -152,14 +138,7 @@ def densities(reports: Reports) -> str | None:
 def scores(
     reports: Reports, tasks: Sequence[str], wanted: Mapping[str, str], title: str
 ) -> str | None:
-    """Values of several tasks with their 95 % intervals, a mark a model, as SVG.
-
-    Args:
-        reports: by model.
-        tasks: to show.
-        wanted: other fields of the rows.
-        title: of the picture.
-    """
+    """Values of several tasks with their 95 % intervals, a mark a model, as SVG."""
     rows = {n: r.select(**dict(wanted)) for n, r in reports.items()}
     known = [t for t in tasks if any(r.select(task=t).rows for r in rows.values())]
     if not known:
@@ -205,14 +184,7 @@ def _ridges(axes: "Axes", bands: Mapping[str, Sequence[int]]) -> None:
 def canvas(
     height: float, rows: int = 1, columns: int = 1, *, ratios: Sequence[float] | None = None
 ) -> "Iterator[tuple[Figure, Any]]":
-    """A figure of the page's width, inches high, and its panels, in the style of all pictures.
-
-    Args:
-        height: in inches.
-        rows: of panels.
-        columns: of panels.
-        ratios: of the rows' heights; all equal if None.
-    """
+    """A figure of the page's width, inches high, and its panels, in the style of all pictures."""
     check_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -232,12 +204,7 @@ def canvas(
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:
-    """A legend below a figure.
-
-    Args:
-        figure: that gets it.
-        axes: whose lines it names.
-    """
+    """A legend below a figure."""
     handles, labels = axes.get_legend_handles_labels()
     columns = 2 if len(labels) > 1 else 1
     figure.legend(
@@ -251,12 +218,7 @@ def add_legend(figure: "Figure", axes: "Axes") -> None:
 
 
 def as_svg(figure: "Figure", salt: str) -> str:
-    """A figure as SVG that takes the page's text colour; the salt is the picture's own name.
-
-    Args:
-        figure: the picture.
-        salt: its own name.
-    """
+    """A figure as SVG that takes the page's text colour; the salt is the picture's own name."""
     import matplotlib as mpl
 
     stream = io.StringIO()

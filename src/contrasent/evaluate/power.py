@@ -37,9 +37,7 @@ def permutation_p(before: ArrayLike, after: ArrayLike) -> float:
     All regroupings are tried where there are few; else random ones, with one added to both
     counts. Three runs against three cannot go below 0.1, four against four below 0.03.
 
-    Args:
-        before: (n,) scores of one arm's runs.
-        after: (m,) scores of the other's.
+    ``before``: (n,) scores of one arm's runs. ``after``: (m,) scores of the other's.
     """
     a, b = arm_scores(before), arm_scores(after)
     values = np.concatenate([a, b])
@@ -66,18 +64,7 @@ def minimum_detectable_effect(
     shared: float = 0.0,
     freedom: float = math.inf,
 ) -> float:
-    """The smallest true difference that so many seeds an arm find four times in five.
-
-    Args:
-        deviation: standard deviation over seeds.
-        seeds: runs an arm, or (runs of A, runs of B).
-        items: see :func:`power_curve`.
-        shared: see :func:`power_curve`.
-        freedom: see :func:`power_curve`.
-
-    Raises:
-        DataError: one seed an arm, and no error over items.
-    """
+    """The smallest true difference that so many seeds an arm find four times in five."""
     from scipy.optimize import brentq
 
     if not items and max(_pair(seeds)) < 2:
@@ -100,18 +87,7 @@ def seeds_needed(
     shared: float = 0.0,
     freedom: float = math.inf,
 ) -> int:
-    """Runs an arm that find a true difference four times in five, at least 2.
-
-    Args:
-        effect: the true difference.
-        deviation: standard deviation over seeds.
-        items: standard error over items of methods with endless runs: more runs leave it.
-        shared: see :func:`power_curve`; more runs lessen this part.
-        freedom: see :func:`power_curve`.
-
-    Raises:
-        DataError: the effect is zero, or so small that 100,000 seeds would not do.
-    """
+    """Runs an arm that find a true difference four times in five, at least 2."""
     if deviation == 0 and not items:
         return 2
 
@@ -139,16 +115,7 @@ def plan(
     both: float,
     shared: Sequence[float],
 ) -> tuple[float | None, int | None]:
-    """The detectable effect and the runs that are needed; None where a spread is half assumed.
-
-    Args:
-        difference: that was seen.
-        arms: what is known of each arm's spread.
-        deviation: over seeds, pooled; None if it is assumed.
-        items: standard error of the difference over items.
-        both: the part of its square that more runs lessen.
-        shared: what other items would change in each arm's runs.
-    """
+    """The detectable effect and the runs that are needed; None where a spread is half assumed."""
     freedom = sum(arm.df for arm in arms)
     if deviation is None:
         deviation, part = math.sqrt(float(arms[0].variance)), 0.0
@@ -170,12 +137,7 @@ def plan(
 
 
 def pooled_deviation(before: Sequence[float], after: Sequence[float]) -> float | None:
-    """Standard deviation over seeds, pooled over both arms; None without two runs in an arm.
-
-    Args:
-        before: scores of one arm's runs.
-        after: scores of the other's.
-    """
+    """Standard deviation over seeds, pooled over both arms; None without two runs in an arm."""
     arms = [Seeds.of(arm_scores(scores)) for scores in (before, after)]
     freedom = sum(arm.df for arm in arms)
     return math.sqrt(sum(a.variance * a.df for a in arms) / freedom) if freedom else None
@@ -198,19 +160,6 @@ def power_curve(
     Given the variances that the runs show, a difference is found if it exceeds the critical value
     that they give; it is normal and independent of them. So the power is a mean of normal shares
     over quantiles of chi-squared variances (Gauss and Legendre's).
-
-    Args:
-        deviation: standard deviation of scores over seeds, the same in both arms.
-        seeds: runs an arm, or (runs of A, runs of B). With one run in both the deviation is taken
-            for known; with one run in one arm it is estimated from the other.
-        items: standard error of the difference that is due to test items.
-        shared: the part of ``deviation`` that other items would change, and that is in ``items``
-            as well.
-        freedom: degrees of freedom of ``deviation`` if it is an estimate: the chance is then the
-            mean over what the deviation may really be.
-
-    Returns:
-        From the true difference of the two methods to the chance that the test finds one.
     """
     from scipy.special import ndtr
 

@@ -38,7 +38,6 @@ class Problem:
         labels: (n,) classes from 0.
         train: how many rows are for learning; all of them where folds are tested.
         dev: how many rows follow for choosing; 0 where folds choose.
-        classes: how many classes there are.
     """
 
     features: NDArray[np.float32]
@@ -84,14 +83,7 @@ class Solver(Protocol):
     def __call__(
         self, problem: Problem, seed: int, advance: Advance, *, device: str | None = None
     ) -> Outcome:
-        """Choose, fit and predict.
-
-        Args:
-            problem: features and classes.
-            seed: of folds, first weights and batches.
-            advance: called with the number of fits done.
-            device: of torch to train on; None for numpy.
-        """
+        """Choose, fit and predict."""
         ...
 
 

@@ -19,10 +19,7 @@ class Protocol:
     """How a paper scored STS.
 
     Attributes:
-        paper: authors and year.
         regressor: whether STS-B and SICK-R are scored by a trained regressor.
-        metrics: "spearman", "pearson" or both.
-        aggregate: of a year's subsets.
     """
 
     paper: str
@@ -55,25 +52,7 @@ def every_protocol(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """What one model scores under each protocol, and the sets that only some papers use.
-
-    Args:
-        encode: the model.
-        names: keys of :data:`PROTOCOLS`.
-        form: "senteval" or "raw", but for the German and Spanish sets, which are raw.
-        resamples: bootstrap resamples of the intervals; 0 for none.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        The rows of STS under the aggregations "mean" and "wmean"; STSB and SICKR by a regressor;
-        their dev splits (the columns of the reproducibility study), "SICKR-all", "STSB-de" and
-        "STSB-es", by cosine; and for each protocol a row of the task "protocol NAME": the mean of
-        the seven sets, scored as that paper scored them.
-
-    Raises:
-        OptionError: an unknown name.
-        DataError: data that are missing or not official, or vectors that are not finite.
-    """
+    """What one model scores under each protocol, and the sets that only some papers use."""
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)

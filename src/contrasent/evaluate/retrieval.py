@@ -40,7 +40,6 @@ class Ranking:
     Attributes:
         ranks: one (m,) array a query: the rank from 1 of each of its relevant documents, ascending.
         gains: one (m,) array a query: the gain of each, in the same order.
-        documents: how many documents there were.
     """
 
     ranks: tuple[NDArray[np.int64], ...]
@@ -125,15 +124,7 @@ def rank_documents(
     *,
     exclude: Sequence[int] | None = None,
 ) -> Ranking:
-    """The ranks of each query's relevant documents.
-
-    Args:
-        encode: see :func:`retrieval`, as the four others.
-        queries: q texts.
-        documents: n texts.
-        relevant: of each query.
-        exclude: of each query, or None.
-    """
+    """The ranks of each query's relevant documents."""
     judged = check_relevant(relevant, len(queries), len(documents))
     queried, read = encode_search(encode, [queries], [documents])
     return rank_vectors(queried(queries), read(documents), judged, exclude=exclude)
@@ -148,11 +139,7 @@ def rank_vectors(
 ) -> Ranking:
     """Rank the relevant documents of each query by cosine.
 
-    Args:
-        queries: (q, d) vectors.
-        documents: (n, d) vectors.
-        relevant: for each query, its relevant documents' positions and gains.
-        exclude: for each query, a document that is no answer (itself), or -1.
+    ``queries``: (q, d) vectors. ``documents``: (n, d) vectors.
     """
     left = metrics.unit(queries).astype(np.float32)
     right = metrics.unit(documents).astype(np.float32).T
@@ -185,18 +172,7 @@ def ranking_report(
 ) -> Report:
     """The rows of a ranking; see :func:`retrieval`.
 
-    Args:
-        ranking: of q queries.
-        k: cuts of recall; MRR and nDCG are cut at the largest.
-        task: name of the task in the report.
-        split: name of the split in the report.
-        resamples: bootstrap resamples over queries; 0 for no intervals.
-        seed: of the bootstrap.
-        keys: (q,) of the queries; with them the report can be compared with others by query.
-        context: digest of the documents, equal where reports are comparable.
-
-    Raises:
-        OptionError: a k below 1.
+    ``keys``: (q,) of the queries; with them the report can be compared with others by query.
     """
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "give numbers from 1")
@@ -214,17 +190,7 @@ def ranking_report(
 def check_relevant(
     relevant: Sequence[Relevant], queries: int, documents: int
 ) -> list[dict[int, float]]:
-    """Relevant documents as {position: gain} for each query.
-
-    Args:
-        relevant: as :func:`retrieval` takes them.
-        queries: how many there are.
-        documents: how many there are.
-
-    Raises:
-        DataError: lengths that differ, a query without relevant documents, or a position or gain
-            that cannot be.
-    """
+    """Relevant documents as {position: gain} for each query."""
     if not queries:
         raise DataError("there are no queries to evaluate")
     if len(relevant) != queries:

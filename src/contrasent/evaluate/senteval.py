@@ -37,7 +37,6 @@ class Split:
     """What one group of fits learns from and is checked on.
 
     Attributes:
-        train: rows to learn from.
         check: rows whose accuracy decides when to stop; None draws 5 % of ``train`` for it.
         penalties: (r,) L2 weights, one fit for each.
     """
@@ -79,19 +78,7 @@ def fit_splits(
 ) -> list[Fitted]:
     """Train every fit of every split.
 
-    Args:
-        features: (n, d + 1) from :func:`with_bias`.
-        labels: (n,) classes from 0.
-        splits: all with the same number of penalties.
-        classes: how many classes there are.
-        procedure: the settings.
-        seed: of first weights and batches, the same for each fit.
-        device: a device of torch, such as "cuda", which then trains all splits together; numpy on
-            two threads if None.
-        advance: called after every split.
-
-    Returns:
-        One entry a split, in order.
+    ``labels``: (n,) classes from 0.
     """
     start = linear_start(features.shape[1] - 1, classes, seed)
     width = len(splits[0].penalties)
@@ -120,12 +107,7 @@ def fit_splits(
 
 
 def predict(features: Matrix, weights: Matrix) -> NDArray[np.int64]:
-    """(n,) classes of rows with a bias column under weights (d + 1, c).
-
-    Args:
-        features: (n, d + 1), the last column 1.
-        weights: (d + 1, c).
-    """
+    """(n,) classes of rows with a bias column under weights (d + 1, c)."""
     classes: NDArray[np.int64] = np.argmax(features @ weights, axis=1)
     return classes
 

@@ -25,14 +25,8 @@ class Procedure:
     """The settings of SentEval's classifier.
 
     Attributes:
-        folds: of cross-validation.
-        optimiser: "adam" or "rmsprop".
-        rate: its learning rate.
-        batch: rows a step.
         tenacity: checks without improvement that are tolerated; one more stops a fit.
-        epoch_size: epochs between checks.
         longest: no check begins after this many epochs.
-        grid: L2 weights to choose from.
     """
 
     folds: int = 10
@@ -55,19 +49,12 @@ PROTOTYPE = Procedure(folds=5, optimiser="rmsprop", rate=1e-2, batch=128, tenaci
 class State(ABC):
     """Weights, moments and best weights of the splits in training, one slot behind the other.
 
-    Args:
-        features: (n, d + 1), the last column 1.
-        labels: (n,) classes.
-        start: (d + 1, c) first weights.
-        width: r, L2 weights side by side.
-        procedure: the settings.
-
     Attributes:
         weights: (f, d + 1, c * r) of f slots.
         mean: first moment of the gradient, of the same shape.
-        square: its second moment.
-        best_weights: the best weights so far.
         steps: (f,) steps taken.
+
+    ``labels``: (n,) classes.
     """
 
     def __init__(
@@ -119,11 +106,8 @@ class State(ABC):
     def step(self, slots: list[int], rows: Rows, share: Matrix, penalties: Matrix) -> None:
         """One step of the optimiser for f of the slots, on a batch each.
 
-        Args:
-            slots: f slots, in order.
-            rows: (f, b) rows of the features.
-            share: (f, b, 1) weight of each in the mean; 0 for rows that only fill a batch up.
-            penalties: (f, r) L2 weights.
+        ``rows``: (f, b) rows of the features. ``share``: (f, b, 1) weight of each in the mean; 0
+        for rows that only fill a batch up. ``penalties``: (f, r) L2 weights.
         """
         # A view of all slots, where all take part, spares four copies.
         at: Any = slice(None) if len(slots) == len(self.steps) else slots
@@ -154,9 +138,7 @@ class State(ABC):
     def guesses(self, slot: int, rows: Rows) -> NDArray[np.int64]:
         """(n, r) classes that the r fits of a slot give.
 
-        Args:
-            slot: which.
-            rows: (n,) of the features.
+        ``rows``: (n,) of the features.
         """
         logits = self.features[rows] @ self.weights[slot]
         return self._read(logits.reshape(len(rows), self.classes, self.width).argmax(1))
@@ -164,9 +146,7 @@ class State(ABC):
     def keep(self, slot: int, fits: NDArray[np.bool_]) -> None:
         """Take the weights of some fits of a slot for their best.
 
-        Args:
-            slot: which.
-            fits: (r,) which of its fits.
+        ``fits``: (r,) which of its fits.
         """
         columns = self._moved(np.tile(fits, self.classes))
         self.best_weights[slot][:, columns] = self.weights[slot][:, columns]
@@ -207,15 +187,7 @@ class NumpyState(State):
 
 
 class TorchState(State):
-    """:class:`State` on a device of torch, for a GPU: a step sends row numbers there alone.
-
-    Args:
-        device: such as "cuda" or "cpu".
-        given: see :class:`State`.
-
-    Raises:
-        OptionError: torch has no such device.
-    """
+    """:class:`State` on a device of torch, for a GPU: a step sends row numbers there alone."""
 
     def __init__(self, device: str, *given: Any) -> None:
         self.device = device

@@ -15,12 +15,7 @@ NONE = np.empty(0)
 
 
 class Sheet:
-    """The rows of a report, in order.
-
-    Attributes:
-        rows: so far.
-        items: behind the rows that have any.
-    """
+    """The rows of a report, in order."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -41,15 +36,7 @@ class Sheet:
     ) -> None:
         """Add a row; of fewer than 20 items without an interval.
 
-        Args:
-            task: see :class:`contrasent.report.Row`, as the four others.
-            split: of the row.
-            metric: of the row.
-            value: unrounded.
-            count: items that it rests on.
-            aggregate: of the row.
-            draws: (r,) the value of each bootstrap resample; none for no interval.
-            items: behind the value, if they are known.
+        ``draws``: (r,) the value of each bootstrap resample; none for no interval.
         """
         draws = draws if count >= FEWEST else NONE
         bounds = interval(draws) if len(draws) else (None, None)
@@ -74,17 +61,8 @@ class Sheet:
     ) -> None:
         """Add the mean of a value an item.
 
-        Args:
-            task: see :class:`contrasent.report.Row`, as the three others.
-            split: of the row.
-            metric: of the row.
-            values: (n,) of the items.
-            resamples: bootstrap resamples; 0 for no interval.
-            seed: of the bootstrap.
-            keys: (n,) of the items; with them reports can be compared item by item.
-            keyed: whether equal items are resampled together.
-            context: see :class:`contrasent.report.Items`.
-            aggregate: of the row.
+        ``values``: (n,) of the items. ``keys``: (n,) of the items; with them reports can be
+        compared item by item.
         """
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
@@ -96,16 +74,7 @@ class Sheet:
     def average(
         self, task: str, over: Sequence[str], split: str, metric: str, aggregate: str, name: str
     ) -> None:
-        """Add the plain mean of rows of several tasks, resampled together.
-
-        Args:
-            task: of the new row.
-            over: tasks of the rows.
-            split: of all of them.
-            metric: of all of them.
-            aggregate: of the rows.
-            name: the new row's aggregate.
-        """
+        """Add the plain mean of rows of several tasks, resampled together."""
         places = {row.key: i for i, row in enumerate(self.rows)}
         found = [places[own, split, metric, aggregate] for own in over]
         rows, draws = [self.rows[i] for i in found], [self._draws[i] for i in found]

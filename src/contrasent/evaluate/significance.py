@@ -22,9 +22,6 @@ class TDifference(NamedTuple):
     """A difference of two means, second minus first, with a t interval.
 
     Attributes:
-        difference: the difference.
-        low: lower end of its interval.
-        high: upper end of it.
         df: degrees of freedom of its standard error.
         p: two-sided p value of "there is no difference".
     """
@@ -41,12 +38,6 @@ def t_difference(difference: float, error: float, df: float, level: float = 0.95
 
     The interval of ``-difference`` is the mirror image, to the bit. An error of zero (no value
     varies) gives a point, with p 1 at zero and 0 elsewhere.
-
-    Args:
-        difference: second mean minus first.
-        error: its standard error.
-        df: the error's degrees of freedom; infinite for the normal distribution.
-        level: confidence level of the interval.
     """
     if not error:
         return TDifference(difference, difference, difference, df, float(not difference))
@@ -58,9 +49,8 @@ def t_difference(difference: float, error: float, df: float, level: float = 0.95
 def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
     """The points of Student's t below which shares of it lie.
 
-    Args:
-        share: any shape.
-        df: degrees of freedom of the same shape; where infinite, of the normal distribution.
+    ``share``: any shape. ``df``: degrees of freedom of the same shape; where infinite, of the
+    normal distribution.
     """
     from scipy.special import ndtri, stdtrit
 
@@ -72,9 +62,7 @@ def t_quantile(share: ArrayLike, df: ArrayLike) -> Floats:
 def t_share(point: ArrayLike, df: ArrayLike) -> Floats:
     """The shares of Student's t below points: the inverse of :func:`t_quantile`.
 
-    Args:
-        point: any shape.
-        df: degrees of freedom of the same shape.
+    ``point``: any shape. ``df``: degrees of freedom of the same shape.
     """
     from scipy.special import ndtr, stdtr
 
@@ -88,7 +76,6 @@ class Seeds(NamedTuple):
 
     Attributes:
         variance: of the runs' scores; anything for a single run.
-        runs: how many runs the arm has.
         df: degrees of freedom of ``variance``: runs less one, or infinite where it is given and not
             estimated. With 0 the other arm's variance is taken for both.
     """
@@ -109,11 +96,6 @@ def spread_error(before: Seeds, after: Seeds, level: float = 0.95) -> tuple[Floa
 
     Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
     interval.
-
-    Args:
-        before: one arm.
-        after: the other.
-        level: confidence level of the interval.
     """
     found = [_welch(before, after)] if before.df and after.df else []
     # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
@@ -165,10 +147,7 @@ class TwoWay(NamedTuple):
     """Standard errors of a difference over test items and over seeds; arrays for many at once.
 
     Attributes:
-        items: standard error over items.
-        items_df: its degrees of freedom.
         seeds: standard error over seeds, on the items at hand.
-        seeds_df: its degrees of freedom.
         shared: what both hold: how far other items move runs apart.
     """
 
@@ -218,9 +197,7 @@ class Difference:
     """A paired difference, after minus before.
 
     Attributes:
-        value: the difference.
         low: lower end of its 95 % bootstrap interval.
-        high: upper end of it.
         p: two-sided p value of "there is no difference".
     """
 
@@ -243,16 +220,8 @@ def paired_spearman_difference(
     Both systems are measured on the same resamples of pairs. The p value is twice the share of
     resamples on the other side of zero (one added to both counts), so it agrees with the interval.
 
-    Args:
-        before: (n,) similarities given by one system.
-        after: (n,) similarities given by the other to the same pairs.
-        gold: (n,) gold scores of the pairs.
-        resamples: bootstrap resamples.
-        seed: of the bootstrap.
-
-    Raises:
-        DataError: lengths that differ, fewer than 20 pairs, values that are not finite, or a
-            constant column.
+    ``before``: (n,) similarities given by one system. ``after``: (n,) similarities given by the
+    other to the same pairs. ``gold``: (n,) gold scores of the pairs.
     """
     a, b = _paired(before, after)
     a, g = _paired(a, gold)

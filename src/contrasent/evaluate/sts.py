@@ -118,22 +118,7 @@ def add_correlations(
     resamples: int,
     seed: int,
 ) -> None:
-    """Add both correlations of cosine and gold score of a task, and of its subsets if wanted.
-
-    Args:
-        sheet: gets the rows.
-        task: its name.
-        split: of the rows.
-        parts: the task's subsets, inside which pairs are resampled.
-        encoded: their sentences.
-        aggregates: of subsets; "" is "all" without a name.
-        subsets: also a row for each.
-        resamples: bootstrap resamples; 0 for none.
-        seed: of the bootstrap.
-
-    Raises:
-        DataError: cosines that are all equal.
-    """
+    """Add both correlations of cosine and gold score of a task, and of its subsets if wanted."""
     sizes = [len(part) for part in parts]
     cosines = np.concatenate([cosine(encoded(p.first), encoded(p.second)) for p in parts])
     gold = np.concatenate([part.scores for part in parts])
@@ -169,16 +154,8 @@ def correlations(
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """Spearman's and Pearson's correlations of pairs of columns, and over resamples of the items.
 
-    Args:
-        columns: k pairs of columns.
-        spans: the items that each is about.
-        sizes: see :func:`contrasent.evaluate.bootstrap.draw_counts`.
-        keys: (n,) of the items, or None.
-        resamples: how many.
-        seed: of the bootstrap.
-
-    Returns:
-        By metric, the values (k,) and those of the resamples (r, k).
+    ``keys``: (n,) of the items, or None. Returns by metric, the values (k,) and those of the
+    resamples (r, k).
     """
     ranked = [RankedPairs(*pair) for pair in columns]
 

@@ -38,20 +38,10 @@ class Options:
     """Options of the suites; each evaluation documents its own in full.
 
     Attributes:
-        form: of STS text, "senteval" or "raw".
-        tasks: STS sets.
-        aggregate: of STS subsets.
-        split: of STS.
-        subsets: rows for each STS subset.
-        solver: of the transfer tasks.
-        seeds: of the transfer tasks.
         device: of torch for the transfer classifiers of SentEval's solvers; numpy if None.
-        geometry_split: of STS-B, for geometry.
         captions: how many of Flickr30k's captions to search, from the end; 0 for all.
-        protocols: keys of :data:`contrasent.evaluate.protocols.PROTOCOLS`.
         tokens: counts the model's tokens in a sentence, for the bias of length in tokens; in words
             alone if None.
-        resamples: bootstrap resamples.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
     """
 

@@ -20,10 +20,7 @@ class Group:
 
     Attributes:
         kind: "length", "script", or what the caller calls it.
-        name: of the group.
-        queries: how many.
         change: 1 - overlap at 10, their mean.
-        others: that of the other queries.
         p: one-sided, by permutation, corrected by Holm for all groups.
     """
 
@@ -58,10 +55,7 @@ def compare_groups(
 ) -> tuple[Group, ...]:
     """Groups of enough queries, tested against all others by one set of permutations.
 
-    Args:
-        change: (q,) of each query.
-        labels: (q,) of each kind.
-        random: draws the permutations.
+    ``change``: (q,) of each query. ``labels``: (q,) of each kind.
     """
     members = []
     for kind, names in labels.items():

@@ -30,17 +30,14 @@ class Threshold:
     """A score from which texts count as the same, or as related.
 
     Attributes:
-        value: scores of at least this count.
         low: lower end of the estimated threshold's 95 % interval, None where there is none; a
             guaranteed one may lie above it.
-        high: upper end of it.
         basis: "pairs", rated by people, or "random", pairs of rows taken at random.
         wanted: the precision, or the share alpha of random pairs.
-        guaranteed: whether ``wanted`` holds with the confidence (pairs) or chance (random) that
-            the module says; else the value is an estimate.
-        pairs: how many there were.
-        found: share of the pairs that are the same that reach it; of random pairs the share of
-            rows whose nearest other row does.
+        guaranteed: whether ``wanted`` holds with the confidence (pairs) or chance (random) that the
+            module says; else the value is an estimate.
+        found: share of the pairs that are the same that reach it; of random pairs the share of rows
+            whose nearest other row does.
     """
 
     value: float
@@ -62,15 +59,7 @@ def from_pairs(
     precision is lower. The value is :func:`certified` where the pairs suffice for that, else the
     estimate, whose bootstrap interval is given in both cases.
 
-    Args:
-        scores: (n,) of pairs.
-        same: (n,) whether each pair is the same.
-        precision: share of the pairs above the threshold that are to be the same.
-        seed: of the bootstrap.
-
-    Raises:
-        OptionError: a precision that is no share.
-        DataError: too few pairs, only one kind of them, or no score with that precision.
+    ``scores``: (n,) of pairs. ``same``: (n,) whether each pair is the same.
     """
     if not 0 < precision < 1:
         raise OptionError("--precision", precision, "must lie between 0 and 1")
@@ -98,11 +87,7 @@ def certified(
 ) -> float | None:
     """The lowest score whose precision is proven, or None.
 
-    Args:
-        scores: (n,) of independent pairs.
-        same: (n,) whether each is the same.
-        precision: to be proven.
-        confidence: chance, at least, that the precision above the score really is so high.
+    ``scores``: (n,) of independent pairs. ``same``: (n,) whether each is the same.
     """
     from scipy.stats import binom
 
@@ -125,11 +110,8 @@ def lowest_with_precision(
 ) -> float | None:
     """The lowest score at and above which so large a share of the pairs is the same.
 
-    Args:
-        scores: (n,) of pairs.
-        same: (n,) whether each is the same.
-        precision: the share.
-        weight: (n,) how often each pair counts.
+    ``scores``: (n,) of pairs. ``same``: (n,) whether each is the same. ``weight``: (n,) how often
+    each pair counts.
     """
     order = np.argsort(-scores, kind="stable")
     s = scores[order]
@@ -153,12 +135,7 @@ def conformal_bound(scores: ArrayLike, alpha: float) -> float:
     Split conformal prediction (Vovk, Gammerman and Shafer, 2005, Proposition 2.4): of n + 1
     exchangeable scores the last is among the k smallest with a chance of at least k / (n + 1).
 
-    Args:
-        scores: (n,) exchangeable with the next.
-        alpha: in (0, 1).
-
-    Returns:
-        The k-th smallest score, k = ceil((n + 1) (1 - alpha)); infinity where k is above n.
+    ``scores``: (n,) exchangeable with the next. ``alpha``: in (0, 1).
     """
     s = np.sort(np.asarray(scores, dtype=np.float64))
     k = int(np.ceil((len(s) + 1) * (1 - alpha) - 1e-9))
@@ -170,14 +147,8 @@ def from_random(
 ) -> Threshold:
     """The score that a pair taken at random reaches with a chance of at most alpha.
 
-    Args:
-        scores: (n,) of pairs taken at random.
-        neighbours: (m,) of rows with the nearest other row.
-        alpha: the chance.
-        at: option to name where alpha cannot be kept.
-
-    Raises:
-        OptionError: an alpha that is no share, or too small for so many pairs.
+    ``scores``: (n,) of pairs taken at random. ``neighbours``: (m,) of rows with the nearest other
+    row.
     """
     from scipy.stats import binom
 
@@ -202,13 +173,10 @@ class Shift:
     """Where a threshold must move.
 
     Attributes:
-        old: the threshold.
         new: of the other model, with as large a share of hits above it; or with rated pairs, with
             the same precision. None where there is none.
         low: lower end of its 95 % interval.
-        high: upper end of it.
         kept: "share" of hits, or "precision" of pairs.
-        at: that share or precision.
     """
 
     old: float
@@ -224,12 +192,7 @@ def shift_by_share(
 ) -> Shift:
     """The threshold above which as many hits are as above the old one; queries are resampled.
 
-    Args:
-        threshold: of the old scores.
-        old: (q, k) scores of what the old model finds.
-        new: (q, k) those of the new model.
-        resamples: bootstrap resamples.
-        seed: of the bootstrap.
+    ``old``: (q, k) scores of what the old model finds. ``new``: (q, k) those of the new model.
     """
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
@@ -261,16 +224,8 @@ def shift_by_precision(
 ) -> Shift:
     """The lowest threshold at which pairs are as often the same as above the old one.
 
-    Args:
-        threshold: of the old scores.
-        old: (n,) scores of pairs by the old model.
-        new: (n,) by the new model.
-        same: (n,) whether each pair is the same.
-        resamples: bootstrap resamples of pairs.
-        seed: of the bootstrap.
-
-    Raises:
-        DataError: no pair reaches the threshold.
+    ``old``: (n,) scores of pairs by the old model. ``new``: (n,) by the new model. ``same``: (n,)
+    whether each pair is the same.
     """
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     y = np.asarray(same, dtype=bool)

@@ -93,13 +93,7 @@ def transfer(
 
 
 def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Problem:
-    """Features of a task, its examples in SentEval's order (by length, then class).
-
-    Args:
-        task: its name.
-        parts: its texts by split.
-        encoded: their vectors.
-    """
+    """Features of a task, its examples in SentEval's order (by length, then class)."""
     ordered = {split: _order(part) for split, part in parts.items()}
     names = _names(parts)
     features = [_features(parts[name], ordered[name], encoded) for name in names]
@@ -155,16 +149,7 @@ def add_outcomes(
 ) -> Floats:
     """Add the rows of a task: means over the seeds.
 
-    Args:
-        sheet: gets the rows.
-        task: its name.
-        labels: (n,) classes.
-        keys: (n,) of the examples.
-        outcomes: one a seed.
-        resamples: bootstrap resamples over examples.
-
-    Returns:
-        The accuracy of each seed: the mean over the folds, as SentEval prints it.
+    ``labels``: (n,) classes. ``keys``: (n,) of the examples.
     """
     tested = np.sort(np.concatenate(outcomes[0].parts))
     # Folds count alike, whatever their size.
@@ -196,9 +181,7 @@ def add_outcomes(
 def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Harmonic mean of precision and recall of class 1; 0 where there is no true positive.
 
-    Args:
-        guesses: (n,) classes.
-        labels: (n,) classes.
+    ``guesses``: (n,) classes. ``labels``: (n,) classes.
     """
     hits = int(((guesses == 1) & (labels == 1)).sum())
     total = int((guesses == 1).sum() + (labels == 1).sum())

@@ -37,15 +37,12 @@ class TwoSamples:
     """How two samples differ.
 
     Attributes:
-        p: probability of an ``mmd`` as large if both came from one distribution; at least
-            1 / (1 + permutations).
+        p: probability of an ``mmd`` as large if both came from one distribution; at least 1 / (1 +
+            permutations).
         mmd: squared maximum mean discrepancy, without bias: about 0 if they did.
         accuracy: share of texts whose sample a classifier trained on other documents names, both
             samples counting alike: 0.5 if it cannot tell them, 1 if they have nothing in common.
         low: lower end of its 95 % interval over documents.
-        high: upper end.
-        old: documents of the first sample.
-        new: documents of the second one.
     """
 
     p: float
@@ -68,16 +65,9 @@ def compare_samples(
 ) -> TwoSamples:
     """Compare two samples; the order of their rows changes nothing.
 
-    Args:
-        old: (n, d) vectors; their length does not count.
-        new: (m, d) vectors by the same model.
-        old_documents: (n,) the document of each row; each its own if None.
-        new_documents: (m,) likewise; the two samples must share none.
-        permutations: of the documents' labels.
-        seed: of permutations, folds and resamples.
-
-    Raises:
-        UserError: fewer than ten documents in a sample.
+    ``old``: (n, d) vectors; their length does not count. ``new``: (m, d) vectors by the same model.
+    ``old_documents``: (n,) the document of each row; each its own if None. ``new_documents``: (m,)
+    likewise; the two samples must share none.
     """
     rows, documents, label = _pooled(old, new, old_documents, new_documents)
     if min(label.sum(), (~label).sum()) < FEWEST:
@@ -107,13 +97,8 @@ def mmd_test(
 ) -> tuple[float, float]:
     """The squared maximum mean discrepancy and its p-value alone; see :func:`compare_samples`.
 
-    Args:
-        old: (n, d) vectors.
-        new: (m, d) vectors.
-        old_documents: (n,) the document of each row.
-        new_documents: (m,) likewise.
-        permutations: of the documents' labels.
-        seed: of the permutations.
+    ``old``: (n, d) vectors. ``new``: (m, d) vectors. ``old_documents``: (n,) the document of each
+    row. ``new_documents``: (m,) likewise.
     """
     rows, documents, label = _pooled(old, new, old_documents, new_documents)
     return _test(_between_documents(_kernel(rows), documents), label, permutations, seed)

@@ -41,7 +41,6 @@ class RetrievalValidation:
     """Held-out items, in each of which one text looks for its counterpart among those of all items.
 
     Attributes:
-        task: name in the report.
         pools: by name, n queries and their n counterparts. An item's score is its reciprocal rank
             (0 beyond 10), the mean over the pools.
     """
@@ -69,12 +68,7 @@ class RetrievalValidation:
         return Report(tuple(rows), {"items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """The same, and the rows "mrr@10" and "gain_mrr@10" of the items that did not choose.
-
-        Args:
-            encode: the later model.
-            base: the base's report.
-        """
+        """The same, and the rows "mrr@10" and "gain_mrr@10" of the items that did not choose."""
         report = self(encode)
         before, after = (confirming(np.array(r.notes["items"])) for r in (base, report))
         if not len(after):
@@ -94,8 +88,6 @@ class LabelledValidation:
     """Pairs of texts with a label each: Spearman's correlation of cosine and label.
 
     Attributes:
-        first: n texts.
-        second: n texts.
         scores: (n,) labels.
     """
 
@@ -113,12 +105,7 @@ class LabelledValidation:
         return Report(report.rows, {**report.notes, "items": items.tolist()})
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """The same, and the row "gain_spearman" of the pairs that did not choose.
-
-        Args:
-            encode: the later model.
-            base: the base's report.
-        """
+        """The same, and the row "gain_spearman" of the pairs that did not choose."""
         report = self(encode)
         others = self._halves()[1]
         before, after = (np.array(r.notes["items"])[others] for r in (base, report))
@@ -148,7 +135,6 @@ class NeighbourValidation:
     and one that is worse both score less, and no number here tells them apart.
 
     Attributes:
-        texts: n held-out sentences, n above 10.
         floor: least share at which a run gives the trained model rather than its base; 0 where the
             base is no sentence encoder, so that its neighbourhoods are no standard.
     """
@@ -161,17 +147,7 @@ class NeighbourValidation:
         return self._report(encode, None)
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """Of a later model.
-
-        Args:
-            encode: the later model.
-            base: the base's report.
-
-        Returns:
-            Rows "overlap@10": mean share of the base's ten nearest neighbours of a text, among the
-            held-out texts, that are still its ten nearest; "alignment": mean squared distance of a
-            text from its ten neighbours in the base; "uniformity" of all.
-        """
+        """Of a later model."""
         return self._report(encode, np.array(base.notes["neighbours"]))
 
     def _report(self, encode: EncodeFn, before: NDArray[np.int64] | None) -> Report:

@@ -17,7 +17,6 @@ class Encoded:
 
     Attributes:
         vectors: (n, d), one row a distinct sentence.
-        row: the row of each sentence.
         zeros: how many distinct sentences have a zero vector.
     """
 
@@ -42,9 +41,6 @@ class Encoded:
 
 class Cached:
     """An ``EncodeFn`` that computes each text once, however many evaluations ask for it.
-
-    Args:
-        encode: the model.
 
     Attributes:
         requested: how many texts were requested, repeats included.
@@ -86,16 +82,7 @@ class Cached:
 
 
 def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Encoded:
-    """Encode every distinct sentence of several lists, in one call.
-
-    Args:
-        encode: the model.
-        texts: lists of sentences.
-
-    Raises:
-        DataError: the model returned rows that do not fit, or NaN or infinite numbers. Zero
-            vectors are counted; their cosine with anything is 0.
-    """
+    """Encode every distinct sentence of several lists, in one call."""
     row: dict[str, int] = {}
     for sentences in texts:
         for sentence in sentences:
@@ -107,16 +94,7 @@ def encode_distinct(encode: EncodeFn, texts: Iterable[Sequence[str]]) -> Encoded
 def encode_search(
     encode: EncodeFn, queries: Iterable[Sequence[str]], documents: Iterable[Sequence[str]]
 ) -> tuple[Encoded, Encoded]:
-    """Encode queries and documents, each with their prompt; in one call if there is none.
-
-    Args:
-        encode: the model.
-        queries: lists of queries.
-        documents: lists of documents.
-
-    Raises:
-        DataError: as ``encode_distinct``.
-    """
+    """Encode queries and documents, each with their prompt; in one call if there is none."""
     queried, read = for_task(encode, "query"), for_task(encode, "document")
     if queried is read:
         both = encode_distinct(queried, [*queries, *documents])
@@ -127,16 +105,7 @@ def encode_search(
 def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
     """Refuse what cannot be measured: a wrong shape, NaN, infinity.
 
-    Args:
-        vectors: what a model returned.
-        sentences: the n sentences it was given.
-
-    Returns:
-        The same numbers as (n, d) float32.
-
-    Raises:
-        DataError: the shape is wrong, or some rows are not finite; their number and one of the
-            sentences are named.
+    Returns the same numbers as (n, d) float32.
     """
     array = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or len(array) != len(sentences):
@@ -160,12 +129,7 @@ SPREAD = 1e-7
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:
     """Refuse cosines that are all equal: the model gives every sentence the same direction.
 
-    Args:
-        similarity: (n,) cosines.
-        task: for the message.
-
-    Raises:
-        DataError: they are; the task and the cosine are named.
+    ``similarity``: (n,) cosines.
     """
     if similarity.max() - similarity.min() < SPREAD:
         raise DataError(

@@ -16,11 +16,6 @@ def mean_of_rows(block: Callable[[slice], Tensor], rows: int, columns: int) -> T
 
     Above ``LOGITS`` comparisons it is made of blocks of rows, each of which is computed once more
     in the backward pass, so that one block at a time is in memory.
-
-    Args:
-        block: mean of the loss over a slice of the rows.
-        rows: number of rows.
-        columns: number of comparisons of each.
     """
     height = max(1, LOGITS // max(columns, 1))
     if rows <= height:

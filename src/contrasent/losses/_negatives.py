@@ -22,14 +22,9 @@ class Negatives:
 
     Attributes:
         candidates: (m, d); of anchor i, column ``first + i`` is its own and no negative.
-        hard: (m * h, d), or None.
         extra: (q, d), or None.
-        temperature: tau.
         first: where this process's rows begin among the candidates.
         alpha: weight of a row's own hard negatives.
-        weights: of all columns, or None.
-        hardness: beta, see ``info_nce``.
-        debias: tau^+.
     """
 
     candidates: Tensor
@@ -65,16 +60,7 @@ class Negatives:
     ) -> "Negatives":
         """Normalise the vectors.
 
-        Args:
-            candidates: (m, d).
-            hard: (m, h, d), or None.
-            extra: (q, d), or None.
-            similarity: "cosine" or "dot".
-            options: the other attributes.
-
-        Raises:
-            OptionError: an option is out of range.
-            ValueError: the shapes do not fit together.
+        ``candidates``: (m, d). ``hard``: (m, h, d), or None. ``extra``: (q, d), or None.
         """
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
@@ -96,9 +82,8 @@ class Negatives:
     def facing(self, others: Tensor) -> "Negatives":
         """The same for the direction from positives to anchors.
 
-        Args:
-            others: (m, d) normalised anchors, compared with alone; they have the weights of the
-                candidates, since a pair counts the same in both directions.
+        ``others``: (m, d) normalised anchors, compared with alone; they have the weights of the
+        candidates, since a pair counts the same in both directions.
         """
         given = self.weights
         weights = None if given is None else lambda part: _of(given, part)[:, : len(others)]
@@ -155,10 +140,7 @@ class Negatives:
             \qquad
             \max\left( \frac{S_i - N_i \tau^+ e^{s_i^+}}{1 - \tau^+}, N_i e^{-1/\tau} \right)
 
-        Args:
-            positive: (k,) logits of the positive pairs, s_i^+.
-            logits: (k, columns), s_ij.
-            part: which rows these are.
+        ``positive``: (k,) logits of the positive pairs, s_i^+. ``logits``: (k, columns), s_ij.
         """
         weights = self.log_weights(logits, part)
         weights = torch.zeros_like(logits) if weights is None else weights

@@ -65,29 +65,13 @@ def pair_cosines(a: Tensor, b: Tensor) -> Tensor:
 
 
 def normalised(vectors: Tensor, kind: Similarity) -> Tensor:
-    """The vectors in full precision, divided by their length if the similarity is the cosine.
-
-    Args:
-        vectors: (..., d).
-        kind: "cosine" or "dot".
-
-    Raises:
-        OptionError: the kind is unknown.
-    """
+    """The vectors in full precision, divided by their length if the similarity is the cosine."""
     check_choice("similarity", kind, SIMILARITIES)
     vectors = full(vectors)
     return F.normalize(vectors, dim=-1, eps=EPSILON) if kind == "cosine" else vectors
 
 
 def check_temperature(temperature: float, option: str = "temperature") -> None:
-    """Refuse a temperature that is not a positive number.
-
-    Args:
-        temperature: tau.
-        option: its name.
-
-    Raises:
-        OptionError: it is not.
-    """
+    """Refuse a temperature that is not a positive number."""
     if not 0 < temperature < math.inf:
         raise OptionError(option, temperature, "must be greater than 0, such as 0.05")

@@ -17,16 +17,7 @@ from contrasent.text.tokens import Tokenizer
 def load_backbone(
     folder: Path, *, dropout: float | None = None, attention_dropout: float | None = None
 ) -> nn.Module:
-    """Load an encoder without pooling layer, in float32.
-
-    Args:
-        folder: a transformers folder with safetensors weights.
-        dropout: probability for hidden states, or None for the folder's own.
-        attention_dropout: probability for attention weights, or None for the folder's own.
-
-    Raises:
-        ModelError: it is no text encoder, or weights are missing, do not fit, or are pickled.
-    """
+    """Load an encoder without pooling layer, in float32."""
     import torch
     from transformers import AutoConfig, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
@@ -85,16 +76,7 @@ def first_position(config: Any) -> int:
 
 
 def check_vocabulary(backbone: nn.Module, tokenizer: Tokenizer, folder: Path) -> None:
-    """Refuse a tokenizer with ids that the encoder has no embedding for.
-
-    Args:
-        backbone: the encoder.
-        tokenizer: that gives it ids.
-        folder: for the message.
-
-    Raises:
-        ModelError: they do not fit.
-    """
+    """Refuse a tokenizer with ids that the encoder has no embedding for."""
     config: Any = backbone.config
     if tokenizer.size > int(config.vocab_size):
         raise ModelError(

@@ -16,11 +16,7 @@ BUDGET = 2048
 
 
 def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Every sentence once, and for each of those given (n,) which of them it is.
-
-    Raises:
-        TypeError: one string instead of a sequence.
-    """
+    """Every sentence once, and for each of those given (n,) which of them it is."""
     if isinstance(sentences, str):
         raise TypeError("encode takes a sequence of sentences, not one string")
     place: dict[str, int] = {}
@@ -36,12 +32,6 @@ def distinct_tokens(
     """Tokens of every distinct sentence, and for each of those given (n,) which of them it is.
 
     How many were cut is kept in the model's ``truncated`` and logged as a warning.
-
-    Args:
-        model: an ``Encoder`` or an ``Exported``.
-        sentences: n texts.
-        prompt: put before each; the model's default prompt if None.
-        log: of the model.
     """
     texts, where = distinct(sentences)
     tokens, cut = model.tokenise(texts, model.prompts.text() if prompt is None else prompt)
@@ -59,15 +49,7 @@ def in_calls(
     calls: Iterable[NDArray[np.int64]],
     pool: Executor | None = None,
 ) -> Vectors:
-    """Vectors (n, d) of rows of tokens, computed a few at a time.
-
-    Args:
-        embed: rows of tokens to vectors, in one call.
-        tokens: n rows.
-        dimension: d.
-        calls: rows of each call; together every row.
-        pool: threads that make several calls at once; one after the other if None.
-    """
+    """Vectors (n, d) of rows of tokens, computed a few at a time."""
     out = np.empty((len(tokens), dimension), dtype=np.float32)
 
     def call(rows: NDArray[np.int64]) -> int:
@@ -85,10 +67,7 @@ def by_budget(
 ) -> list[NDArray[np.int64]]:
     """Partition rows into calls, longest rows first, with little padding and bounded memory.
 
-    Args:
-        lengths: (n,) tokens of each row.
-        most: rows a call.
-        budget: padded tokens a call; a longer row is alone. Any number of them if None.
+    ``lengths``: (n,) tokens of each row.
     """
     order = np.argsort(-lengths, kind="stable")
     calls, start = [], 0
@@ -107,12 +86,6 @@ def encode_batch_invariant(
     The order in which a processor adds products depends on the shape of a matrix, so every row is
     computed in a shape that its own length decides: with rows of its length alone, without padding,
     always as many of them as fit the budget; places that are left over are filled by repetition.
-
-    Args:
-        embed: rows of tokens to vectors, in one pass.
-        tokens: the rows.
-        dimension: of the vectors.
-        budget: tokens a pass.
     """
     out = np.empty((len(tokens), dimension), dtype=np.float32)
     lengths = tokens.lengths

@@ -20,11 +20,6 @@ class CardMetadata:
 
     Attributes:
         base: name of the model that training began from.
-        objective: name and parameters.
-        data: source, rows, hash, truncated sentences.
-        settings: of the run.
-        step: after which this model was taken.
-        report: its scores.
     """
 
     base: str | None = None
@@ -35,13 +30,7 @@ class CardMetadata:
     report: Report | None = None
 
     def with_data(self, source: str, rows: int, cache: TokenCache) -> "CardMetadata":
-        """Add what was trained on.
-
-        Args:
-            source: of the corpus.
-            rows: that are trained on.
-            cache: the tokenised corpus.
-        """
+        """Add what was trained on."""
         name = source.rsplit("/", 1)[-1]
         data = {"source": name, "rows": rows, "sha256": cache.digest, "cut": cache.truncated}
         return replace(self, data=data)
@@ -49,24 +38,12 @@ class CardMetadata:
     def with_training(
         self, objective: dict[str, Any], settings: dict[str, Any], step: int, report: Report | None
     ) -> "CardMetadata":
-        """Add how it was trained and what it scored.
-
-        Args:
-            objective: name and parameters.
-            settings: of the run.
-            step: after which the model is taken.
-            report: its scores, or None.
-        """
+        """Add how it was trained and what it scored."""
         return replace(self, objective=objective, settings=settings, step=step, report=report)
 
 
 def card(encoder: "Encoder", facts: CardMetadata) -> str:
-    """The text of README.md.
-
-    Args:
-        encoder: the model.
-        facts: what else it shows.
-    """
+    """The text of README.md."""
     head = {
         "library_name": "contrasent" if encoder.pooling == "mask" else "sentence-transformers",
         "pipeline_tag": "sentence-similarity",

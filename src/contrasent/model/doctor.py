@@ -33,7 +33,6 @@ class Finding:
     Attributes:
         check: "tokenisation", "truncation", "pooling", "head", "normalisation", "lower_case",
             "weights", "precision", "dimension" or "vectors".
-        good: whether it is as it was.
         message: what was found, and what to do about it.
     """
 
@@ -53,7 +52,6 @@ class Comparison:
     Attributes:
         error: (n,) length of the difference, relative to the golden vector.
         cosine: (n,) cosines.
-        scale: median ratio of lengths.
     """
 
     error: NDArray[np.float64]
@@ -64,9 +62,7 @@ class Comparison:
 def compare(vectors: Vectors, golden: Vectors) -> Comparison:
     """Measure the difference of two sets of vectors, (n, d) each.
 
-    Args:
-        vectors: (n, d).
-        golden: (n, d).
+    ``vectors``: (n, d). ``golden``: (n, d).
     """
     a, b = vectors.astype(np.float64), golden.astype(np.float64)
     long_a = np.maximum(np.linalg.norm(a, axis=1), 1e-30)
@@ -79,12 +75,7 @@ def compare(vectors: Vectors, golden: Vectors) -> Comparison:
 
 
 def examine_folder(encoder: Encoder, golden: Golden) -> list[Finding]:
-    """Check a loaded folder against its golden vectors, setting by setting.
-
-    Args:
-        encoder: as the folder gives it.
-        golden: the folder's golden vectors.
-    """
+    """Check a loaded folder against its golden vectors, setting by setting."""
     now, then = encoder.config, golden.config
     findings = [*_settings(now, then), *_tokens(encoder, golden)]
     if now.dimension != then.dimension:
@@ -153,10 +144,7 @@ def _dimension(have: int, want: int) -> Finding:
 def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Finding]:
     """Check vectors that another program gave for the probes; the model's folder explains them.
 
-    Args:
-        vectors: (n, d), of ``golden.texts``.
-        golden: of the model.
-        folder: of the model; loaded only if the vectors are wrong.
+    ``vectors``: (n, d), of ``golden.texts``.
     """
     if vectors.shape[1] != golden.vectors.shape[1]:
         return [_dimension(vectors.shape[1], golden.vectors.shape[1])]

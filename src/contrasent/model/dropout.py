@@ -29,7 +29,6 @@ class Mask(NamedTuple):
 
     Attributes:
         mask: ones and zeros, or None if everything is kept.
-        scale: factor of the elements that remain.
         again: draws the same mask once more. A backward pass that does so need not store it, which
             takes as many bytes as what it masks.
     """
@@ -40,12 +39,7 @@ class Mask(NamedTuple):
 
 
 def draw_mask(x: Tensor, p: float) -> Mask:
-    """Draw a mask of the shape and type of x, zero with probability p; on CPU.
-
-    Args:
-        x: on CPU.
-        p: probability of a zero.
-    """
+    """Draw a mask of the shape and type of x, zero with probability p; on CPU."""
     threshold = min(max(round(p * 65536), 0), 65535)
     if threshold == 0:
         return Mask(None, 1.0)
@@ -65,9 +59,7 @@ def _mask(seed: int, threshold: int, shape: torch.Size, dtype: torch.dtype) -> T
 def drop(x: Tensor, p: float) -> Tensor:
     """Zero each element with probability p and scale the rest by 1 / (1 - p).
 
-    Args:
-        x: any shape.
-        p: probability of a zero.
+    ``x``: any shape.
     """
     if p <= 0:
         return x
@@ -98,17 +90,7 @@ def take_over(backbone: nn.Module) -> None:
 
 
 def configure(config: Any, hidden: float | None, attention: float | None) -> None:
-    """Write dropout probabilities into a transformers configuration, before weights are loaded.
-
-    Args:
-        config: of transformers; it is changed.
-        hidden: probability for hidden states; None leaves it alone.
-        attention: probability for attention weights; None leaves it alone.
-
-    Raises:
-        OptionError: a probability outside [0, 1).
-        ModelError: the configuration has no key for it.
-    """
+    """Write dropout probabilities into a transformers configuration, before weights are loaded."""
     for option, value, keys in (
         ("dropout", hidden, HIDDEN_KEYS),
         ("attention_dropout", attention, ATTENTION_KEYS),

@@ -52,9 +52,7 @@ class Graph(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """(n, t) ids and mask to (n, d) vectors.
 
-        Args:
-            input_ids: (n, t) int64.
-            attention_mask: (n, t) int64, 1 on real tokens.
+        ``input_ids``: (n, t) int64. ``attention_mask``: (n, t) int64, 1 on real tokens.
         """
         output = self.backbone(
             input_ids=input_ids,
@@ -125,27 +123,7 @@ def export(
     max_tokens: int | None = None,
     overwrite: bool = False,
 ) -> Export:
-    """Write a model's graph into a folder of its own, and compare it with torch.
-
-    Args:
-        model: the model's folder.
-        target: the folder to write.
-        engine: "onnx" or "openvino".
-        calibration: sentences like those to come, from which int8 learns the ranges of values; None
-            for float32.
-        pooler: for a bare encoder, which does not say how to pool.
-        max_tokens: where texts are cut; the model's own length if None.
-        overwrite: replace an export that is there.
-
-    Returns:
-        What was written, with its difference from torch.
-
-    Raises:
-        OptionError: an unknown engine, or no sentences to calibrate with.
-        OutputError: the target exists, or cannot be written.
-        MissingExtraError: what writes or runs the graph is not installed.
-        ModelError: the model cannot be exported, or the graph gives other vectors.
-    """
+    """Write a model's graph into a folder of its own, and compare it with torch."""
     check_engine(engine)
     check_target(target, overwrite)
     encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, device="cpu")
@@ -201,15 +179,7 @@ def _difference(found: Vectors, wanted: Vectors) -> tuple[float, float]:
 
 
 def write_onnx(encoder: Encoder, path: Path) -> None:
-    """Write the graph; the encoder's attention is replaced, so use it for nothing else after.
-
-    Args:
-        encoder: the model.
-        path: of the graph.
-
-    Raises:
-        ModelError: torch cannot write this kind of model.
-    """
+    """Write the graph; the encoder's attention is replaced, so use it for nothing else after."""
     graph = Graph(encoder).eval()
     ids = torch.full((3, 9), encoder.tokenizer.specials.pad, dtype=torch.int64)
     ids[:, :5] = torch.arange(5, 10)

@@ -29,13 +29,9 @@ class Export:
     """The content of ``export.json``.
 
     Attributes:
-        engine: "onnx" or "openvino".
-        precision: "fp32" or "int8".
         facts: the settings of the torch model; the name is that of the file's key.
         difference: largest difference of a component from torch's vectors, on the sentences that
             were compared.
-        cosine: smallest cosine with torch's vectors.
-        compared: how many sentences.
         sources: sha256 of the model's files that it was made from, by name; empty if it lies
             elsewhere.
         made: versions of what made it, and how it was quantised.
@@ -57,21 +53,12 @@ class Export:
 
 
 def write_export(folder: Path, export: Export) -> None:
-    """Write ``export.json``.
-
-    Args:
-        folder: of the export.
-        export: what it is.
-    """
+    """Write ``export.json``."""
     write_json(folder / NAME, {"format": FORMAT, **asdict(export)})
 
 
 def read_export(folder: Path) -> Export:
-    """Read ``export.json``.
-
-    Raises:
-        ModelError: it is not there, or is damaged.
-    """
+    """Read ``export.json``."""
     path = folder / NAME
     try:
         data = json.loads(path.read_text("utf-8"))
@@ -102,16 +89,7 @@ def source_files(model: Path) -> dict[str, str]:
 
 
 def add_export(model: Path, export: Export, measured: dict[str, float]) -> bool:
-    """List an export, and what it costs, in its model's card, in place of an older line about it.
-
-    Args:
-        model: the model's folder.
-        export: what was written into it.
-        measured: further figures, by name.
-
-    Returns:
-        Whether there is a card.
-    """
+    """List an export and its cost in its model's card, replacing an older line about it."""
     path = model / "README.md"
     if not path.is_file():
         return False

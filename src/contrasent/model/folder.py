@@ -38,13 +38,10 @@ class Description:
     """What a model folder says of the model beyond its backbone.
 
     Attributes:
-        transformer: the folder of backbone and tokenizer.
         pooler: name of the pooler, or None for a bare transformers folder, which does not say.
-        head: folders of dense layers, in order.
         normalise: whether vectors are scaled to unit length.
         max_tokens: the length that texts are cut at, if stated.
         lower_case: whether texts are lower-cased before the tokenizer sees them.
-        prompts: what is put before texts.
     """
 
     transformer: Path
@@ -57,12 +54,7 @@ class Description:
 
 
 def describe(folder: Path) -> Description:
-    """Read what a model folder says of itself.
-
-    Raises:
-        ModelError: it is no model folder, or holds a module or asks for shortened vectors, which
-            contrasent does not know.
-    """
+    """Read what a model folder says of itself."""
     if not folder.is_dir():
         raise ModelError(f"{folder}: no such model folder")
     if not (folder / "modules.json").is_file():
@@ -173,11 +165,7 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
 
 
 def read_dense(path: Path) -> Dense:
-    """Read a dense layer of a model folder.
-
-    Raises:
-        ModelError: its activation is unknown or its weights do not fit.
-    """
+    """Read a dense layer of a model folder."""
     config = read_object(path / "config.json", needed=True)
     name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if not isinstance(name, str) or name not in ACTIVATIONS:
@@ -198,11 +186,7 @@ def read_dense(path: Path) -> Dense:
 
 
 def read_head(stored: Description) -> nn.Module | None:
-    """The dense layers of a model folder as one module; None if it has none.
-
-    Raises:
-        ModelError: as ``read_dense``.
-    """
+    """The dense layers of a model folder as one module; None if it has none."""
     layers = [read_dense(path) for path in stored.head]
     return nn.Sequential(*layers) if len(layers) > 1 else layers[0] if layers else None
 
@@ -218,18 +202,7 @@ def write(
     lower_case: bool,
     prompts: Prompts | None = None,
 ) -> None:
-    """Write everything but tokenizer and card.
-
-    Args:
-        folder: that exists.
-        backbone: of transformers.
-        pooler: its name.
-        head: dense layers, in order.
-        normalise: whether vectors are scaled to unit length.
-        max_tokens: the length that texts are cut at.
-        lower_case: whether texts are lower-cased first.
-        prompts: what is put before texts.
-    """
+    """Write everything but tokenizer and card."""
     config: Any = backbone.config
     size, layers = int(config.hidden_size), int(config.num_hidden_layers)
     weights = layer_weights(pooler, layers)

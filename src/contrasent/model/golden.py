@@ -58,13 +58,9 @@ class EncoderConfig:
     """The settings of an encoder that decide its vectors, and a hash of all that does.
 
     Attributes:
-        identity: hash of weights, tokenizer and settings.
-        pooling: name of the pooler.
         head: whether there is a network on the pooled vector.
         normalise: whether vectors are scaled to unit length.
-        lower_case: whether texts are lower-cased first.
         max_tokens: texts are cut at this many tokens.
-        dimension: of the vectors.
     """
 
     identity: str
@@ -81,10 +77,7 @@ class Golden:
     """Golden vectors.
 
     Attributes:
-        texts: the probes.
-        tokens: their ids.
         vectors: (n, d) float32.
-        config: of the model that gave them.
     """
 
     texts: tuple[str, ...]
@@ -94,15 +87,7 @@ class Golden:
 
 
 def write_golden(folder: Path, golden: Golden) -> None:
-    """Put golden vectors into a model's folder, atomically; equal models, equal bytes.
-
-    Args:
-        folder: of the model.
-        golden: made by :meth:`contrasent.model.encoder.Encoder.golden`.
-
-    Raises:
-        OutputError: the folder cannot be written.
-    """
+    """Put golden vectors into a model's folder, atomically; equal models, equal bytes."""
     from safetensors.numpy import save
 
     arrays: dict[str, Any] = {
@@ -118,11 +103,7 @@ def write_golden(folder: Path, golden: Golden) -> None:
 
 
 def read_golden(folder: Path) -> Golden:
-    """Read a model's golden vectors.
-
-    Raises:
-        ModelError: there are none, or the file is damaged.
-    """
+    """Read a model's golden vectors."""
     from safetensors import SafetensorError, safe_open
 
     path = folder / NAME

@@ -60,12 +60,7 @@ def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
     There are as many chunks as ``rows`` rows each would make; each has about the same number of
     tokens, so that a chunk of long rows has fewer of them.
 
-    Args:
-        lengths: (n,) tokens of each row.
-        rows: mean number of rows in a chunk.
-
-    Returns:
-        Row numbers of each chunk; together every row once.
+    ``lengths``: (n,) tokens of each row.
     """
     order = np.argsort(lengths, kind="stable")
     count = -(-len(lengths) // rows)
@@ -76,12 +71,7 @@ def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
 
 
 def replayed(work: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
-    """``work(tokens)``, computed again in the backward pass with torch's random state as it was.
-
-    Args:
-        work: what is computed.
-        tokens: its input.
-    """
+    """``work(tokens)``, computed again in the backward pass with torch's random state as it was."""
     if not torch.is_grad_enabled():
         return work(tokens)
     result: Tensor = checkpoint(work, tokens, use_reentrant=False)

@@ -61,11 +61,7 @@ HEADS = ("none", "tanh", "batchnorm")
 
 
 def check_head(name: str | None) -> None:
-    """Refuse a name that is none of a head; None is no name.
-
-    Raises:
-        OptionError: there is none; the nearest name is suggested.
-    """
+    """Refuse a name that is none of a head; None is no name."""
     if name is not None and name not in HEADS:
         raise OptionError("head", name, "no such head", choices=HEADS)
 
@@ -74,13 +70,6 @@ def make_head(name: str, size: int) -> nn.Module | None:
     """A freshly initialised head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm".
 
     Weights are drawn from N(0, 0.02), biases are zero.
-
-    Args:
-        name: of the head.
-        size: of its input.
-
-    Raises:
-        OptionError: no such head.
     """
     check_head(name)
     if name == "tanh":
@@ -126,10 +115,7 @@ def with_layer(
 ) -> nn.Module:
     """A head, and a linear layer x @ matrix + bias on top of it.
 
-    Args:
-        head: or None.
-        matrix: (d, k).
-        bias: (k,).
+    ``matrix``: (d, k). ``bias``: (k,).
     """
     layer = Dense(matrix.shape[0], matrix.shape[1], nn.Identity())
     with torch.no_grad():

@@ -19,12 +19,6 @@ def dropout_view(
 
     A function of the sentences, the seed and the batch size: the caller's random state is neither
     read nor moved.
-
-    Args:
-        encoder: its dropout probabilities are those that it was loaded with.
-        sentences: n texts.
-        seed: of the masks; two seeds give two views.
-        batch: sentences a forward pass.
     """
     prompt = encoder.prompts.text()
     tokens, _ = encoder.tokenise(list(sentences), prompt if SLOT in prompt else "")

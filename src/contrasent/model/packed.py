@@ -40,12 +40,7 @@ def supports_backbone(backbone: nn.Module) -> bool:
 
 
 def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
-    """Whether this module can compute a batch: on CPU, without hooks.
-
-    Args:
-        backbone: one that :func:`supports_backbone`.
-        tokens: the batch.
-    """
+    """Whether this module can compute a batch: on CPU, without hooks."""
     weight = next(backbone.parameters())
     if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
         return False
@@ -64,14 +59,7 @@ def states(
 ) -> tuple[Tensor, ...]:
     """Hidden states of packed rows.
 
-    Args:
-        backbone: one that :func:`supports_backbone`, on a block that :func:`supports_batch`.
-        packing: the rows.
-        all_layers: the embedding output and all layers, not the last alone.
-        firsts: of the last layer only each row's first token is wanted.
-
-    Returns:
-        Hidden states, each (T, d); the last one (n, d) with ``firsts``, rows in packed order.
+    Returns hidden states, each (T, d); the last one (n, d) with ``firsts``, rows in packed order.
     """
     whole: Any = backbone
     x = _embed(whole, packing)

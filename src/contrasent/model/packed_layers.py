@@ -30,14 +30,7 @@ Groups = tuple[Group, ...]
 def attend(qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
     """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head.
 
-    Args:
-        qkv: (T, 3 d) queries, keys and values of all heads.
-        groups: the rows.
-        heads: h.
-        p: probability of dropout on the softmax.
-
-    Returns:
-        (T, d).
+    Returns (T, d).
     """
     result: Tensor = _Attend.apply(qkv, groups, heads, p)  # type: ignore[no-untyped-call]
     return result
@@ -46,15 +39,7 @@ def attend(qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
 def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: float) -> Tensor:
     """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part.
 
-    Args:
-        y: (T, a).
-        x: (T, d), which is added.
-        dense: with W (d, a) and b.
-        norm: the layer norm.
-        p: probability of dropout.
-
-    Returns:
-        (T, d).
+    ``y``: (T, a). ``x``: (T, d), which is added. ``dense``: with W (d, a) and b. Returns (T, d).
     """
     weights = dense.weight, dense.bias, norm.weight, norm.bias
     result: Tensor = _AddNorm.apply(y, x, *weights, norm.eps, p)  # type: ignore[no-untyped-call]
@@ -66,9 +51,7 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
 
     The second output's gradient enters the product that gives the gradient of x.
 
-    Args:
-        x: (T, d).
-        parts: layers of d inputs.
+    ``x``: (T, d).
     """
     weights = [part.weight for part in parts]
     biases = [part.bias for part in parts]
@@ -79,9 +62,7 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
 def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
     """GELU(x W' + b), exact, and x once more, as in ``linear``.
 
-    Args:
-        x: (T, d).
-        dense: with W (f, d) and b.
+    ``x``: (T, d). ``dense``: with W (f, d) and b.
     """
     y, same = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return y, same
@@ -90,9 +71,7 @@ def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
 def drop(x: Tensor, p: float) -> Tensor:
     """Dropout alone, any shape.
 
-    Args:
-        x: any shape, on CPU.
-        p: probability of a zero.
+    ``x``: any shape, on CPU.
     """
     drawn = dropout.draw_mask(x, p)
     if drawn.mask is None:

@@ -12,12 +12,7 @@ from contrasent.types import Tokens
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring rows of one length.
-
-    Attributes:
-        count: rows.
-        length: tokens of each.
-    """
+    """Neighbouring rows of one length."""
 
     count: int
     length: int

@@ -32,8 +32,6 @@ class PooledBackbone(nn.Module):
 
     Attributes:
         backbone: a transformers encoder without its own pooling layer.
-        tokenizer: what turns sentences into ids.
-        pooling: name of the pooler, see :mod:`contrasent.model.poolers`.
         packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
         grad_cache_rows: rows whose forward pass is kept in memory at once
@@ -53,11 +51,7 @@ class PooledBackbone(nn.Module):
         self.bucketed = False
 
     def use_pooler(self, pooling: str) -> None:
-        """Pool by another pooler from now on.
-
-        Raises:
-            OptionError: there is none of that name.
-        """
+        """Pool by another pooler from now on."""
         self._pool = pooler(pooling)
         self.pooling = pooling
         self._all_layers = layer_weights(pooling, self.layers) is not None
@@ -133,9 +127,7 @@ class PooledBackbone(nn.Module):
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
         """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
 
-        Args:
-            tokens: n rows of t tokens each.
-            places: (n, t) int64 place of every token, from 0.
+        ``places``: (n, t) int64 place of every token, from 0.
         """
         room = self.padded(tokens)[0].shape[1] - places.shape[1]
         positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
@@ -163,14 +155,8 @@ class PooledBackbone(nn.Module):
     ) -> tuple[tuple[Tensor, ...], Tensor]:
         """Token vectors of one padded block.
 
-        Args:
-            tokens: the rows.
-            all_layers: the embedding output and all layers.
-            **further: inputs that this backbone takes besides.
-
-        Returns:
-            Hidden states, each (n, t, d): the last alone, or the embedding output and all layers;
-            and the mask (n, t), true on real tokens.
+        Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
+        layers; and the mask (n, t), true on real tokens.
         """
         ids, mask = self.padded(tokens)
         # Without padding there is nothing to mask, and attention takes a faster path.
@@ -214,13 +200,6 @@ def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
     """Threads that share torch's cores, for the block: several calls of an encoder at once.
 
     Products of small matrices do not gain much from a second core; two calls, a core each, do.
-
-    Args:
-        device: of the encoder; only a processor's cores are shared.
-        calls: that there are to make.
-
-    Yields:
-        An executor; None where calls are better made one after the other.
     """
     threads = torch.get_num_threads()
     count = min(threads, calls, MOST)

@@ -29,9 +29,8 @@ AVERAGED = {"first_last": (1, -1), "embeddings_last": (0, -1), "last_two": (-2, 
 def at_mask(hidden: Hidden, mask: Tensor) -> Tensor:
     """The last layer's vector at the mask token (PromptBERT, Jiang et al. 2022, section 3.2).
 
-    Args:
-        hidden: states (n, t, d) of the layers.
-        mask: (n, t), true on the mask token of each row.
+    ``hidden``: states (n, t, d) of the layers. ``mask``: (n, t), true on the mask token of each
+    row.
     """
     return hidden[-1][mask]
 
@@ -39,12 +38,7 @@ def at_mask(hidden: Hidden, mask: Tensor) -> Tensor:
 def mask_token(ids: Tensor, mask: int | None) -> Tensor:
     """Which token ``at_mask`` takes, (n, t) bool: the last, if a sentence has mask tokens too.
 
-    Args:
-        ids: (n, t) token ids.
-        mask: id of the mask token, None if the vocabulary has none.
-
-    Raises:
-        ModelError: a row has no mask token.
+    ``ids``: (n, t) token ids.
     """
     found = ids == (-1 if mask is None else mask)
     if not bool(found.any(1).all()):
@@ -83,20 +77,12 @@ POOLERS: dict[str, Pooler] = {
 
 
 def check_pooler(name: str) -> None:
-    """Refuse a name that is none of a pooler.
-
-    Raises:
-        OptionError: there is none; the nearest name is suggested.
-    """
+    """Refuse a name that is none of a pooler."""
     check_choice("pooler", name, POOLERS)
 
 
 def pooler(name: str) -> Pooler:
-    """The pooler of that name.
-
-    Raises:
-        OptionError: there is none; the nearest name is suggested.
-    """
+    """The pooler of that name."""
     check_pooler(name)
     return POOLERS[name]
 
@@ -105,10 +91,6 @@ def layer_weights(name: str, layers: int) -> list[float] | None:
     """Weights of the layers + 1 hidden states that a pooler averages, or None for the last alone.
 
     This is how a pooler over several layers is written into a model folder that others read.
-
-    Args:
-        name: of the pooler.
-        layers: how many the encoder has.
     """
     if name not in AVERAGED:
         return None

@@ -15,16 +15,7 @@ NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
 def resolve(name: str | Path, *, revision: str | None = None) -> Path:
-    """Find the folder of a model.
-
-    Args:
-        name: a folder; ``all-MiniLM-L6-v2``, which an installed package carries; or a name on the
-            hub, as ``name@commit`` unless ``revision`` is given or a copy is in the hub's cache.
-        revision: the hub's commit, 40 hexadecimal digits.
-
-    Raises:
-        ModelError: there is no such folder, the hub cannot be reached, or no revision is pinned.
-    """
+    """Find the folder of a model."""
     folder = Path(name)
     if folder.is_dir():
         return folder

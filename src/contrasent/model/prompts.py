@@ -95,13 +95,7 @@ class Prompted(Protocol):
     def encode(
         self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
-        """Vectors of sentences with a prompt before each; the default's if None.
-
-        Args:
-            sentences: n texts.
-            batch: of them in a call at most.
-            prompt: before each; the default's if None.
-        """
+        """Vectors of sentences with a prompt before each; the default's if None."""
 
 
 class Model(Prompted, Protocol):
@@ -125,23 +119,14 @@ class Model(Prompted, Protocol):
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Rows of ids, a prompt's with each, and which were cut.
-
-        Args:
-            sentences: n texts.
-            prompt: put before each, or a template around it.
-        """
+        """Rows of ids, a prompt's with each, and which were cut."""
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of rows, in one pass."""
 
 
 class TaskEncoder:
-    """An ``EncodeFn`` of a model that :func:`contrasent.types.for_task` can ask for a task.
-
-    Attributes:
-        model: the model.
-    """
+    """An ``EncodeFn`` of a model that :func:`contrasent.types.for_task` can ask for a task."""
 
     def __init__(self, model: Prompted) -> None:
         self.model = model

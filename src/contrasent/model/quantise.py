@@ -33,19 +33,7 @@ Inputs = dict[str, NDArray[np.int64]]
 
 
 def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[str, Any]:
-    """Replace a float32 graph by one whose matrix products are computed in int8.
-
-    Args:
-        graph: an ONNX file, replaced.
-        tokenizer: of the model.
-        sentences: from which the ranges of activations are taken.
-
-    Returns:
-        What was done, for ``export.json``.
-
-    Raises:
-        OptionError: too few sentences.
-    """
+    """Replace a float32 graph by one whose matrix products are computed in int8."""
     if len(sentences) < FEWEST:
         raise OptionError("calibration", len(sentences), f"sentences; {FEWEST} at least are needed")
     import onnx

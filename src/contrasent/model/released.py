@@ -43,20 +43,7 @@ CONVERT = (
 def import_checkpoint(
     folder: Path, *, method: str | None = None, max_tokens: int | None = None
 ) -> tuple[Encoder, str]:
-    """Read a released or trained checkpoint of the four papers.
-
-    Args:
-        folder: with config.json, model.safetensors and a tokenizer.
-        method: whose it is, one of ``METHODS``; needed where the files do not show it.
-        max_tokens: cut sentences at this many tokens; what the tokenizer says if None.
-
-    Returns:
-        The encoder, with the pooling and head that the paper evaluates, and the method.
-
-    Raises:
-        OptionError: the method is unknown, missing, or contradicted by the files.
-        ModelError: pickled weights, or no such checkpoint.
-    """
+    """Read a released or trained checkpoint of the four papers."""
     import torch
 
     if method is not None and method not in METHODS:

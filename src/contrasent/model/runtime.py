@@ -46,10 +46,7 @@ class Exported:
     """An exported model; sentences in, vectors out, as of ``Encoder``.
 
     Attributes:
-        export: what it is.
-        tokenizer: what turns sentences into ids.
         truncated: how many of the sentences of the last ``encode`` were cut.
-        prompts: of the model.
     """
 
     def __init__(
@@ -63,16 +60,7 @@ class Exported:
 
     @classmethod
     def load(cls, folder: str | Path, *, model: Path | None = None) -> "Exported":
-        """Open an export.
-
-        Args:
-            folder: of the export.
-            model: of the model it lies beside: its files must be those it was made from.
-
-        Raises:
-            ModelError: no export, a damaged one, or one of other weights.
-            MissingExtraError: its runtime is not installed.
-        """
+        """Open an export."""
         place = Path(folder)
         export = read_export(place)
         if model is not None and export.sources and source_files(model) != export.sources:
@@ -101,15 +89,7 @@ class Exported:
         return self.export.facts.max_tokens
 
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
-        """Refuse settings that a graph, in which they are fixed, does not have.
-
-        Args:
-            pooler: that is wanted, or None.
-            max_tokens: that are wanted, or None.
-
-        Raises:
-            OptionError: another pooler or length.
-        """
+        """Refuse settings that a graph, in which they are fixed, does not have."""
         fixed = self.export.facts
         for option, wanted, had in (
             ("--pooler", pooler, fixed.pooling),
@@ -123,12 +103,7 @@ class Exported:
     def tokenise(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``.
-
-        Args:
-            sentences: n texts.
-            prompt: put before each, or a template around it.
-        """
+        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
         if self.export.facts.lower_case:
             sentences, prompt = lowered(sentences, prompt)
         return self.tokenizer(sentences, prompt)
@@ -143,11 +118,6 @@ class Exported:
         """Vectors of sentences, float32, in the order given.
 
         Equal sentences are computed once; the longest come first, a call for each core at once.
-
-        Args:
-            sentences: any number of strings.
-            batch: sentences a call at most; 2,048 tokens are enough for one too.
-            prompt: as in ``Encoder.encode``.
         """
         tokens, where = distinct_tokens(self, sentences, prompt, log)
         cores = threads() if len(tokens) > FEW else 1
@@ -211,12 +181,7 @@ def check_engine(engine: str) -> None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a folder that exists, unless it is an export that may be replaced.
-
-    Args:
-        target: to be written.
-        overwrite: whether an export there may be.
-    """
+    """Refuse a folder that exists, unless it is an export that may be replaced."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not (target / NAME).is_file():

@@ -37,18 +37,7 @@ wait for each other for ever, one with Python's lock and one with the table's.
 
 
 def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:
-    """Open a graph.
-
-    Args:
-        engine: "onnx" or "openvino".
-        path: of the graph.
-        precision: "fp32" (no operation is computed with fewer bits) or "int8".
-        streams: calls that will be made at once, from as many threads; they share the cores.
-
-    Raises:
-        ModelError: it is missing or damaged.
-        MissingExtraError: the runtime is not installed.
-    """
+    """Open a graph."""
     check_session(engine, path)
     if engine == "onnx":
         return _onnx(path, streams)
@@ -56,16 +45,7 @@ def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Ru
 
 
 def check_session(engine: str, path: Path) -> None:
-    """Find out whether a graph can be opened, without the time that takes.
-
-    Args:
-        engine: "onnx" or "openvino".
-        path: of the graph.
-
-    Raises:
-        ModelError: it is missing.
-        MissingExtraError: the runtime is not installed.
-    """
+    """Find out whether a graph can be opened, without the time that takes."""
     if not path.is_file():
         raise ModelError(f"{path}: is missing; export the model again")
     module = {"onnx": "onnxruntime", "openvino": "openvino"}[engine]

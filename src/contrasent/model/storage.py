@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file of a model folder.
-
-    Raises:
-        ModelError: it is missing or not JSON.
-    """
+    """Read a JSON file of a model folder."""
     try:
         return json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -27,15 +23,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *, needed: bool = False) -> dict[str, Any]:
-    """Read a JSON object of a model folder.
-
-    Args:
-        path: the file.
-        needed: whether it must be there; else it is empty.
-
-    Raises:
-        ModelError: it is missing or no JSON object.
-    """
+    """Read a JSON object of a model folder."""
     data = read_json(path) if needed or path.is_file() else {}
     if not isinstance(data, dict):
         raise ModelError(f"{path}: not a JSON object")
@@ -43,25 +31,12 @@ def read_object(path: Path, *, needed: bool = False) -> dict[str, Any]:
 
 
 def write_object(path: Path, data: Any) -> None:
-    """Write JSON into a folder that is being made.
-
-    Args:
-        path: the file.
-        data: what JSON can hold.
-    """
+    """Write JSON into a folder that is being made."""
     path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
-    """Write tensors as safetensors, each with storage of its own.
-
-    Args:
-        path: the file.
-        tensors: by name.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Write tensors as safetensors, each with storage of its own."""
     from safetensors.torch import save_file
 
     ready = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
@@ -72,11 +47,7 @@ def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """Read a safetensors file.
-
-    Raises:
-        ModelError: it is missing or none.
-    """
+    """Read a safetensors file."""
     from safetensors.torch import load_file
 
     try:

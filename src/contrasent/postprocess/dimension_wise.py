@@ -26,15 +26,7 @@ SMALLEST = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the layer is learnt; temperature and a single epoch are the paper's.
-
-    Attributes:
-        temperature: tau of the loss.
-        lr: of Adam, falling linearly to 0.
-        batch: rows a step.
-        epochs: over the rows.
-        seed: of the order.
-    """
+    """How the layer is learnt; temperature and a single epoch are the paper's."""
 
     temperature: float = 0.05
     lr: float = 1e-3
@@ -74,15 +66,8 @@ def fit(
     layer gives each the mean 0 and the variance 1 over what it was fitted on, which is what the
     loss compared.
 
-    Args:
-        first: (n, d) vectors of a fixed encoder, one view (such as its dropout makes).
-        second: (n, d) the other view of the same sentences.
-        settings: how.
-        report: called with each step and its loss.
-
-    Raises:
-        DataError: shapes that differ, fewer rows than a batch, vectors that are not finite, or a
-            loss that is not.
+    ``first``: (n, d) vectors of a fixed encoder, one view (such as its dropout makes). ``second``:
+    (n, d) the other view of the same sentences.
     """
     s = settings or Settings()
     if first.shape != second.shape or first.ndim != 2:

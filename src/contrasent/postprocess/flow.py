@@ -31,14 +31,7 @@ class Settings:
 
     Attributes:
         levels: after each but the last, half of the channels are set aside.
-        steps: in each level.
-        hidden: width of a coupling's network.
-        lr: of AdamW.
-        weight_decay: of AdamW.
         batch: vectors a step (the released code takes both sentences of 32 pairs).
-        epochs: over the vectors.
-        clip: largest norm of the gradient.
-        seed: of first weights and order.
     """
 
     levels: int = 3
@@ -122,15 +115,7 @@ class Step(nn.Module):
 
 
 class Flow(nn.Module):
-    """An invertible map of (n, d) vectors to codes that are standard normal, if it has learnt.
-
-    Args:
-        dimension: of the vectors; at least 2 ** levels.
-        settings: how it is built.
-
-    Raises:
-        OptionError: too many levels for the dimension.
-    """
+    """An invertible map of (n, d) vectors to codes that are standard normal, if it has learnt."""
 
     def __init__(self, dimension: int, settings: Settings | None = None) -> None:
         super().__init__()
@@ -213,13 +198,7 @@ def fit(
 ) -> Flow:
     """Train a flow on vectors by maximum likelihood.
 
-    Args:
-        vectors: (n, d) of a frozen encoder.
-        settings: how it is built and trained.
-        report: called with each step and its loss, bits a dimension.
-
-    Raises:
-        DataError: fewer vectors than a batch, vectors that are not finite, or a loss that is not.
+    ``vectors``: (n, d) of a frozen encoder.
     """
     s = settings or Settings()
     x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))

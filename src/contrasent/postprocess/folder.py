@@ -24,13 +24,7 @@ ENCODER = "encoder"
 class Flowed:
     """An encoder whose vectors a flow takes on to its own space.
 
-    Args:
-        encoder: an :class:`contrasent.model.encoder.Encoder` whose vectors are not scaled.
-        flow: fitted on its vectors.
-
     Attributes:
-        tokenizer: the encoder's.
-        prompts: the encoder's.
         truncated: how many of the sentences of the last ``encode`` were cut.
     """
 
@@ -59,12 +53,7 @@ class Flowed:
         return int(self.encoder.max_tokens)
 
     def tokenise(self, sentences: Sequence[str], prompt: str = "") -> Any:
-        """Token ids of sentences after (or in) a prompt, and which were cut.
-
-        Args:
-            sentences: n of them.
-            prompt: put before each.
-        """
+        """Token ids of sentences after (or in) a prompt, and which were cut."""
         return self.encoder.tokenise(sentences, prompt)
 
     def embed(self, tokens: Tokens) -> Vectors:
@@ -74,29 +63,14 @@ class Flowed:
     def encode(
         self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
-        """Vectors of sentences, float32, in the order given; ``prompt`` as the encoder's.
-
-        Args:
-            sentences: n of them.
-            batch: sentences a forward pass.
-            prompt: put before each; the model's default if None.
-        """
+        """Vectors of sentences, float32, in the order given; ``prompt`` as the encoder's."""
         vectors = self.encoder.encode(sentences, batch=batch, prompt=prompt)
         self.truncated = self.encoder.truncated
         return self.flow.transform(vectors)
 
 
 def write_flow(target: Path, flow: "Flow", save_encoder: Callable[[Path], Any]) -> None:
-    """Write flow and model, atomically.
-
-    Args:
-        target: the folder; an older one is replaced.
-        flow: the flow.
-        save_encoder: writes the model into a folder.
-
-    Raises:
-        OutputError: the folder cannot be written.
-    """
+    """Write flow and model, atomically."""
     from safetensors.torch import save_file
 
     with atomic_folder(target) as folder:
@@ -111,11 +85,7 @@ def is_flow(folder: Path) -> bool:
 
 
 def read_flow(folder: Path) -> "tuple[Path, Flow]":
-    """The model's folder, and the flow.
-
-    Raises:
-        ModelError: files are missing, or the weights do not fit.
-    """
+    """The model's folder, and the flow."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

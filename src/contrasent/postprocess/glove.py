@@ -39,11 +39,7 @@ class Glove:
 
     A sentence of which no word is known has a zero vector, which evaluations count.
 
-    Args:
-        words: n words.
-        vectors: (n, d) their vectors.
-        stop_words: keep stop words and look tokens up as they stand (SentEval's bag of words); if
-            False, drop them and try a token as it stands, lower-cased, and without punctuation.
+    ``vectors``: (n, d) their vectors.
     """
 
     def __init__(
@@ -58,13 +54,6 @@ class Glove:
         """Read the published text format: a word and its numbers a line, with spaces between.
 
         A first line with two numbers (word2vec's text format) is skipped.
-
-        Args:
-            path: the file.
-            stop_words: see the class.
-
-        Raises:
-            InputError: no such file, or a line of another length; the line is named.
         """
         if not path.is_file():
             raise InputError(path, "no such file; GloVe vectors are a text file")

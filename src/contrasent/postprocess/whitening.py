@@ -46,15 +46,7 @@ class Whitening:
 def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
     """Learn a whitening from vectors.
 
-    Args:
-        vectors: (n, d), more of them than dimensions.
-        dimensions: keep so many directions, those of the largest variance; by default all in which
-            the vectors vary at all (some encoders leave a few unused).
-
-    Raises:
-        DataError: fewer vectors than dimensions, vectors that are not finite, or fewer directions
-            with any variance than are to be kept.
-        OptionError: dimensions that are not 1 to d.
+    ``vectors``: (n, d), more of them than dimensions.
     """
     x = np.asarray(vectors, dtype=np.float64)
     n, d = x.shape
@@ -83,9 +75,7 @@ def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
 def whitened(encode: EncodeFn, transform: Callable[[Vectors], Vectors]) -> EncodeFn:
     """An ``EncodeFn`` followed by a transform of its vectors.
 
-    Args:
-        encode: the model.
-        transform: of (n, d) vectors.
+    ``transform``: of (n, d) vectors.
     """
 
     def encode_and_transform(sentences: Sequence[str]) -> Vectors:

@@ -31,17 +31,7 @@ def run_until_decided(
 ) -> Outcome:
     """Run the first seeds of all rows, then the next where they decide most, as the time allows.
 
-    Args:
-        planner: of the folder of results.
-        items: which.
-        seeds: the first ones of every row; each item's own number if None.
-        jobs: processes.
-        budget: seconds after which nothing is begun.
-        keep: keep the models.
-        say: takes a line about each job, and about what is decided next.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the same call goes on.
+    ``budget``: seconds after which nothing is begun.
     """
     began, made = time.monotonic(), 0
     added: dict[SeededRow, int] = {}
@@ -69,14 +59,6 @@ def needed(found: ItemResults, decided: Decided, target: str | tuple[str, str]) 
 
     All differences and their spreads are taken to stay as they are now, which is the best guess,
     and may be a bad one; each test is taken to meet the strictest level that is left.
-
-    Args:
-        found: what is stored of the item.
-        decided: the verdicts on it.
-        target: name of the statement, or row and column.
-
-    Returns:
-        None where it is decided, or no number of seeds up to :data:`MOST` would decide it.
     """
     parts = list(zip(decided.compared[target], _verdicts(decided, target), strict=True))
     words = {verdict.word for _, verdict in parts}
@@ -128,13 +110,6 @@ def next_seeds(found: Mapping[str, Found], jobs: int) -> tuple[list[str], dict[S
     same model, and that an undecided statement needs as well, are measured with it: a model is
     dropped when it is done, and would have to be trained again. The choice depends on the results
     alone, so that a run that was stopped goes on as if it had not been.
-
-    Args:
-        found: what is stored of each item, and the verdicts on it.
-        jobs: how many runs there should be at least, if there is enough to decide.
-
-    Returns:
-        What is to be decided, and how many seeds rows (by item and name) should have.
     """
     wanted: dict[SeededRow, None] = {}
     names = []

@@ -39,13 +39,7 @@ from contrasent.reproduce.verdict import Comparison
 
 
 def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
-    """Items beside their documents.
-
-    Args:
-        items: which, all of one folder.
-        home: the folder of results.
-        scale: "lab" or "paper"; None for the one that an item was run at, "paper" if both.
-    """
+    """Items beside their documents."""
     folder = ItemFolder(items[0].folder)
     found = verdicts_on(items, home, scale)
     records = {key: record for one, _ in found.values() for key, record in one.records.items()}

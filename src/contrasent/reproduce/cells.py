@@ -14,16 +14,7 @@ _MOST = 4
 
 
 def forms(published: Iterable[float], ours: Iterable[float], *, points: bool) -> Forms:
-    """How the numbers of a column are written, as format specifications.
-
-    Args:
-        published: the document's values; as many decimals are written as it prints.
-        ours: our values; points get two decimals, others three significant digits or more.
-        points: whether values are in hundredths.
-
-    Returns:
-        {"paper": ".1f", "ours": ".2f"} for a column of points with one decimal.
-    """
+    """How the numbers of a column are written, as format specifications."""
     printed = list(published)
     places = max(map(_places, printed), default=0)
     if places > _MOST:
@@ -41,13 +32,7 @@ def _places(value: float) -> int:
 
 
 def number(value: float, form: str, *, signed: bool = False) -> str:
-    """A number in a form, with its sign if it is ``signed``; there is no negative zero.
-
-    Args:
-        value: any.
-        form: a format specification.
-        signed: with its sign.
-    """
+    """A number in a form, with its sign if it is ``signed``; there is no negative zero."""
     text = format(value, f"{'+' if signed else ''}{form}")
     if not any(digit in text for digit in "123456789"):
         return text.lstrip("+-")
@@ -55,14 +40,7 @@ def number(value: float, form: str, *, signed: bool = False) -> str:
 
 
 def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
-    """An interval in a form.
-
-    Args:
-        low: lower end.
-        high: upper end.
-        form: a format specification.
-        signed: with their signs.
-    """
+    """An interval in a form."""
     return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
 
 
@@ -72,12 +50,7 @@ def p_value(p: float) -> str:
 
 
 def should_transpose(columns: int, rows: int) -> bool:
-    """Whether a table reads better with its columns as lines: they are many, the rows few.
-
-    Args:
-        columns: how many.
-        rows: how many.
-    """
+    """Whether a table reads better with its columns as lines: they are many, the rows few."""
     return columns > 4 and rows <= 3
 
 
@@ -86,16 +59,10 @@ class CellTexts:
     """A cell as texts, empty where there is nothing to say.
 
     Attributes:
-        paper: the published value.
-        also: a second document's.
-        ours: mean over seeds.
-        spread: standard deviation over seeds.
         interval: 95 %, of the mean over seeds; over test items where there are no seeds.
         seeds: how many; "-" where another seed would change nothing.
         published: the published difference from the reference row.
         difference: ours, from the reference row (scale lab) or the published value (scale paper).
-        bounds: its 95 % interval.
-        word: the verdict.
         more: its p value, adjusted for the table's comparisons, and the tolerance.
     """
 
@@ -123,12 +90,7 @@ class CellTexts:
 
 
 def cell_texts(cell: Cell | None, column: ColumnEntry) -> CellTexts:
-    """A cell of ``report.book`` as texts.
-
-    Args:
-        cell: of a row; None for none.
-        column: that it stands in.
-    """
+    """A cell of ``report.book`` as texts."""
     if not cell:
         return CellTexts()
     paper, ours = column["forms"]["paper"], column["forms"]["ours"]
@@ -156,11 +118,7 @@ def cell_texts(cell: Cell | None, column: ColumnEntry) -> CellTexts:
 
 
 def blocks(item: ItemEntry) -> Iterator[tuple[str, list[tuple[RowEntry, str, CellTexts]]]]:
-    """A table for each column, or for each row where there are fewer of these.
-
-    Yields:
-        Its title, and of each line the row, its name (or the column's title) and the cell.
-    """
+    """A table for each column, or for each row where there are fewer of these."""
     rows = [row for row in item["rows"] if row["cells"]]
     columns = [c for c in item["columns"] if any(c["name"] in row["cells"] for row in rows)]
     cells = [(r, c, cell_texts(r["cells"].get(c["name"]), c)) for r in rows for c in columns]

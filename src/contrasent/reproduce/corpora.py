@@ -30,8 +30,6 @@ class Corpus:
     """A named corpus.
 
     Attributes:
-        name: in its ``corpora.toml``.
-        title: what it is, for readers.
         files: below the data folder, any one of which will do.
         form: of the file. "sentences": one a line. "documents": the same, the first line of each
             document listed in a .docs.tsv.gz beside it. "columns": CSV with a header. Of NLI
@@ -40,7 +38,6 @@ class Corpus:
             "duplicates": pairs that end in 1. "captions": picture#number, caption.
         columns: texts a row, of the form "columns".
         keep: the first columns that are used; 0 for all.
-        labels: of labelled pairs.
     """
 
     name: str
@@ -52,11 +49,7 @@ class Corpus:
     labels: tuple[str, ...] = ()
 
     def path(self, folder: Path | None) -> Path:
-        """Its file in the data folder.
-
-        Raises:
-            DataError: it is not there, or there is no folder.
-        """
+        """Its file in the data folder."""
         for place in self.files if folder is not None else ():
             if folder is not None and (folder / place).is_file():
                 return folder / place
@@ -65,11 +58,7 @@ class Corpus:
         raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")
 
     def rows(self, folder: Path | None) -> list[Texts]:
-        """All of its rows; of documents with () before each.
-
-        Raises:
-            DataError: its file is missing, or nobody knows its form.
-        """
+        """All of its rows; of documents with () before each."""
         path = self.path(folder)
         if not self.form:
             raise DataError(f"{path}: its form is not known here")
@@ -81,11 +70,6 @@ class Built:
     """A corpus that is ready to be read.
 
     Attributes:
-        name: of the corpus.
-        path: a text or csv file.
-        documents: whether a blank line parts documents.
-        count: rows.
-        digest: sha256 of the file.
         source: name of the file that it was drawn from.
     """
 
@@ -188,11 +172,7 @@ _READERS: dict[str, Callable[[Path, Corpus], Iterable[Texts]]] = {
 
 
 def read_corpora(folder: Path = HERE) -> dict[str, Corpus]:
-    """The corpora of a folder of items, by name; the package's if it brings none.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """The corpora of a folder of items, by name; the package's if it brings none."""
     top = shared(folder, "corpora.toml")
     found = {}
     for name, table in top.every_table().items():
@@ -202,18 +182,7 @@ def read_corpora(folder: Path = HERE) -> dict[str, Corpus]:
 
 
 def build(corpus: Corpus, sentences: int | None, data: Path | None, home: Path) -> Built:
-    """Sample and write a corpus, or find it written.
-
-    Args:
-        corpus: which.
-        sentences: rows to sample, kept in their order; all if None. Of documents, whole ones are
-            sampled until there are so many sentences.
-        data: the data folder.
-        home: where corpora are written.
-
-    Raises:
-        DataError: its file is missing, or holds fewer rows than two.
-    """
+    """Sample and write a corpus, or find it written."""
     source = corpus.path(data)
     stamp = source.stat()
     text = f"{source.name} {stamp.st_size} {stamp.st_mtime_ns} {sentences} {SAMPLE_SEED}"
@@ -247,16 +216,7 @@ def build(corpus: Corpus, sentences: int | None, data: Path | None, home: Path) 
 
 
 def sample(corpus: Corpus, count: int, data: Path | None) -> Texts:
-    """The first texts of sampled rows of a corpus.
-
-    Args:
-        corpus: which.
-        count: rows.
-        data: the data folder.
-
-    Raises:
-        DataError: its file is missing.
-    """
+    """The first texts of sampled rows of a corpus."""
     return tuple(row[0] for row in _sampled(corpus.rows(data), count))
 
 

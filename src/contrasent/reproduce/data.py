@@ -15,11 +15,7 @@ WHOLE = ("train", "dev", "test")
 
 
 def glove(folder: Path | None) -> Path:
-    """The file of GloVe vectors.
-
-    Raises:
-        DataError: it is not in the data folder.
-    """
+    """The file of GloVe vectors."""
     root = folder or data_folder()
     found = next((root / p for p in GLOVE if (root / p).is_file()), None) if root else None
     if found is None:
@@ -36,17 +32,7 @@ def scored_pairs(
     split: str = "test",
     form: str = "senteval",
 ) -> list[ScoredPairs]:
-    """All pairs of tasks; of split "all" those of every split.
-
-    Args:
-        folder: the data folder.
-        tasks: STS sets.
-        split: a name, or "all".
-        form: "senteval" or "raw".
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
+    """All pairs of tasks; of split "all" those of every split."""
     found: list[ScoredPairs] = []
     for task in tasks:
         every = ("test",) if task in STS_YEARS else WHOLE
@@ -64,15 +50,7 @@ def pair_texts(pairs: Iterable[ScoredPairs]) -> Iterator[str]:
 
 
 def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
-    """All that transfer tasks consist of, the labels as text.
-
-    Args:
-        folder: the data folder.
-        tasks: of SentEval.
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
+    """All that transfer tasks consist of, the labels as text."""
     for task in tasks:
         for found in transfer_set(task, folder=folder).values():
             yield from found.first
@@ -81,13 +59,5 @@ def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
 
 
 def captions(folder: Path | None, count: int = 0) -> Captions:
-    """The last captions of Flickr30k; all for 0.
-
-    Args:
-        folder: the data folder.
-        count: how many; 0 for all.
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
+    """The last captions of Flickr30k; all for 0."""
     return flickr30k(folder=folder).last(count)

@@ -54,10 +54,8 @@ class Decided:
     """The verdicts of an item.
 
     Attributes:
-        cells: by row and column.
         claims: the parts of each statement, with what they say.
         tests: how many hypotheses were tested, of which so many could be true.
-        left: how many of these still can.
         columns: what the seeds of each column can show.
         compared: of each statement's parts, and of each cell.
     """
@@ -78,18 +76,7 @@ def decide(
     rested: Mapping[str, tuple[str, Verdict]],
     awaited: Collection[tuple[str, str]] = (),
 ) -> Decided:
-    """Compare all that a table compares, and decide it together.
-
-    Args:
-        item: which.
-        scale: at "paper" values are compared with the document's, at "lab" rows with the reference.
-        arms: what was measured.
-        forms: of each column's numbers.
-        rested: statements of other items that statements of this one rest on, with their text; they
-            were decided with their own table, and count here as one test each.
-        awaited: columns and rows that are to be run, and count as tested before they are, so that
-            the number of tests does not grow while seeds are added.
-    """
+    """Compare all that a table compares, and decide it together."""
     table = _Table(item, arms, forms, awaited)
     cells = dict(table.cells(scale))
     parts = {claim.name: list(table.parts(claim)) for claim in item.claims}
@@ -141,9 +128,6 @@ class _Table:
     """What a table compares.
 
     Attributes:
-        item: which.
-        arms: what was measured.
-        forms: of each column's numbers.
         awaited: columns and rows that are to be run.
     """
 
@@ -221,13 +205,7 @@ class _Table:
 
 
 def published_difference(item: Item, row: TableRow, column: str) -> float | None:
-    """The published difference of a row from the reference row.
-
-    Args:
-        item: which.
-        row: of it.
-        column: its name.
-    """
+    """The published difference of a row from the reference row."""
     if not item.reference or row.name == item.reference:
         return None
     here, there = (r.expected.get(column) for r in (row, item.row(item.reference)))

@@ -39,11 +39,6 @@ def departing(values: Mapping[str, Any], kind: str, name: str = "") -> dict[str,
     A key of them stands for all of the resolved values: when the code's own default of an option
     changes, so does the key, and when the code learns an option that is written down there too, no
     key does.
-
-    Args:
-        values: every option that there is, also those that nobody gave.
-        kind: "settings", "objectives" or "measures".
-        name: of the objective or measure; methods may be joined by "+".
     """
     first = _first_defaults()
     if kind == "settings":

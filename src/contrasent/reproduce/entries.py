@@ -25,9 +25,7 @@ class Effect(TypedDict):
     """A difference, counted so that more of it speaks for the statement, and its 95 % interval.
 
     Attributes:
-        ours: the difference.
         low: lower end; None where nothing is known of it.
-        high: upper end.
         beyond: what it must exceed: 0, or less than that where a margin is allowed.
         points: whether its unit is a point of a score.
     """
@@ -121,9 +119,7 @@ class Resolution(TypedDict):
 
     Attributes:
         deviation: standard deviation over seeds, pooled over rows.
-        freedom: its degrees of freedom.
         apart: rows that vary more, and rest on their own seeds alone.
-        seeds: of most rows.
         least: the difference from which on two rows are shown to differ, if they vary as most do;
             None where so few seeds show none.
         needed: seeds a row that decide between any two rows at least four times in five, whatever

@@ -18,20 +18,7 @@ Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 def drawn_from(
     item: Item, scale: str, reports: Reports, arms: Mapping[str, Mapping[str, Arm]]
 ) -> FigureEntry:
-    """What an item's figure shows, as plain data; empty without a figure or results.
-
-    Args:
-        item: which.
-        scale: "lab" or "paper"; rows that belong to the other one are not shown.
-        reports: of each row and evaluation, by seed.
-        arms: of each column and row.
-
-    Returns:
-        Of a trace: the mean path of each row over its seeds. Of curves: those of each row's seeds,
-        of its first task. Of a sweep: each row's mean, interval
-        and published value along the axis. Of other figures: one report of each row, the first
-        seed's.
-    """
+    """What an item's figure shows, as plain data; empty without a figure or results."""
     if not item.figure:
         return {}
     if item.figure == "sweep":
@@ -95,15 +82,7 @@ def _point(item: Item, row: TableRow, axis: str, column: str, arm: Arm | None) -
 
 
 def draw(figure: FigureEntry, name: str = "figure") -> str | None:
-    """A figure as SVG, or None if there is nothing to draw.
-
-    Args:
-        figure: what ``drawn_from`` gives.
-        name: keeps its identifiers apart from those of other figures of a page.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """A figure as SVG, or None if there is nothing to draw."""
     found = _drawn(figure) if figure else None
     own = re.sub(r"[^A-Za-z0-9]+", "-", name)
     return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
@@ -131,19 +110,7 @@ def _drawn(figure: FigureEntry) -> str | None:
 
 
 def write_figures(folder: Path, found: Book) -> list[Path]:
-    """Write the figures of a book into a folder, one SVG file an item.
-
-    Args:
-        folder: to write into.
-        found: the book.
-
-    Returns:
-        The files.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OutputError: the folder cannot be written.
-    """
+    """Write the figures of a book into a folder, one SVG file an item."""
     written = []
     for item in found["items"]:
         drawn = draw(item["figure"], item["name"])
@@ -206,11 +173,7 @@ def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
 
 
 def curves(figure: FigureEntry) -> str:
-    """Quality against steps: a thick line a row, the mean of its seeds, and a thin one each.
-
-    Args:
-        figure: what ``drawn_from`` gives; [step, correlation] of each row and seed.
-    """
+    """Quality against steps: a thick line a row, the mean of its seeds, and a thin one each."""
     with pictures.canvas(4.4) as (drawing, axes):
         for i, (name, seeds) in enumerate(figure["rows"].items()):
             steps = sorted(set.intersection(*({step for step, _ in seed} for seed in seeds)))

@@ -13,12 +13,7 @@ FOLLOWING = ("trace", "curve")
 
 
 def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run is evaluated by on its way, as its key has it.
-
-    Args:
-        kind: of :data:`FOLLOWING`.
-        options: all of its.
-    """
+    """What a run is evaluated by on its way, as its key has it."""
     departed = departing(options, "measures", kind)
     return departed if kind == "trace" else {"kind": kind, **departed}
 
@@ -27,10 +22,6 @@ def trace(record: Record, **options: Any) -> Report:
     """The path of a training run: alignment and uniformity first, last, and their change.
 
     The notes hold it as [step, uniformity, alignment], step 0 first.
-
-    Args:
-        record: of the run, with what it was evaluated by.
-        **options: of the measure.
     """
     points = [(step, Report.from_json(report)) for step, report in record["trace"]]
     path = [
@@ -50,10 +41,6 @@ def curve(record: Record, **options: Any) -> Report:
     """Spearman's correlation while a run goes on: after so many steps, at its best, and at the end.
 
     The notes hold all of it as [step, correlation], step 0 first.
-
-    Args:
-        record: of the run, with what it was evaluated by.
-        **options: of the measure.
     """
     points = [(step, Report.from_json(report)) for step, report in record["trace"]]
     rows, curves = [], {}

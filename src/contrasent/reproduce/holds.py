@@ -49,8 +49,6 @@ class Statement:
     """A statement of a document and the part that its verdict hangs on.
 
     Attributes:
-        item: that it belongs to.
-        claim: the statement.
         part: the part that differs, else the weakest one; None if none was run.
     """
 
@@ -94,13 +92,7 @@ def _deciding(claim: ClaimEntry) -> VerdictEntry | None:
 
 
 def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
-    """The page as Markdown.
-
-    Args:
-        found: the book.
-        pictures: the files of the pictures, as the page names them, by document; "" is all of them.
-        book: the same of the page with all tables; "" for none.
-    """
+    """The page as Markdown."""
     every = statements(found)
     scales = {item["scale"] for item in found["items"]}
     bases = sorted({item["base"] for item in found["items"] if item["base"]})
@@ -146,20 +138,7 @@ def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
 
 
 def write(target: Path, found: Book, book: str = "") -> list[Path]:
-    """Write the page, and its picture beside it.
-
-    Args:
-        target: the file of the page.
-        found: the book.
-        book: as for :func:`page`.
-
-    Returns:
-        The files.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-        OutputError: they cannot be written.
-    """
+    """Write the page, and its picture beside it."""
     folders = {item["paper"]: item["name"].partition(":")[0] for item in found["items"]}
     drawn = forests(found) or {"": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
     files = {
@@ -272,17 +251,7 @@ def _least(one: Statement) -> float | None:
 
 
 def forests(found: Book) -> dict[str, str]:
-    """All statements with their effects and intervals, as SVG.
-
-    Args:
-        found: the book.
-
-    Returns:
-        One picture, by ""; of :data:`MANY` statements one for each document that has any.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """All statements with their effects and intervals, as SVG."""
     every = [one for one in statements(found) if one.effects]
     papers = list(dict.fromkeys(one.item["paper"] for one in every))
     if len(every) <= MANY or len(papers) < 2:

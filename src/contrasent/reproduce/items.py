@@ -47,13 +47,7 @@ MARGIN = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What is measured on a model.
-
-    Attributes:
-        name: in the item.
-        kind: a name of ``measures.MEASURES``.
-        options: those that are given.
-    """
+    """What is measured on a model."""
 
     name: str
     kind: str
@@ -65,11 +59,8 @@ class Column:
     """A column of the table: one row of an evaluation's report.
 
     Attributes:
-        name: in the item.
-        title: for readers.
         evaluation: whose report; "" of a column that only quotations have values in.
         select: fields of the report's row: task, split, metric, aggregate.
-        better: "higher" or "lower".
         factor: what a value is multiplied by to stand in the document's units.
         margin: a difference that does not matter, in the document's units; None if unknown.
     """
@@ -90,7 +81,6 @@ class Expected:
     Attributes:
         value: as it is printed in the document.
         tolerance: how far ours may lie from it, at the document's own scale.
-        source: where it is printed.
         sd: the published standard deviation over seeds; None where none is printed.
         seeds: how many runs it is the mean of.
     """
@@ -107,11 +97,8 @@ class Fit:
     """A transform of vectors that is fitted to text.
 
     Attributes:
-        kind: whitening or a flow.
         corpus: the text, a name of the folder's corpora; "target" is each task's own sentences.
         sentences: rows of it; None for the scale's own number.
-        dimensions: that whitening keeps; None for all.
-        epochs: of a flow.
     """
 
     kind: Literal["whitening", "flow"]
@@ -137,27 +124,13 @@ class TableRow:
     """A row of the table: a method, a baseline, or somebody else's number.
 
     Attributes:
-        name: unique in the item.
-        group: a heading that several rows share.
         place: where it stands in the file, for messages.
-        kind: what it is made of.
-        objective: what is learnt, of kind "train".
-        base: what training begins from.
-        corpus: a name of the folder's corpora.
-        settings: of run and objective, by scale.
-        sentences: rows of the corpus, by scale; None for the item's or the scale's own number,
-            0 for all.
+        sentences: rows of the corpus, by scale; None for the item's or the scale's own number, 0
+            for all.
         encoder: what is measured as it is, of kind "encoder".
-        pooler: of the encoder.
-        fit: what is done to its vectors.
         evaluations: those that are made of this row, by scale.
-        expected: published values by column.
         also: a second document's values by column, for the reader.
-        facts: texts by column.
-        source: of a quotation.
         blocked: why the row cannot be made by anybody.
-        scales: at which it is made.
-        note: for the reader.
         point: values of the axes that made it.
     """
 
@@ -194,15 +167,10 @@ class Claim:
     """A statement of the document that our runs can support or contradict.
 
     Attributes:
-        name: unique in the item.
-        text: the statement, in our words.
         columns: whose values it is about; it must hold in each.
-        relation: "" of a sign.
-        subject: the row that is so.
         than: the rows that it is better than, or no worse, or no better, or equal to.
         margin: a difference that does not matter; None for the column's.
         row: the row whose value has a sign.
-        sign: "positive" or "negative".
         rests_on: claims of other items, as "paper:item#name"; it holds where they do.
     """
 
@@ -223,10 +191,8 @@ class ScaleChanges:
     """What an item changes of a scale.
 
     Attributes:
-        set: settings of the run.
         sentences: rows of a corpus; None for the scale's own number.
         select: how the model is chosen; None for the scale's own way.
-        note: for the reader.
     """
 
     set: Settings = field(default_factory=dict)
@@ -240,22 +206,8 @@ class Item:
     """One table or figure.
 
     Attributes:
-        file: where it was read from, FOLDER/PAPER/ITEM.toml.
-        paper: the document, for readers.
-        evaluations: by name.
-        columns: by name, in order.
-        rows: in order.
-        claims: in order.
-        scale: changes by scale.
-        title: for readers.
-        source: document and number.
-        kind: of item.
-        about: what it says, in our words.
-        cost: a key of ``COSTS``.
         needs: what it needs beyond data, checkpoints and packages that its rows name.
-        seeds: how many it asks for.
         reference: the row that others are compared with.
-        figure: how it is drawn.
         sweep: the settings along the figure's axes, of a sweep.
         also_source: where the rows' ``also`` values are printed.
     """

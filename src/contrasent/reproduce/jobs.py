@@ -17,8 +17,6 @@ class Training:
     """How a model is trained.
 
     Attributes:
-        corpus: what it is trained on.
-        resolved: objective, parameters and settings.
         trace: options of the measure that follows the training, if one does.
     """
 
@@ -32,12 +30,7 @@ class Model:
     """Something that encodes sentences.
 
     Attributes:
-        key: digest of ``fingerprint``.
-        kind: "train", "encoder" or "glove".
-        fingerprint: everything that decides its numbers.
         base: folder or file that it begins from.
-        training: of kind "train".
-        pooler: of an encoder.
     """
 
     key: str
@@ -54,11 +47,7 @@ class Unit:
 
     Attributes:
         key: digest of everything that decides its numbers.
-        kind: of ``measures.MEASURES``.
-        options: all of them.
-        fit: transform of the vectors.
         text: file of what it is fitted to; "" of each task's own sentences.
-        seed: of a flow.
     """
 
     key: str
@@ -71,14 +60,7 @@ class Unit:
 
 @dataclass(slots=True)
 class Job:
-    """A model and all that is measured on it; what one process does at a time.
-
-    Attributes:
-        model: what to make.
-        units: what to measure, by key.
-        label: for people.
-        rank: the most informative come first.
-    """
+    """A model and all that is measured on it; what one process does at a time."""
 
     model: Model
     units: dict[str, Unit]
@@ -122,10 +104,8 @@ class Place:
     """Where things are.
 
     Attributes:
-        results: the folder of results.
         data: the folder of data sets, or None.
         base: what "@base" stands for, or "" for the scale's own.
-        checkpoints: folders for other names.
     """
 
     results: Path

@@ -20,7 +20,6 @@ class Source:
 
     Attributes:
         path: the file, as it is named in messages.
-        lines: its lines.
         headers: the line of each [table] and [[element of an array]], from 1.
     """
 
@@ -37,12 +36,7 @@ class Source:
         return found or None
 
     def holds(self, at: Place, name: str) -> bool:
-        """Whether a table of the file names something.
-
-        Args:
-            at: the table.
-            name: of a key.
-        """
+        """Whether a table of the file names something."""
         return at in self.headers and self._find(name, *self._section(at)) is not None
 
     def _section(self, at: Place) -> tuple[int, int]:
@@ -61,15 +55,7 @@ class Source:
         return None
 
     def refuse(self, at: Place, problem: str) -> Never:
-        """Complain about a value.
-
-        Args:
-            at: the value.
-            problem: what is wrong with it.
-
-        Raises:
-            InputError: always.
-        """
+        """Complain about a value."""
         raise InputError(self.path, problem, line=self.line(at))
 
 

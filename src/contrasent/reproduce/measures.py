@@ -59,17 +59,7 @@ class Measure:
 
 
 def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) -> Report:
-    """Measure a model.
-
-    Args:
-        encode: the model.
-        kind: a measure that needs no training run.
-        options: all of them.
-        folder: the data folder.
-
-    Raises:
-        DataError: data that are missing, or vectors that cannot be measured.
-    """
+    """Measure a model."""
     run = MEASURES[kind].run
     if isinstance(run, str):
         module, _, name = run.partition(":")
@@ -79,16 +69,7 @@ def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) 
 
 
 def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
-    """24 hexadecimal digits of all that a measure reads.
-
-    Args:
-        kind: of measure.
-        options: all of them.
-        folder: the data folder.
-
-    Raises:
-        DataError: data that are missing or not official.
-    """
+    """24 hexadecimal digits of all that a measure reads."""
     total = hashlib.sha256()
     for text in MEASURES[kind].reads(folder, **options):
         total.update(text.encode() + b"\n")

@@ -21,11 +21,7 @@ Shown = dict[str, Any]
 
 
 def page(found: Book) -> str:
-    """The page's text.
-
-    Raises:
-        MissingExtraError: matplotlib is not installed.
-    """
+    """The page's text."""
     items = found["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
     scales = [scale for scale in DEFINITIONS if any(item["scale"] == scale for item in items)]

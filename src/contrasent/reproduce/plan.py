@@ -43,13 +43,7 @@ SeededRow = tuple[str, str]
 
 
 class Planner:
-    """Makes plans; remembers digests of folders, corpora and texts.
-
-    Args:
-        place: where things are.
-        scale: of the runs.
-        corpora: of the folder of items, by name.
-    """
+    """Makes plans; remembers digests of folders, corpora and texts."""
 
     def __init__(self, place: Place, scale: Scale, corpora: Mapping[str, Corpus]) -> None:
         self.place, self.scale, self.corpora = place, scale, corpora
@@ -62,17 +56,7 @@ class Planner:
     def plan(
         self, items: Sequence[Item], seeds: int | None, added: Mapping[SeededRow, int] | None = None
     ) -> Plan:
-        """The work for items.
-
-        Args:
-            items: in order.
-            seeds: how many; each item's own number if None.
-            added: where seeds are added as needed, how many rows have, by item and name, if these
-                are more than ``seeds`` and than were planned before; None where all have as many.
-
-        Raises:
-            OptionError: the folder of results holds an item from another base or at other settings.
-        """
+        """The work for items."""
         self._jobs = {}
         manifests = {
             item.name: self._item(item, number, seeds or item.seeds, added)
@@ -279,10 +263,6 @@ def train_version(objective: str, values: Mapping[str, Any]) -> int:
     """``NUMBERS["train"]``, and one more where a mend changed what these options compute.
 
     On 2026-11-22: rows of a queue under batch normalisation, DiffCSE compiled, two terms that mask.
-
-    Args:
-        objective: its name.
-        values: of all parameters and settings.
     """
     methods = set(registry.parts(objective))
     normalised = "batchnorm" in (values.get("projector"), values.get("head"))

@@ -35,9 +35,6 @@ class ItemFolder:
 
     Its ``papers.toml`` names the papers in order (without it they are sub-folders in order);
     ``scales.toml`` and ``corpora.toml`` stand instead of the package's.
-
-    Args:
-        home: the folder; by default the package's own items.
     """
 
     def __init__(self, home: Path = HERE) -> None:
@@ -73,11 +70,7 @@ class ItemFolder:
         }
 
     def all(self) -> list[Item]:
-        """Every item, checked; also that claims rest on claims that exist.
-
-        Raises:
-            InputError: one cannot be read.
-        """
+        """Every item, checked; also that claims rest on claims that exist."""
         items = [self.read(path) for path in self.files().values()]
         known = {f"{item.name}#{claim.name}" for item in items for claim in item.claims}
         for item in items:
@@ -89,12 +82,7 @@ class ItemFolder:
         return items
 
     def find(self, names: Sequence[str]) -> list[Item]:
-        """Items by name: "all", a paper's folder, or "paper:item"; in the folder's order.
-
-        Raises:
-            OptionError: no such item; the nearest is named.
-            InputError: an item cannot be read.
-        """
+        """Items by name: "all", a paper's folder, or "paper:item"; in the folder's order."""
         files = self.files()
         wanted: set[str] = set()
         for name in names:
@@ -106,11 +94,7 @@ class ItemFolder:
         return [self.read(files[name]) for name in files if name in wanted]
 
     def read(self, path: Path) -> Item:
-        """Read and check one item; its paper and name are those of its folder and file.
-
-        Raises:
-            InputError: it cannot be read; file, line and the nearest valid name are given.
-        """
+        """Read and check one item; its paper and name are those of its folder and file."""
         top = read(path)
         kind = top.data.get("kind")
         tolerance = float(top.take("tolerance", float, 1.0))

@@ -25,13 +25,7 @@ _PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"
 
 
 class ItemResults:
-    """An item's manifest, reports and values.
-
-    Args:
-        item: what it should be.
-        store: what there is.
-        scale: "lab" or "paper"; None for the one that it was run at, "paper" if both.
-    """
+    """An item's manifest, reports and values."""
 
     def __init__(self, item: Item, store: Store, scale: ScaleName | None) -> None:
         self.item, self.store = item, store
@@ -201,13 +195,7 @@ Found = tuple[ItemResults, Decided]
 
 
 def verdicts_on(items: Sequence[Item], home: Path, scale: ScaleName | None) -> dict[str, Found]:
-    """What is stored of items, and the verdicts on it, by their names.
-
-    Args:
-        items: which, all of one folder.
-        home: the folder of results.
-        scale: as for :class:`ItemResults`.
-    """
+    """What is stored of items, and the verdicts on it, by their names."""
     store, folder = Store(home), ItemFolder(items[0].folder)
     wanted = {item.name: ItemResults(item, store, scale) for item in items}
     shelf: dict[str, Found] = {}
@@ -235,11 +223,7 @@ def _decided(found: ItemResults, find: Callable[[str], Found]) -> Decided:
 
 
 def times(records: Mapping[str, Mapping[str, Any]]) -> Times:
-    """Seconds, machines and versions of stored measurements and training runs.
-
-    Args:
-        records: by key; those of measurements name the model that they are of.
-    """
+    """Seconds, machines and versions of stored measurements and training runs."""
 
     def distinct(key: str) -> list[Any]:
         return [r[key] for r in records.values() if key in r]

@@ -85,15 +85,7 @@ def _over(below: Any, above: Any) -> Any:
 
 
 def read_rows(top: Table, context: ItemContext) -> tuple[TableRow, ...]:
-    """The rows of an item's file, in order.
-
-    Args:
-        top: the item's file.
-        context: what rows refer to.
-
-    Raises:
-        InputError: one cannot be; the line is given.
-    """
+    """The rows of an item's file, in order."""
     tables = top.tables("templates")
     templates = {name: _template(table, context) for name, table in tables.items()}
     used: set[str] = set()

@@ -34,7 +34,6 @@ class Outcome:
     Attributes:
         made: measurements that were made, by whichever process.
         left: jobs that were left when the budget was used up.
-        seconds: that it took.
     """
 
     made: int
@@ -54,18 +53,8 @@ def run(
 ) -> Outcome:
     """Do what is missing of a plan.
 
-    Args:
-        plan: the work.
-        store: where results go.
-        data: the data folder.
-        jobs: processes.
-        budget: seconds after which no job is begun; also none that past ones of its kind say would
-            end later.
-        keep: keep the models.
-        say: takes a line about each job; with several processes each of them calls it.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; what is finished is stored.
+    ``budget``: seconds after which no job is begun; also none that past ones of its kind say would
+    end later.
     """
     for manifest in plan.manifests.values():
         store.write_manifest(manifest)
@@ -89,12 +78,7 @@ def _unmeasured(jobs: list[Job], store: Store) -> int:
 
 
 def missing(jobs: list[Job], store: Store) -> list[Job]:
-    """The jobs of which a measurement is not stored.
-
-    Args:
-        jobs: of a plan.
-        store: of the results.
-    """
+    """The jobs of which a measurement is not stored."""
     return [job for job in jobs if not _done(job, store)]
 
 
@@ -107,10 +91,7 @@ class _Queue:
     """One process's way through the jobs.
 
     Attributes:
-        store: where results go.
-        data: the data folder.
         budget: seconds after which nothing is begun.
-        keep: keep the models.
         say: takes a line about each job; it can be pickled.
     """
 

@@ -26,13 +26,9 @@ class Scale:
     """How large the runs are.
 
     Attributes:
-        name: "lab" or "paper".
-        title: for readers.
-        base: the encoder that "@base" stands for.
         select: which model of a run is measured.
         set: settings of a run, for all items.
         sentences: rows sampled from a corpus; None for all.
-        changes: what the user changed of it.
         own: settings and parameters of the runs of one objective, by its name; see ``of``.
     """
 
@@ -49,14 +45,6 @@ class Scale:
         """The same with other settings of the run, or another number of sentences.
 
         Items and rows that say something of their own about a setting still do.
-
-        Args:
-            settings: of the run, as texts; OBJECTIVE.NAME is a setting or parameter of the runs of
-                one objective and of its combinations with others.
-            sentences: rows sampled from a corpus, 0 for all; None leaves them alone.
-
-        Raises:
-            OptionError: no such setting of a run, or a value that it cannot have.
         """
         own: dict[str, Values] = {}
         for name in [name for name in settings if "." in name]:
@@ -88,11 +76,7 @@ class Scale:
 
 
 def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
-    """The scales of a folder of items: of its ``scales.toml``, or the package's if it has none.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
+    """The scales of a folder of items: of its ``scales.toml``, or the package's if it has none."""
     top = shared(folder, "scales.toml")
     found = {name: top.table(name).fill(Scale, name=name, changes={}, own={}) for name in SCALES}
     top.done()
@@ -104,11 +88,6 @@ class Resolved:
     """What a row trains.
 
     Attributes:
-        objective: its name.
-        given: its parameters that the item says.
-        defaults: all of its parameters' defaults.
-        settings: all of the run's.
-        select: which model is measured.
         sentences: rows sampled from the corpus; None for all.
     """
 
@@ -124,15 +103,6 @@ def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Re
     """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own.
 
     The number of sentences is the row's, else the item's, else the scale's.
-
-    Args:
-        item: which.
-        row: of it, of kind "train".
-        scale: which.
-        seed: of the run.
-
-    Raises:
-        OptionError: a name or a value that cannot be.
     """
     changes = item.scale[scale.name]
     own = scale.of(row.objective)

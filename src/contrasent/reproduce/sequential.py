@@ -29,7 +29,6 @@ class Looks(NamedTuple):
 
     Attributes:
         seeds: (looks,) how many there were.
-        mean: (..., looks) of the differences.
         squares: (..., looks) sum of their squared distances from it.
     """
 
@@ -49,18 +48,7 @@ class Looks(NamedTuple):
 
 
 def evidence(looks: Looks, at: float, side: int = 0, fixed: float = 0.0) -> Floats:
-    """The logarithm of the evidence against a mean, at each look.
-
-    Args:
-        looks: what was known.
-        at: the mean.
-        side: 1 for means above ``at`` alone, -1 for those below; 0 for both.
-        fixed: variance of what is compared with, in variances of a seed: 0 where there is none, 1
-            for a single published run.
-
-    Returns:
-        (..., looks). One-sided, it is evidence against all means on the other side, too.
-    """
+    """The logarithm of the evidence against a mean, at each look."""
     from scipy.special import stdtr
 
     seeds, away = looks.seeds, looks.mean - at
@@ -92,7 +80,6 @@ class Sequential:
 
     Attributes:
         looks: after each seed from the second on.
-        fixed: as for :func:`evidence`.
     """
 
     looks: Looks
@@ -100,12 +87,7 @@ class Sequential:
 
     @classmethod
     def of(cls, values: Sequence[float], fixed: float = 0.0) -> "Sequential":
-        """Of differences.
-
-        Args:
-            values: one a seed, in the order of the seeds; at least two.
-            fixed: as for :func:`evidence`.
-        """
+        """Of differences."""
         return cls(Looks.of(values), fixed)
 
     @property

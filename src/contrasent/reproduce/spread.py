@@ -22,7 +22,6 @@ class Spread:
     """A standard deviation over seeds.
 
     Attributes:
-        deviation: in the document's units.
         freedom: degrees of freedom that it rests on.
         own: whether these are a row's own; else those of all rows of its column.
     """
@@ -38,9 +37,6 @@ def pooled(rows: Mapping[str, Sequence[float]]) -> Spread | None:
     A seed moves similar methods about as far, and three seeds of a row alone hardly say how far. A
     row that varies far more than the others (F test at 0.1 %, times the number of rows, the largest
     first) is left out.
-
-    Args:
-        rows: values of each row, one a seed.
     """
     several = sorted((v for v in rows.values() if len(v) > 1), key=lambda v: _pool([v]).deviation)
     while len(several) > 1:
@@ -77,10 +73,8 @@ class Arm:
     """A row's values in a column, in the document's units.
 
     Attributes:
-        values: one of each seed.
         seeded: whether another seed would give another value.
         low: lower end of the bootstrap interval over test items, of a row without seeds.
-        high: upper end of it.
         draws: of a row without seeds how far resamples of the test items move it, the same
             resamples for all rows; empty where that is not known.
         noise: how far a seed moves its values; None where that is not known.
@@ -171,12 +165,6 @@ def _residuals(rows: Mapping[str, Mapping[int, float]]) -> dict[str, Spread]:
 
     As in :func:`pooled`, a row that varies far more than the others is left out; here it would also
     blur what they have in common.
-
-    Args:
-        rows: values by seed.
-
-    Returns:
-        Of each row; nothing where they do not share two seeds.
     """
     seeds = sorted(set.intersection(*(set(values) for values in rows.values())))
     if len(seeds) < 2 or len(rows) < 2:
@@ -232,7 +220,6 @@ class Gap:
     Attributes:
         mean: of what is compared, less what it is compared with.
         error: its standard error; None where nothing is known about that.
-        freedom: degrees of freedom of the error.
     """
 
     mean: float
@@ -277,10 +264,6 @@ def difference(before: Arm, after: Arm) -> Gap | Sequential:
     the other one's seeds count. Two such rows are compared over the test items that they share; if
     these are not known, by their intervals, whose lengths are added up: the difference is sure
     where they do not overlap.
-
-    Args:
-        before: the row that is subtracted.
-        after: the other.
     """
     mean = after.mean - before.mean
     if (before.seeded and before.sequential) or (after.seeded and after.sequential):
@@ -300,12 +283,7 @@ def difference(before: Arm, after: Arm) -> Gap | Sequential:
 
 
 def paired(before: Arm, after: Arm) -> list[float]:
-    """Differences of two rows that have the same seed; a row without seeds has the same for all.
-
-    Args:
-        before: the row that is subtracted.
-        after: the other.
-    """
+    """Differences of two rows that have the same seed; a row without seeds has the same for all."""
     seeds = [set(arm.by_seed) for arm in (before, after) if arm.seeded]
     one, two = (
         arm.by_seed if arm.seeded else dict.fromkeys(seeds[0], arm.mean) for arm in (before, after)
@@ -320,15 +298,7 @@ def _sequential(differences: Sequence[float]) -> "Gap | Sequential":
 
 
 def from_published(arm: Arm, value: float, spread: float | None, seeds: int) -> Gap | Sequential:
-    """A row less the published value.
-
-    Args:
-        arm: ours.
-        value: as it is printed.
-        spread: the published standard deviation over seeds; None where none is printed: theirs then
-            varied as ours do, as they always are where seeds were added as needed.
-        seeds: how many runs the published value is the mean of.
-    """
+    """A row less the published value."""
     mean = arm.mean - value
     if not arm.seeded:
         return Gap(mean, 0.0)

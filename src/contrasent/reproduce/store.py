@@ -50,8 +50,6 @@ class Manifest(TypedDict):
     """What the rows of an item consist of.
 
     Attributes:
-        recipe: the digest of its file.
-        seeds: most of a row.
         sequential: whether rows have seeds of their own number, added for as long as they decide.
     """
 
@@ -105,11 +103,7 @@ def planned_seeds(row: PlannedRow) -> int:
 
 
 class Store:
-    """The folder of results.
-
-    Args:
-        home: the folder; it is made when something is written.
-    """
+    """The folder of results."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -133,13 +127,7 @@ class Store:
         return found
 
     def write_measurement(self, key: str, found: Measurement, about: Mapping[str, Any]) -> None:
-        """Store a measurement with everything that is known of its model.
-
-        Args:
-            key: of the measurement.
-            found: what to store.
-            about: what is known of its model.
-        """
+        """Store a measurement with everything that is known of its model."""
         write_json(self._path("units", key), {**about, **found})
 
     def record(self, key: str) -> Record | None:
@@ -148,13 +136,7 @@ class Store:
         return found
 
     def write_record(self, key: str, record: Record, about: Mapping[str, Any]) -> None:
-        """Store the record of a training run.
-
-        Args:
-            key: of the model.
-            record: of its training.
-            about: what is known of the model.
-        """
+        """Store the record of a training run."""
         write_json(self._path("units", f"train-{key}"), {**about, **record})
 
     def skipped(self, key: str) -> str | None:
@@ -163,12 +145,7 @@ class Store:
         return str(data["reason"]) if data is not None else None
 
     def skip(self, key: str, reason: str | None) -> None:
-        """Note why a model could not be made; None forgets it, so that it is tried again.
-
-        Args:
-            key: of the model.
-            reason: why; None forgets it.
-        """
+        """Note why a model could not be made; None forgets it, so that it is tried again."""
         path = self._path("skipped", key)
         if reason is not None:
             write_json(path, {"reason": reason})
@@ -176,12 +153,7 @@ class Store:
             path.unlink(missing_ok=True)
 
     def manifest(self, item: str, scale: str) -> Manifest | None:
-        """What the rows of an item consist of.
-
-        Args:
-            item: its name.
-            scale: its name.
-        """
+        """What the rows of an item consist of."""
         found: Manifest | None = self._read("items", f"{_plain(item)}.{scale}")
         return found
 

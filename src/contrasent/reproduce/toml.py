@@ -44,11 +44,7 @@ NAMES: dict[type, tuple[tuple[type, ...], str]] = {
 
 
 def read(path: Path) -> "Table":
-    """Read a TOML file.
-
-    Raises:
-        InputError: it cannot be read, or is not TOML.
-    """
+    """Read a TOML file."""
     try:
         text = path.read_text("utf-8")
         data = tomllib.loads(text)
@@ -65,27 +61,13 @@ def read(path: Path) -> "Table":
 
 
 def shared(folder: Path, name: str) -> "Table":
-    """A file that a folder of items may bring, else the package's of that name.
-
-    Args:
-        folder: of items.
-        name: of the file.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """A file that a folder of items may bring, else the package's of that name."""
     own = folder / name
     return read(own if own.is_file() else HERE / name)
 
 
 class Table:
-    """A table of which every key is taken once; what is left over at the end is refused.
-
-    Args:
-        source: the file.
-        data: what tomllib read.
-        at: where the table stands in the file.
-    """
+    """A table of which every key is taken once; what is left over at the end is refused."""
 
     def __init__(self, source: Source, data: Mapping[str, Any], at: Place = ()) -> None:
         self.source, self.data, self.at = source, data, at
@@ -93,18 +75,7 @@ class Table:
         self._known: set[str] = set()
 
     def take(self, key: str, kind: Any, default: Any = REQUIRED) -> Any:
-        """A value, checked against its type.
-
-        Args:
-            key: its name.
-            kind: str, bool, int, float, a Literal of texts, ``tuple[one of these, ...]``,
-                ``dict[str, Value]``, a dataclass (see :meth:`fill`), or one of them and None; of a
-                number perhaps with a :class:`contrasent.engine.parameters.Range`.
-            default: what stands for a key that is not there; it must be there if none is given.
-
-        Raises:
-            InputError: it is missing, or of another type.
-        """
+        """A value, checked against its type."""
         self._known.add(key)
         if key in self._left:
             value, bounds = self._left.pop(key), Parameter(key, kind, None).mark(Range)
@@ -121,16 +92,7 @@ class Table:
         self.source.refuse(self.at, f"{key} is missing")
 
     def fill(self, kind: type[T], **known: Any) -> T:
-        """Make a dataclass whose fields are this table's keys; no other keys may be left.
-
-        Args:
-            kind: the dataclass; a field without default must be there.
-            known: fields that are not read from the table.
-
-        Raises:
-            InputError: a key is missing, unknown or of another type, or the dataclass refused a
-                value (OptionError).
-        """
+        """Make a dataclass whose fields are this table's keys; no other keys may be left."""
         form: Any = kind
         hints = _hints(form)
         for field in fields(form):
@@ -168,34 +130,17 @@ class Table:
         return self._below(self._left.pop(key, {}), key)
 
     def refuse(self, key: str, problem: str, *deeper: str | int) -> Never:
-        """Complain about a key, or something below it.
-
-        Args:
-            key: of the table.
-            problem: what is wrong.
-            deeper: keys and positions below it.
-        """
+        """Complain about a key, or something below it."""
         self.source.refuse((*self.at, key, *deeper), problem)
 
     def check_known(self, key: str, value: str, known: Iterable[str], *deeper: str | int) -> None:
-        """Refuse a name that is none of those known; the nearest is named.
-
-        Args:
-            key: of the table.
-            value: its value.
-            known: the names that are.
-            deeper: keys and positions below it.
-        """
+        """Refuse a name that is none of those known; the nearest is named."""
         choices = list(known)
         if value not in choices:
             self.refuse(key, f"{key} {value!r}: unknown{suggestion(value, choices)}", *deeper)
 
     def done(self) -> None:
-        """Refuse the keys that were not taken.
-
-        Raises:
-            InputError: there is one; the nearest known key is named.
-        """
+        """Refuse the keys that were not taken."""
         for key in self._left:
             self.refuse(key, f"no such key {key!r}{suggestion(key, self._known)}")
 

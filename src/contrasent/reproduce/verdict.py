@@ -78,7 +78,6 @@ class Verdict:
     """What our runs say of a published value or statement.
 
     Attributes:
-        word: one of ``WORDS``.
         why: the numbers behind it, in a few words.
         p: of the word being wrong, adjusted for all comparisons of the table; of an undecided one
             the smallest; None where there is none.
@@ -99,15 +98,12 @@ class Comparison:
     """A difference, and what the document says of it.
 
     Attributes:
-        column: in which.
-        after: the row that is compared.
         before: the row that it is compared with, "" for zero, "published" for a printed value.
         gap: the first less the second; None where one of them was not run.
         kind: of ``items.RELATIONS``, or "value" for a row and its published value.
         sign: 1 where a larger value is the better one, else -1.
         margin: a difference that does not matter, the tolerance of a value; None where there is
             none.
-        form: of numbers.
         awaited: whether both rows are to be run, so that it counts before they are.
     """
 
@@ -212,9 +208,6 @@ def adjust(tests: Mapping[Unit, Mapping[Hashable, float]]) -> dict[tuple[Unit, H
     so on. Of "there is no difference" and "it is as large as the margin" one at most is true, so
     that a pair of rows that is tested for both counts as one hypothesis, for as long as one of them
     is not rejected.
-
-    Args:
-        tests: p values of each unit's tests.
     """
     most = {unit: capacity(own) for unit, own in tests.items()}
     left = {unit: len(own) for unit, own in tests.items()}
@@ -255,12 +248,7 @@ def together(parts: Sequence[Verdict]) -> Verdict:
 
 
 def order(published: Sequence[float], ours: Sequence[float]) -> OrderEntry | None:
-    """Spearman's correlation of the order of rows; None for fewer than three.
-
-    Args:
-        published: of each row.
-        ours: of each row.
-    """
+    """Spearman's correlation of the order of rows; None for fewer than three."""
     from contrasent.metrics import spearman
 
     if len(published) < 3 or len(set(published)) < 2 or len(set(ours)) < 2:

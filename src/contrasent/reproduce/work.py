@@ -25,21 +25,7 @@ DRAWS = 400
 
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
-    """Make a job's model, unless it is there, and its measurements that are missing.
-
-    Args:
-        job: what to do.
-        store: where numbers go.
-        folder: the data folder.
-        keep: keep the model when it has been measured.
-
-    Returns:
-        The new measurements by unit.
-
-    Raises:
-        UserError: a model, data or package that the job needs is missing.
-        KeyboardInterrupt: Ctrl-C; a training run has written its checkpoint.
-    """
+    """Make a job's model, unless it is there, and its measurements that are missing."""
     about = job.describe()
     loaded = _Loaded(job, store, folder)
     found: dict[str, Report] = {}
@@ -148,11 +134,7 @@ class _Loaded:
         return whitening.whitened(encode, flow.fit(vectors, settings).transform)
 
     def _trained(self, *, again: bool = False) -> Record:
-        """The record of the training, after doing it if it is not done.
-
-        Args:
-            again: whether the model itself is needed, which may have been deleted.
-        """
+        """The record of the training, after doing it if it is not done."""
         key = self.model.key
         record = self._record or self.store.record(key)
         there = (self.store.model(key) / "modules.json").is_file()
@@ -176,15 +158,7 @@ def train(
 ) -> Record:
     """Train a model into a folder, going on with a run that was stopped.
 
-    Args:
-        training: how.
-        base: folder of the encoder that it begins from.
-        target: folder of the model.
-        folder: the data folder.
-        tokens: folder of tokenised corpora, which runs share.
-
-    Returns:
-        The run's steps, seconds, speed, scores, and its trace.
+    Returns the run's steps, seconds, speed, scores, and its trace.
     """
     from contrasent.model.card import CardMetadata
     from contrasent.text.corpus import open_corpus
@@ -280,18 +254,7 @@ def _trace(log: Path) -> list[tuple[int, dict[str, Any]]]:
 def with_sts7_mean(
     report: Report, *, tasks: Sequence[str], aggregate: Sequence[str], split: str, **_: Any
 ) -> Report:
-    """A report, and the plain mean over the seven STS sets, each measured with its own vectors.
-
-    Args:
-        report: of the sets, as ``sts`` gives them for each alone, with items.
-        tasks: that were measured.
-        aggregate: of subsets, each of them.
-        split: that was measured.
-
-    Returns:
-        With rows of task "STS7" as ``sts`` gives them for a single model, if all sets are there.
-        Their intervals are of the sets' items, resampled together: sets share pairs.
-    """
+    """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
     from contrasent.evaluate.sts import AVERAGE, METRICS
 
     rows: list[Row] = []

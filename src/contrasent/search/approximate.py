@@ -33,26 +33,7 @@ RECALL_AT = 10
 def build_approximate(
     folder: str | Path, kind: str = "hnsw", *, effort: int | None = None, seed: int = 0
 ) -> Index:
-    """Put an approximate index beside all rows of an index folder, and measure its recall.
-
-    Args:
-        folder: an index.
-        kind: "binary" (one bit a dimension, a thirty-second of the vectors' size; needs nothing
-            but numpy; formerly "signs"), "hnsw" (fast and accurate; about half the vectors' size on
-            disk and in memory) or "ivfpq" (a small fraction of it, mapped from disk; less
-            accurate).
-        effort: how much a search looks at: efSearch of HNSW, lists probed of IVF-PQ.
-        seed: of the rows that recall is measured with.
-
-    Returns:
-        The new snapshot; ``manifest.backend.facts["recall"]`` is recall@10 against exact search.
-
-    Raises:
-        OptionError: an unknown kind, too few rows, or binary codes of an index that compares by
-            inner product.
-        UserError: binary codes need a newer numpy.
-        MissingExtraError: faiss is not installed.
-    """
+    """Put an approximate index beside all rows of an index folder, and measure its recall."""
     kind = FORMER_KINDS.get(kind, kind)
     check_approximate(kind, read_manifest(Path(folder)).metric)
     with Writer(folder) as writer:

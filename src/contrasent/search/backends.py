@@ -36,41 +36,19 @@ class Backend(Protocol):
     ) -> list[NDArray[np.int64]]:
         """For each query, rows that are likely among its best, rising.
 
-        Args:
-            queries: (q, d).
-            k: rows that are wanted in the end.
-            allowed: (rows or more,) which rows count; all if None.
+        ``queries``: (q, d).
         """
         ...
 
 
 def open_backend(folder: Path, part: Part, dimension: int) -> Backend:
-    """Open what lies beside the vectors of an index.
-
-    Args:
-        folder: of the index.
-        part: its entry in the manifest.
-        dimension: of the vectors.
-
-    Raises:
-        InputError: it is missing, damaged, or of a kind that is not known.
-        MissingExtraError: faiss is needed and not installed.
-    """
+    """Open what lies beside the vectors of an index."""
     kind = part.facts.get("kind")
     return BinaryCodes.open(folder, part, dimension) if kind == BINARY else Faiss(folder, part)
 
 
 class Faiss:
-    """A faiss index over the first rows of an index folder.
-
-    Args:
-        folder: the index.
-        part: its entry in the manifest.
-
-    Raises:
-        InputError: its file is missing or not the one that was written.
-        MissingExtraError: faiss is not installed.
-    """
+    """A faiss index over the first rows of an index folder."""
 
     def __init__(self, folder: Path, part: Part) -> None:
         self.faiss = import_extra(
@@ -97,10 +75,7 @@ class Faiss:
     ) -> list[NDArray[np.int64]]:
         """For each query, rows that are likely among its best, rising.
 
-        Args:
-            queries: (q, d).
-            k: rows that are wanted in the end.
-            allowed: (rows or more,) which rows count; all if None.
+        ``queries``: (q, d).
         """
         wanted = min(self.rows, max(4 * k, 40))
         options: dict[str, Any] = {}
@@ -133,9 +108,8 @@ class BinaryCodes:
     scores decide. Codes are stored column by column, so that counting differences is a few passes
     over long arrays, which numpy does at the speed of memory.
 
-    Args:
-        columns: (words, rows) uint64, 64 bits a word.
-        centre: (d,), what is taken off each vector.
+    ``columns``: (words, rows) uint64, 64 bits a word. ``centre``: (d,), what is taken off each
+    vector.
     """
 
     def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
@@ -143,16 +117,7 @@ class BinaryCodes:
 
     @classmethod
     def open(cls, folder: Path, part: Part, dimension: int) -> "BinaryCodes":
-        """Map the codes that lie beside an index.
-
-        Args:
-            folder: of the index.
-            part: their entry in the manifest.
-            dimension: of the vectors.
-
-        Raises:
-            InputError: they are missing or damaged.
-        """
+        """Map the codes that lie beside an index."""
         path = folder / part.name
         check_size(path, int(part.files[part.name]["bytes"]))
         columns = open_array(path, "<u8", (-(-dimension // WORD), part.rows))
@@ -168,10 +133,7 @@ class BinaryCodes:
     def of(cls, parts: Iterable[Vectors], rows: int, dimension: int) -> "BinaryCodes":
         """The codes of vectors.
 
-        Args:
-            parts: (n, d) each, in order; gone through twice.
-            rows: how many there are in all.
-            dimension: d.
+        ``parts``: (n, d) each, in order; gone through twice.
         """
         parts = list(parts)
         codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), _mean(parts, dimension))
@@ -224,12 +186,7 @@ class BinaryCodes:
     ) -> list[NDArray[np.int64]]:
         """For each query, rows that are likely among its best, rising.
 
-        Args:
-            queries: (q, d).
-            k: rows that are wanted in the end.
-            allowed: (rows or more,) bool, which rows count; all if None.
-            count: how many candidates, and those as near as the last; 200 for each
-                row wanted and at least 2,000 if None.
+        ``queries``: (q, d).
         """
         wanted = max(CANDIDATES, A_HIT * k) if count is None else count
         found = []

@@ -36,19 +36,7 @@ class WriterBase(ABC):
     ) -> int:
         """Add rows; an id that is there already is refused.
 
-        Args:
-            texts: of the rows.
-            vectors: (n, d) vectors, or an ``EncodeFn`` that makes them of the texts.
-            ids: one distinct string a row; running numbers by default.
-            metadata: one JSON value a row.
-            model: identity of the model behind the vectors, refused if it is another one.
-
-        Returns:
-            How many rows were added.
-
-        Raises:
-            OptionError: an id is there already, ids or metadata that are too few or too many.
-            ModelError: vectors of another model or dimension, or not finite.
+        ``vectors``: (n, d) vectors, or an ``EncodeFn`` that makes them of the texts.
         """
         if not texts:
             return 0
@@ -81,15 +69,7 @@ class WriterBase(ABC):
     ) -> tuple[int, int]:
         """Replace the rows of these ids, and add those that are not there yet.
 
-        Args:
-            texts: of the rows.
-            vectors: (n, d), or what makes them of the texts.
-            ids: one distinct string a row.
-            metadata: one JSON value a row.
-            model: identity of the model behind the vectors.
-
-        Returns:
-            How many rows were replaced, and how many were added.
+        ``vectors``: (n, d), or what makes them of the texts.
         """
         if not texts:
             return 0, 0
@@ -100,18 +80,7 @@ class WriterBase(ABC):
         return len(old), len(texts) - len(old)
 
     def delete(self, ids: Sequence[str], *, missing: str = "refuse") -> int:
-        """Delete the rows of these ids.
-
-        Args:
-            ids: whose rows go.
-            missing: "refuse" or "ignore" ids that are not in the index.
-
-        Returns:
-            How many rows were deleted.
-
-        Raises:
-            OptionError: an id is not there.
-        """
+        """Delete the rows of these ids."""
         if missing not in ("refuse", "ignore"):
             raise OptionError("missing", missing, "is unknown", choices=("refuse", "ignore"))
         rows = self._find(ids)

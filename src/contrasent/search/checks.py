@@ -27,18 +27,7 @@ def check_metric(metric: str) -> None:
 
 
 def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
-    """Refuse a kind of approximate index that is unknown, not installed, or does not apply.
-
-    Args:
-        kind: of approximate index.
-        metric: of the index.
-        option: what named the kind.
-
-    Raises:
-        OptionError: an unknown kind, or binary codes of an index that compares by inner product.
-        UserError: binary codes need a newer numpy.
-        MissingExtraError: faiss is not installed.
-    """
+    """Refuse a kind of approximate index that is unknown, not installed, or does not apply."""
     check_choice(option, kind, APPROXIMATE)
     if kind != BINARY:
         if find_spec("faiss") is None:
@@ -53,15 +42,7 @@ def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a folder to write that exists, unless an index may be overwritten.
-
-    Args:
-        target: the folder.
-        overwrite: whether an index there may be replaced.
-
-    Raises:
-        OutputError: it exists and must not be lost, or cannot be written.
-    """
+    """Refuse a folder to write that exists, unless an index may be overwritten."""
     if target.exists() and not (overwrite and (target / NAME).is_file()):
         if overwrite and (target / MILVUS).is_file():
             raise OutputError(
@@ -76,16 +57,7 @@ def check_target(target: Path, overwrite: bool) -> None:
 
 
 def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
-    """The ids given, or row numbers from ``first`` on; one distinct string a row.
-
-    Args:
-        ids: one a text, or None.
-        count: how many texts there are.
-        first: number of the first row.
-
-    Raises:
-        OptionError: too few or too many, one that is no string, or one that is there twice.
-    """
+    """The ids given, or row numbers from ``first`` on; one distinct string a row."""
     if ids is None:
         return [str(first + row) for row in range(count)]
     if len(ids) != count:
@@ -101,28 +73,13 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
 
 
 def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
-    """Refuse metadata that are not one value a text.
-
-    Args:
-        metadata: of the texts, or None.
-        count: how many texts there are.
-    """
+    """Refuse metadata that are not one value a text."""
     if metadata is not None and len(metadata) != count:
         raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 
 
 def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: str) -> Vectors:
-    """Vectors of the right shape, finite, float32, of length one where the metric is cosine.
-
-    Args:
-        vectors: what a model gave.
-        count: rows wanted.
-        dimension: of the index; any if None.
-        metric: "cosine" or "dot".
-
-    Raises:
-        ModelError: shape or values are wrong.
-    """
+    """Vectors of the right shape, finite, float32, of length one where the metric is cosine."""
     array = np.asarray(vectors)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or len(array) != count:
         raise ModelError(f"vectors must be numbers of shape ({count}, d), not {array.shape}")

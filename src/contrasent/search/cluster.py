@@ -44,15 +44,6 @@ def kmeans(index: Rows, count: int, *, seed: int = 0, rounds: int = 50) -> Clust
 
     Middles start by k-means++ (Arthur and Vassilvitskii 2007) on at most 50,000 rows, and are the
     scaled sums of their members (Dhillon and Modha 2001). Memory holds one block of rows.
-
-    Args:
-        index: whose rows are grouped.
-        count: number of clusters; an empty one is dropped.
-        seed: of the start.
-        rounds: at most so many passes; it stops when the mean cosine gains less than 1e-4.
-
-    Raises:
-        OptionError: fewer rows than clusters, or none wanted.
     """
     rows = np.flatnonzero(index.alive())
     if not 1 <= count <= len(rows):
@@ -105,10 +96,6 @@ def leaders(index: Rows, threshold: float) -> Clusters:
 
     One pass over the rows in order (Hartigan's leader algorithm); each cluster's middle is its
     leader.
-
-    Args:
-        index: whose rows are grouped.
-        threshold: smallest cosine with a leader.
     """
     check_cosine(index, threshold)
     rows = np.flatnonzero(index.alive())

@@ -23,19 +23,8 @@ class EncodedRecords:
     A column ``vector`` holds lists of numbers, all of one length. Files without texts make an index
     that finds ids; without ids the rows are numbered.
 
-    Args:
-        source: a file or a folder.
-        text: column with the texts, where it is not "text".
-        identity: column with the ids, where it is not "id".
-        metadata: columns to keep with each row, as one JSON object; ("*",) keeps all others.
-
     Attributes:
         model: identity of the model that made the vectors; None where the files name none.
-        skipped: 0, as no line is blank.
-
-    Raises:
-        InputError: there is no such file, it is no parquet, or the files are of several models.
-        OptionError: there is no such column.
     """
 
     def __init__(
@@ -75,17 +64,7 @@ class EncodedRecords:
         self.metadata = others if list(metadata) == ["*"] else list(metadata)
 
     def check(self, identity: str, model: str, *, words: bool) -> None:
-        """Refuse the files where they cannot make the index.
-
-        Args:
-            identity: of the model that will encode the queries.
-            model: what the user called it.
-            words: whether words are to be searched too.
-
-        Raises:
-            ModelError: the vectors are another model's.
-            InputError: there are no texts to find words in.
-        """
+        """Refuse the files where they cannot make the index."""
         if self.model not in (None, identity):
             raise ModelError(
                 f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "
@@ -95,17 +74,7 @@ class EncodedRecords:
             raise InputError(self.source, "has no texts to search by words; leave out --hybrid")
 
     def blocks(self, metric: str, batch: int, skip: int = 0) -> Iterator[Segment]:
-        """The rows with their vectors, read a batch at a time.
-
-        Args:
-            metric: "cosine" or "dot"; vectors are scaled as it wants them.
-            batch: rows at a time.
-            skip: rows to pass over.
-
-        Raises:
-            InputError: a row has no vector, no id, or no text.
-            ModelError: vectors of several lengths, or with NaN.
-        """
+        """The rows with their vectors, read a batch at a time."""
         first, dimension = 0, None
         wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
         for file in self.files:

@@ -25,11 +25,6 @@ class Best:
 
     Equal scores are ordered by row, lower first, as a stable full sort would.
 
-    Args:
-        queries: q.
-        k: rows to keep for each query.
-        threshold: scores below it are dropped.
-
     Attributes:
         scores: (q, k) float32, falling, ``-inf`` where fewer than k rows were kept.
         rows: (q, k) int64, ``-1`` where fewer than k rows were kept.
@@ -44,9 +39,8 @@ class Best:
     def offer(self, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
         """Look at a block of rows, each block with higher row numbers than those before it.
 
-        Args:
-            scores: (q, b) of the block's rows, ``-inf`` for rows that do not count.
-            rows: (b,) their numbers, rising.
+        ``scores``: (q, b) of the block's rows, ``-inf`` for rows that do not count. ``rows``: (b,)
+        their numbers, rising.
         """
         floor = np.maximum(self.scores[:, -1], self.low)
         wanted = scores > floor[:, None]
@@ -61,10 +55,7 @@ class Best:
     def offer_one(self, query: int, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
         """Look at some rows, in rising order, for one query.
 
-        Args:
-            query: number of the query.
-            scores: (n,) of the rows.
-            rows: (n,) their numbers, rising.
+        ``scores``: (n,) of the rows. ``rows``: (n,) their numbers, rising.
         """
         wanted = scores > self.low
         self._merge(query, scores[wanted], rows[wanted])
@@ -90,9 +81,7 @@ def just_below(threshold: float | None) -> np.float32:
 def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
     """Positions of the k largest of more than k values, rising; of equals the first are taken.
 
-    Args:
-        values: (n,), more than k.
-        k: how many.
+    ``values``: (n,), more than k.
     """
     cut = np.partition(values, len(values) - k)[len(values) - k]
     above = np.flatnonzero(values > cut)
@@ -105,13 +94,9 @@ def nearest_of(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The largest inner product of each vector with the rows of some blocks, and which row it is.
 
-    Args:
-        vectors: (n, d).
-        blocks: (numbers of the rows (m,), their vectors (m, d)), one after another; of equal
-            products the first counts.
-
-    Returns:
-        (n,) products, ``-inf`` where there are no rows; (n,) row numbers, -1 there.
+    ``vectors``: (n, d). ``blocks``: (numbers of the rows (m,), their vectors (m, d)), one after
+    another; of equal products the first counts. Returns (n,) products, ``-inf`` where there are no
+    rows; (n,) row numbers, -1 there.
     """
     best = np.full(len(vectors), -np.inf, dtype=np.float32)
     nearest = np.full(len(vectors), -1, dtype=np.int64)
@@ -133,12 +118,8 @@ def scan(
 ) -> None:
     """Find the rows with the largest inner product with each query.
 
-    Args:
-        queries: (q, d).
-        blocks: (number of the first row, (n, d) vectors), in rising order; may be memory mapped:
-            at most 32 MB of scores are held at a time.
-        best: collects the best rows.
-        allowed: (all rows,) bool; rows that are not allowed do not exist.
+    ``queries``: (q, d). ``blocks``: (number of the first row, (n, d) vectors), in rising order; may
+    be memory mapped: at most 32 MB of scores are held at a time.
     """
     step = max(1, min(ROWS_AT_ONCE, SCORES_AT_ONCE // max(1, len(queries))))
     for first, vectors in blocks:

@@ -54,11 +54,7 @@ _SIGNS = {
 
 
 class Columns:
-    """Fields of a segment's metadata, each as distinct values and a code a row.
-
-    Args:
-        segment: whose metadata is read, a field at a time, when it is first used.
-    """
+    """Fields of a segment's metadata, each as distinct values and a code a row."""
 
     def __init__(self, segment: Segment) -> None:
         self.segment = segment
@@ -166,15 +162,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def check_where(where: Any, depth: int = 0) -> Where:
-    """Refuse a filter that cannot be evaluated; returns it.
-
-    Args:
-        where: the filter.
-        depth: how deep it is nested.
-
-    Raises:
-        OptionError: it is no object, has an unknown operator, or an operand of the wrong kind.
-    """
+    """Refuse a filter that cannot be evaluated; returns it."""
     if not isinstance(where, dict):
         raise OptionError("where", where, "a filter is a JSON object, such as {'lang': 'en'}")
     if depth > _DEPTH:
@@ -211,9 +199,6 @@ def parse_where(conditions: Sequence[str]) -> Where | None:
 
     ``=  !=  <  <=  >  >=`` compare and ``~`` tests whether a list or string contains a value. A
     value is JSON where it is JSON (``year>=2000``, ``done=true``), else a string.
-
-    Raises:
-        OptionError: a condition is neither.
     """
     parts = [_condition(text) for text in conditions]
     if not parts:

@@ -47,7 +47,6 @@ class Fusion:
 
     Attributes:
         lexical_weight: share of BM25 in [0, 1], the rest is the cosine's; of "weighted" alone.
-        method: "weighted" or "ranks".
     """
 
     lexical_weight: float = 0.2
@@ -62,10 +61,8 @@ class Fusion:
     def __call__(self, dense: Floats, lexical: Floats, proposed: int = PROPOSED) -> Floats:
         """Fused scores (n,) of n proposed rows, from their cosines and their BM25 scores.
 
-        Args:
-            dense: (n,) cosines.
-            lexical: (n,) BM25 scores; 0 for rows that share no term with the query.
-            proposed: rows that each side proposed.
+        ``dense``: (n,) cosines. ``lexical``: (n,) BM25 scores; 0 for rows that share no term with
+        the query.
         """
         if self.method == "ranks":
             ranks = _reciprocal(dense) + np.where(lexical > 0, _reciprocal(lexical), 0.0)
@@ -76,11 +73,7 @@ class Fusion:
 
 
 def own_fusion(settings: Mapping[str, Any]) -> Fusion | None:
-    """The fusion that an index's settings say it is searched with; None if there is none.
-
-    Raises:
-        DataError: settings that are no fusion.
-    """
+    """The fusion that an index's settings say it is searched with; None if there is none."""
     stored = settings.get(SETTING)
     if stored is None:
         return None
@@ -108,13 +101,7 @@ def _reciprocal(scores: Floats) -> NDArray[np.float64]:
 
 
 class Hybrid(IndexBase):
-    """An index searched by vectors and words together; queries are texts.
-
-    Args:
-        index: of n rows, deleted ones included.
-        lexical: BM25 of the same n rows.
-        fusion: how the scores are put together.
-    """
+    """An index searched by vectors and words together; queries are texts."""
 
     def __init__(self, index: Index, lexical: "Lexical", fusion: Fusion) -> None:
         super().__init__(index.manifest, index.folder)
@@ -124,17 +111,7 @@ class Hybrid(IndexBase):
     def open(
         cls, index: Index, fusion: Fusion | None = None, *, language: str = "auto"
     ) -> "Hybrid":
-        """Read the index's words, or count them now and keep the counts in its folder.
-
-        Args:
-            index: as opened or built.
-            fusion: how to fuse; the index's own if None, else the default.
-            language: of the texts, see :class:`contrasent.search.lexical.Analyzer`; where words
-                are counted already, theirs is taken.
-
-        Raises:
-            UserError: the index is empty, or its words are damaged.
-        """
+        """Read the index's words, or count them now and keep the counts in its folder."""
         from contrasent.search.lexical import Lexical  # its library loads scipy
 
         fusion = fusion or own_fusion(index.manifest.settings) or Fusion()
@@ -191,10 +168,6 @@ class MilvusHybrid(Hybrid):
     Milvus analyses the texts (its standard analyzer: lower case, no stems) and scores by each
     segment's own counts. It does not tell the score of a text that it did not propose: that counts
     as the last proposal's, or as 0 where all that share a word were proposed.
-
-    Args:
-        index: one that was built to be searched so.
-        fusion: how the scores are put together.
     """
 
     def __init__(self, index: "MilvusIndex", fusion: Fusion) -> None:
@@ -237,16 +210,7 @@ class MilvusHybrid(Hybrid):
 def searcher(
     index: AnyIndex, *, hybrid: bool | None = None, lexical_weight: float | None = None
 ) -> "AnyIndex | Hybrid":
-    """What searches an index: itself, or with its words beside its vectors.
-
-    Args:
-        index: as :func:`contrasent.search.opening.open_index` gives it.
-        hybrid: whether words count; as the index was made if None.
-        lexical_weight: share of BM25; makes the search hybrid where ``hybrid`` is None.
-
-    Raises:
-        OptionError: a collection in Milvus without words, or a weight for a search without them.
-    """
+    """What searches an index: itself, or with its words beside its vectors."""
     own = own_fusion(index.manifest.settings)
     if hybrid is None:
         hybrid = own is not None or lexical_weight is not None

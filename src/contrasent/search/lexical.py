@@ -116,14 +116,7 @@ class Analyzer:
 
 
 class Lexical:
-    """BM25 over n texts.
-
-    Args:
-        analyzer: makes terms of texts and queries.
-        vocabulary: number of each term.
-        scorer: the library's index.
-        count: n.
-    """
+    """BM25 over n texts."""
 
     def __init__(
         self, analyzer: Analyzer, vocabulary: dict[str, int], scorer: Any, count: int
@@ -138,18 +131,7 @@ class Lexical:
     def build(
         cls, texts: Sequence[str], *, language: str = "auto", k1: float = K1, b: float = B
     ) -> "Lexical":
-        """Count the words of texts.
-
-        Args:
-            texts: n of them, the rows of an index.
-            language: of the stop words and the stemmer; "auto" finds it by the texts.
-            k1: how soon repetitions of a word stop counting, from 0.
-            b: how much a text's length counts, 0 to 1.
-
-        Raises:
-            OptionError: a language without a stemmer.
-            UserError: there are no texts.
-        """
+        """Count the words of texts."""
         if not texts:
             raise UserError("there are no texts to search by words")
         analyzer = Analyzer(language_of(texts) if language == "auto" else language)
@@ -180,15 +162,7 @@ class Lexical:
     # ------------------------------------------------------------------ on disk
 
     def save(self, folder: Path, fingerprint: str) -> None:
-        """Write it to a folder, atomically.
-
-        Args:
-            folder: to make or replace.
-            fingerprint: of the rows it was made of, which :meth:`open` compares.
-
-        Raises:
-            OutputError: the folder cannot be written.
-        """
+        """Write it to a folder, atomically."""
         with atomic_folder(folder) as temporary:
             if self._scorer is not None:
                 self._scorer.save(temporary, corpus=None, show_progress=False, allow_pickle=False)
@@ -202,15 +176,7 @@ class Lexical:
 
     @classmethod
     def open(cls, folder: Path, fingerprint: str) -> "Lexical | None":
-        """Map what :meth:`save` wrote; None if there is none, or it was made of other rows.
-
-        Args:
-            folder: where it lies.
-            fingerprint: of the rows.
-
-        Raises:
-            InputError: it is damaged.
-        """
+        """Map what :meth:`save` wrote; None if there is none, or it was made of other rows."""
         path, before = folder / "lexical.json", b""
         while True:
             try:

@@ -37,10 +37,8 @@ class Part:
     """A segment folder, or a single file of the index.
 
     Attributes:
-        name: its name inside the index folder.
         rows: how many rows or entries it has.
         files: for each file its "bytes" and "sha256".
-        facts: what else its reader needs.
     """
 
     name: str
@@ -56,11 +54,7 @@ class Manifest:
     Attributes:
         model: identity of the model that made the vectors.
         source: name or path that the model was loaded by, "" if unknown.
-        metric: "cosine" or "dot".
-        dimension: of the vectors.
-        generation: rises by one with each change.
         next_id: the number that the next row without an id gets.
-        segments: the rows, in order.
         deleted: rows that are gone, as a file of row numbers, or None.
         backend: an approximate index over the first rows, or None.
         settings: anything its maker wants to keep with the index.
@@ -96,22 +90,12 @@ class Manifest:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Put a manifest in its place, in one rename.
-
-    Args:
-        folder: of the index.
-        manifest: the new one.
-    """
+    """Put a manifest in its place, in one rename."""
     write_json(folder / NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read and check a manifest.
-
-    Raises:
-        InputError: the folder is missing or no index, or the manifest is damaged or newer than
-            this program.
-    """
+    """Read and check a manifest."""
     if not folder.is_dir():
         raise InputError(folder, "is not a folder; build one with 'contrasent index'")
     path = folder / NAME
@@ -134,11 +118,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object of an index folder.
-
-    Raises:
-        InputError: it is missing or none.
-    """
+    """A JSON object of an index folder."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(data, ensure_ascii=False).encode()  # half a surrogate could not be written back
@@ -152,11 +132,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_manifest(data: dict[str, Any]) -> Manifest:
-    """Parse and check a manifest of JSON that may have been edited.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is none.
-    """
+    """Parse and check a manifest of JSON that may have been edited."""
     data["segments"] = tuple(_part(part) for part in data["segments"])
     for single in ("deleted", "backend"):
         data[single] = _part(data[single], single=True) if data.get(single) else None

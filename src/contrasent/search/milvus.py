@@ -44,16 +44,7 @@ TOKEN = "CONTRASENT_MILVUS_TOKEN"
 
 
 class MilvusIndex(IndexBase):
-    """A collection of Milvus with the texts, ids and metadata of an index.
-
-    Args:
-        folder: holds ``milvus.json``.
-        uri: of the server, or the path of a local file.
-        collection: its name there.
-        manifest: model, metric, dimension and settings.
-        token: for a server that wants one ("user:password" or a key), never stored; by default that
-            of the environment.
-    """
+    """A collection of Milvus with the texts, ids and metadata of an index."""
 
     def __init__(
         self, folder: Path, uri: str, collection: str, manifest: Manifest, *, token: str = ""
@@ -67,16 +58,7 @@ class MilvusIndex(IndexBase):
 
     @classmethod
     def open(cls, folder: str | Path, *, token: str = "") -> "MilvusIndex":
-        """Connect to the collection that a folder names.
-
-        Args:
-            folder: holds ``milvus.json``.
-            token: for a server that wants one.
-
-        Raises:
-            InputError: the folder is no such index or was not loaded whole, Milvus does not answer,
-                or its collection is not the one that was made.
-        """
+        """Connect to the collection that a folder names."""
         place = Path(folder)
         uri, collection, manifest, recall = read_place(place)
         if (place / LOADED).is_file():
@@ -117,11 +99,7 @@ class MilvusIndex(IndexBase):
         return self
 
     def blocks(self, limit: int | None = None) -> Iterator[Segment]:
-        """The rows, in Milvus's own order, with memory for one block of them.
-
-        Args:
-            limit: stop after so many.
-        """
+        """The rows, in Milvus's own order, with memory for one block of them."""
         with translate_milvus_errors(self.uri):
             walk = self.client.query_iterator(
                 self.collection,
@@ -146,11 +124,7 @@ class MilvusIndex(IndexBase):
         return Index(replace(self.manifest, generation=len(self)), parts)
 
     def copied(self, folder: Path) -> Index:
-        """All rows as an index in a folder that exists and is empty, for what looks at all pairs.
-
-        Raises:
-            OutputError: the folder is full or cannot be written.
-        """
+        """All rows as an index in an existing empty folder, for scans of all pairs."""
         with writing(folder), progress.task("copy", len(self), "texts") as advance:
             place = folder / "segment-000001"
             part = write_segment(place, self.dimension, self.blocks(), advance)
@@ -170,11 +144,7 @@ class MilvusIndex(IndexBase):
         return [[hit for hit in hits if hit.score >= least] for hits in found]
 
     def condition(self, wanted: Wanted) -> str:
-        """The filter of a search, in Milvus's language; "" for none.
-
-        Raises:
-            OptionError: Milvus cannot search so.
-        """
+        """The filter of a search, in Milvus's language; "" for none."""
         if wanted.exact:
             raise OptionError("exact", True, "Milvus searches its own index, approximately")
         if wanted.k > MOST:
@@ -186,11 +156,7 @@ class MilvusIndex(IndexBase):
     ) -> list[list[Hit]]:
         """The best rows of each query, best first; equal scores in the order of ids.
 
-        Args:
-            queries: vectors (d,), or texts for ``words``.
-            k: rows to find, at most 16,384.
-            condition: a filter in Milvus's language.
-            words: search by BM25, which the collection must have been built for.
+        ``queries``: vectors (d,), or texts for ``words``.
         """
         with translate_milvus_errors(self.uri):
             found = self.client.search(
@@ -218,9 +184,7 @@ class MilvusIndex(IndexBase):
     def scored(self, vector: Vectors, ids: Sequence[str]) -> list[Hit]:
         """Rows by their ids, with their scores for a query's vector.
 
-        Args:
-            vector: (d,) of the query.
-            ids: of rows that are there.
+        ``vector``: (d,) of the query.
         """
         found = []
         for start in range(0, len(ids), BATCH):
@@ -239,11 +203,7 @@ class MilvusIndex(IndexBase):
 
 
 def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
-    """URI, collection, manifest and recall that a folder's file states.
-
-    Raises:
-        InputError: it is no index in Milvus, or its file is damaged.
-    """
+    """URI, collection, manifest and recall that a folder's file states."""
     path = folder / MILVUS
     data = read_object(path)
     try:
@@ -255,11 +215,7 @@ def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
 
 
 def rows_of(block: Segment) -> list[dict[str, Any]]:
-    """Rows as Milvus takes them.
-
-    Raises:
-        UserError: a text or id that is too long.
-    """
+    """Rows as Milvus takes them."""
     rows = []
     for at, (text, name) in enumerate(zip(block.texts, block.ids, strict=True)):
         for what, value in (("text", text), ("id", name)):
@@ -275,11 +231,7 @@ def rows_of(block: Segment) -> list[dict[str, Any]]:
 
 @contextmanager
 def translate_milvus_errors(uri: str) -> Iterator[None]:
-    """Turn Milvus's complaints into one line.
-
-    Raises:
-        InputError: Milvus refuses, or does not answer.
-    """
+    """Turn Milvus's complaints into one line."""
     from pymilvus.exceptions import MilvusException
 
     try:

@@ -59,24 +59,6 @@ def build_milvus(
 
     A load that was killed goes on when it is begun again with the same rows: every row is there
     once. Then the recall is not measured.
-
-    Args:
-        folder: where ``milvus.json`` is put; it must not exist, unless of a load that was killed.
-        encode: sentences in, vectors out.
-        rows: (text, id or None for the row's number, metadata or None), or an
-            :class:`EncodedRecords`, of which nothing is encoded.
-        uri: of a Milvus server ("http://host:19530"); a file in the folder by default.
-        collection: a name that the server does not have yet.
-        token: for the server.
-        model: identity of the model.
-        source: name or path of the model.
-        metric: "cosine" or "dot".
-        settings: JSON to keep with the index; with a fusion, Milvus indexes the words too.
-
-    Raises:
-        UserError: no rows, a text longer than 65,535 bytes, ids that repeat.
-        InputError: Milvus does not answer, or has such a collection.
-        OutputError: the folder is of a load with other settings or rows.
     """
     check_metric(metric)
     place, stated = Path(folder), {"uri": uri, "collection": collection, "recall": None}
@@ -226,15 +208,7 @@ def _recall(index: MilvusIndex, blocks: Iterable[Segment], probes: Vectors) -> f
 
 
 class MilvusWriter(WriterBase):
-    """Change a collection of Milvus; use as a context manager.
-
-    Args:
-        folder: holds ``milvus.json``.
-        token: for a server that wants one.
-
-    Raises:
-        InputError: the folder is no such index, or Milvus does not answer.
-    """
+    """Change a collection of Milvus; use as a context manager."""
 
     index: MilvusIndex
 

@@ -23,11 +23,7 @@ def in_milvus(folder: str | Path) -> bool:
 
 
 def open_index(folder: str | Path) -> AnyIndex:
-    """Open an index folder, of vectors or of a Milvus collection.
-
-    Raises:
-        InputError: the folder is no index, or Milvus does not answer.
-    """
+    """Open an index folder, of vectors or of a Milvus collection."""
     if in_milvus(folder):
         from contrasent.search.milvus import MilvusIndex
 
@@ -36,12 +32,7 @@ def open_index(folder: str | Path) -> AnyIndex:
 
 
 def open_writer(folder: str | Path) -> Union[Writer, "MilvusWriter"]:
-    """What changes an index folder, to use as a context manager.
-
-    Raises:
-        InputError: the folder is no index, or Milvus does not answer.
-        OutputError: another process is writing, or the folder cannot be written.
-    """
+    """What changes an index folder, to use as a context manager."""
     if in_milvus(folder):
         from contrasent.search.milvus_writer import MilvusWriter
 
@@ -51,12 +42,7 @@ def open_writer(folder: str | Path) -> Union[Writer, "MilvusWriter"]:
 
 @contextmanager
 def local_index(folder: str | Path) -> Iterator[Index]:
-    """An index whose rows can be compared with each other: those of Milvus are copied to disk.
-
-    Raises:
-        InputError: the folder is no index, or Milvus does not answer.
-        OutputError: there is no room for the copy.
-    """
+    """An index whose rows can be compared with each other: those of Milvus are copied to disk."""
     opened = open_index(folder)
     if isinstance(opened, Index):
         yield opened

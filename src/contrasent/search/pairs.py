@@ -25,13 +25,7 @@ FEWEST_ROWS = 20
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two rows of an index.
-
-    Attributes:
-        first: number of the earlier row.
-        second: number of the later row.
-        score: their cosine (or inner product).
-    """
+    """Two rows of an index."""
 
     first: int
     second: int
@@ -56,10 +50,6 @@ def near_duplicates(index: Rows, threshold: float) -> Duplicates:
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
     dropped for being close to a dropped one only.
-
-    Args:
-        index: whose rows are looked at.
-        threshold: in (-1, 1] for cosine.
     """
     check_cosine(index, threshold)
     rows = np.flatnonzero(index.alive())
@@ -125,14 +115,7 @@ def _with_block(
 def paraphrases(
     index: Rows, *, limit: int = 1000, threshold: float = 0.0, identical: bool = False
 ) -> list[Pair]:
-    """The pairs of rows with the highest scores, best first.
-
-    Args:
-        index: whose rows are paired.
-        limit: pairs to find.
-        threshold: smallest score that counts.
-        identical: whether pairs of the same text count.
-    """
+    """The pairs of rows with the highest scores, best first."""
     check_cosine(index, threshold)
     if limit < 1:
         raise OptionError("limit", limit, "must be at least 1")
@@ -217,13 +200,7 @@ class _Most:
 
 
 def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[np.float32]:
-    """(about ``count``,) scores of pairs of rows taken at random, of different texts.
-
-    Args:
-        index: of twenty rows or more.
-        count: of pairs.
-        seed: of the draw.
-    """
+    """(about ``count``,) scores of pairs of rows taken at random, of different texts."""
     rows = _enough(index)
     first, second = np.random.default_rng(seed).choice(rows, (2, count))
     scores = []
@@ -236,13 +213,7 @@ def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[n
 
 
 def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all rows,) the score of rows taken at random with the nearest other row.
-
-    Args:
-        index: of twenty rows or more.
-        count: of rows.
-        seed: of the draw.
-    """
+    """(count or all rows,) the score of rows taken at random with the nearest other row."""
     rows = _enough(index)
     chosen = np.random.default_rng(seed).choice(rows, min(count, len(rows)), replace=False)
     vectors = index.vectors_of(chosen)
@@ -256,13 +227,7 @@ def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[n
 
 
 def following_scores(index: Rows, count: int = 10_000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all but one,) the score of rows taken at random with the row behind each.
-
-    Args:
-        index: of twenty rows or more.
-        count: of rows.
-        seed: of the draw.
-    """
+    """(count or all but one,) the score of rows taken at random with the row behind each."""
     rows = _enough(index)
     places = np.arange(len(rows) - 1)
     if len(places) > count:
@@ -280,11 +245,6 @@ def _enough(index: Rows) -> NDArray[np.int64]:
 
 
 def check_cosine(index: Rows, threshold: float) -> None:
-    """Refuse a threshold that cosines cannot reach.
-
-    Args:
-        index: whose metric counts.
-        threshold: the threshold.
-    """
+    """Refuse a threshold that cosines cannot reach."""
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

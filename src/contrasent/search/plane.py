@@ -32,19 +32,7 @@ class Plane:
 
 
 def plane(index: "Rows", *, limit: int = 2000, method: str = "pca") -> Plane:
-    """Place rows, evenly spread over the index, on a plane; the same index, the same picture.
-
-    Args:
-        index: what to look at.
-        limit: rows to place.
-        method: "pca": projected on the two axes along which all rows (up to 100,000, then as many
-            evenly spread) vary most. "umap": from there, neighbours are drawn together (McInnes
-            et al., 2018); distances between groups then mean little.
-
-    Raises:
-        OptionError: an unknown method.
-        MissingExtraError: umap-learn is not installed.
-    """
+    """Place rows, evenly spread over the index, on a plane; the same index, the same picture."""
     check_choice("method", method, METHODS)
     flat = _principal(index, limit)
     return _neighbourly(index, flat) if method == "umap" and len(flat.rows) > 3 else flat
@@ -98,9 +86,7 @@ def _principal(index: "Rows", limit: int) -> Plane:
 def spread(rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
     """At most ``limit`` of the rows, evenly spread.
 
-    Args:
-        rows: (n,) numbers.
-        limit: how many at most.
+    ``rows``: (n,) numbers.
     """
     if len(rows) <= limit:
         return rows

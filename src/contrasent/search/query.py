@@ -21,10 +21,7 @@ class Hit:
     """One row found.
 
     Attributes:
-        id: of the row.
-        text: of the row.
         score: cosine (or inner product, metric "dot") of its vector and the query's.
-        metadata: its JSON value, or None.
     """
 
     id: str
@@ -50,12 +47,7 @@ class Wanted:
 
 
 class IndexBase(ABC):
-    """What an index is and what it takes as a query, whatever holds its rows.
-
-    Args:
-        manifest: model, metric, dimension and settings.
-        folder: where it lies, or None for one in memory.
-    """
+    """What an index is and what it takes as a query, whatever holds its rows."""
 
     def __init__(self, manifest: Manifest, folder: Path | None = None) -> None:
         self.manifest, self.folder = manifest, folder
@@ -76,15 +68,7 @@ class IndexBase(ABC):
         return self.manifest.metric
 
     def check_model(self, model: str, option: str = "model") -> None:
-        """Refuse another model than the one the vectors came from.
-
-        Args:
-            model: identity of a model.
-            option: what names it, for the message.
-
-        Raises:
-            ModelError: the identities differ.
-        """
+        """Refuse another model than the one the vectors came from."""
         if model != self.model:
             where = self.folder if self.folder is not None else "the index"
             raise ModelError(
@@ -97,13 +81,7 @@ class IndexBase(ABC):
     ) -> Vectors:
         """Queries as (q, d) vectors, checked and scaled as those of the index.
 
-        Args:
-            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
-            encode: makes vectors of texts.
-
-        Raises:
-            UserError: texts without ``encode``.
-            ModelError: vectors of another dimension, or with NaN.
+        ``queries``: (q, d) or (d,) vectors, or texts together with ``encode``.
         """
         if isinstance(queries, np.ndarray):
             given = np.atleast_2d(queries)
@@ -130,22 +108,8 @@ class IndexBase(ABC):
     ) -> list[list[Hit]]:
         """The best k rows for each query, best first; equal scores in the order of rows.
 
-        Args:
-            queries: q texts, one text, or (q, d) or (d,) vectors.
-            encode: makes vectors of texts; of the model the index was built with.
-            vectors: (q, d) of the texts, instead of ``encode``.
-            k: rows to find.
-            threshold: smallest score that counts.
-            where: only rows whose metadata matches, see :mod:`contrasent.search.filters`.
-            model: identity of the model behind the queries, refused if it is another one.
-            exact: look at every row even where there is an approximate index.
-
-        Returns:
-            One list a query, shorter than k where the index or the threshold gives fewer.
-
-        Raises:
-            OptionError: ``k`` is no positive whole number, or threshold or filter cannot be used.
-            ModelError: vectors of another model, dimension, or with NaN.
+        ``queries``: q texts, one text, or (q, d) or (d,) vectors. ``vectors``: (q, d) of the texts,
+        instead of ``encode``.
         """
         check_k(k)
         if threshold is not None and math.isnan(threshold):

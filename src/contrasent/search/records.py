@@ -17,19 +17,8 @@ ALL = "*"
 class Records:
     """Rows of files, each read anew with every iteration.
 
-    Args:
-        source: a file, a folder, or "-" for standard input.
-        text: column with the text, by name or position from 0; by default the only column, or
-            the one called "text" or "sentence".
-        identity: column with the ids; None numbers the rows.
-        metadata: columns to keep with each row, as one JSON object; ("*",) keeps all others.
-
     Attributes:
         skipped: blank lines that the last whole iteration passed over.
-
-    Raises:
-        InputError: a file is missing, empty, or of unknown format.
-        OptionError: there is no such column.
     """
 
     def __init__(
@@ -50,13 +39,7 @@ class Records:
             raise InputError(source, "holds no text")
 
     def check(self, identity: str, model: str, *, words: bool) -> None:
-        """Refuse rows that cannot make the index; these, which are encoded, can.
-
-        Args:
-            identity: of the model that encodes the queries.
-            model: what the user called it.
-            words: whether words are to be searched too.
-        """
+        """Refuse rows that cannot make the index; these, which are encoded, can."""
 
     def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0

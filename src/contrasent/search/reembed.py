@@ -50,22 +50,6 @@ def reembed(
 
     An approximate index is dropped: build it again (:func:`~contrasent.search.approximate.
     build_approximate`).
-
-    Args:
-        folder: of the index.
-        encode: the other model.
-        model: its identity.
-        source: name or path that it can be loaded by.
-        settings: JSON to keep of how it was loaded.
-        rows: texts a shard; so many at most are encoded again after a kill.
-
-    Returns:
-        The new snapshot.
-
-    Raises:
-        InputError: the folder is no index.
-        ModelError: vectors that are not finite or of the wrong shape.
-        OutputError: another process is writing to the index, or there is no room.
     """
     with Writer(folder) as writer:
         index, place = writer.index, writer.folder / PLACE
@@ -105,20 +89,7 @@ def map_index(
 ) -> Index:
     """Put the products of an index's vectors with a matrix in their place.
 
-    Args:
-        folder: of the index.
-        matrix: (d, e), as :func:`fit_map` gives it.
-        model: identity of the model in whose space the products lie.
-        source: name or path that it can be loaded by.
-        settings: JSON to keep of how it was loaded.
-        about: JSON to keep as the setting "mapped", beside the former model.
-
-    Returns:
-        The new snapshot.
-
-    Raises:
-        InputError: the folder is no index.
-        OutputError: another process is writing to the index, or there is no room.
+    ``matrix``: (d, e), as :func:`fit_map` gives it.
     """
     with Writer(folder) as writer:
         mapped = {"mapped": {"from": writer.index.model, **(about or {})}}
@@ -177,7 +148,6 @@ class LinearMap:
 
     Attributes:
         matrix: (d, e) float32; the vectors (n, d) times it are in the other space.
-        kind: "orthogonal" or "ridge".
         loss: mean of 1 - cosine with the true vectors, of rows it was chosen by.
     """
 
@@ -193,13 +163,7 @@ def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:
     decomposition of old^T new), and by least squares with a few ridges; without a bias, since
     scores are inner products. The one with the least loss on the last rows is taken.
 
-    Args:
-        old: (n, d), rows in no order.
-        new: (n, e).
-        held_out: share of rows, the last, that the map is chosen by.
-
-    Raises:
-        OptionError: fewer than 200 rows.
+    ``old``: (n, d), rows in no order. ``new``: (n, e).
     """
     if len(old) < FEWEST:
         raise OptionError("--map", len(old), f"needs at least {FEWEST} rows to be fitted on")
@@ -219,9 +183,7 @@ def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:
 def orthogonal_map(old: Floats, new: Floats) -> Floats:
     """The (d, d) rotation or reflection with the least squared distance of old @ it from new.
 
-    Args:
-        old: (n, d).
-        new: (n, d).
+    ``old``: (n, d). ``new``: (n, d).
     """
     left, _, right = np.linalg.svd(old.T @ new)
     product: Floats = left @ right
@@ -231,10 +193,7 @@ def orthogonal_map(old: Floats, new: Floats) -> Floats:
 def ridge_map(old: Floats, new: Floats, ridge: float) -> Floats:
     """(d, e) least squares with a penalty of ``ridge`` times the mean square of a column.
 
-    Args:
-        old: (n, d).
-        new: (n, e).
-        ridge: from 0.
+    ``old``: (n, d). ``new``: (n, e).
     """
     gram = old.T @ old
     penalty = ridge * np.trace(gram) / len(gram) * np.eye(len(gram))

@@ -16,14 +16,7 @@ from contrasent.types import Vectors
 
 
 class Rows(IndexBase):
-    """Numbered rows in segments, some of them deleted.
-
-    Args:
-        manifest: what the index is.
-        segments: its rows.
-        deleted: row numbers, rising, that are gone.
-        folder: where it lies, or None for one in memory.
-    """
+    """Numbered rows in segments, some of them deleted."""
 
     def __init__(
         self,
@@ -58,12 +51,7 @@ class Rows(IndexBase):
         return self.segments[at], row - int(self.firsts[at])
 
     def hit(self, row: int, score: float) -> Hit:
-        """A row as a hit.
-
-        Args:
-            row: its number.
-            score: of the row.
-        """
+        """A row as a hit."""
         segment, at = self.place(row)
         return Hit(segment.ids[at], segment.texts[at], score, segment.metadata_of(at))
 

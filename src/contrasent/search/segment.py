@@ -85,8 +85,6 @@ class Segment:
 
     Attributes:
         vectors: (n, d) float32, of length one where the index compares by cosine.
-        texts: n texts.
-        ids: n ids.
         metadata: n JSON texts, an empty one where a row has none.
         hashes: (n,) uint64, :func:`id_hash` of each id.
     """
@@ -131,11 +129,7 @@ class Segment:
     ) -> "Segment":
         """Put rows together in memory.
 
-        Args:
-            vectors: (n, d) float32.
-            texts: n of them.
-            ids: n of them.
-            metadata: n JSON values, or None.
+        ``vectors``: (n, d) float32.
         """
         rows = metadata if metadata is not None else [None] * len(texts)
         return cls(
@@ -167,14 +161,7 @@ def id_hash(identity: str) -> int:
 def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any]) -> Segment:
     """Map a segment's files; sizes and shapes are checked, contents are not read.
 
-    Args:
-        folder: of the segment.
-        rows: how many it has.
-        dimension: of the vectors.
-        files: for each file its "bytes".
-
-    Raises:
-        InputError: a file is missing, has another size, or does not hold what it should.
+    ``files``: for each file its "bytes".
     """
     for name, facts in files.items():
         check_size(folder / name, int(facts["bytes"]))
@@ -191,9 +178,7 @@ def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any])
 def check_size(path: Path, size: int) -> None:
     """Refuse a file that is missing or truncated.
 
-    Args:
-        path: the file.
-        size: its bytes.
+    ``size``: its bytes.
     """
     try:
         found = path.stat().st_size
@@ -206,16 +191,7 @@ def check_size(path: Path, size: int) -> None:
 
 
 def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Map an ``.npy`` file read-only.
-
-    Args:
-        path: the file.
-        dtype: of the elements.
-        shape: of the array.
-
-    Raises:
-        InputError: it is missing or not an array of this type and shape.
-    """
+    """Map an ``.npy`` file read-only."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # numpy parses a header as Python, and raises whatever that raises
@@ -230,13 +206,7 @@ def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def open_strings(folder: Path, name: str, rows: int) -> Strings:
-    """Map the ``rows`` strings of NAME.bin and NAME.npy.
-
-    Args:
-        folder: of the segment.
-        name: of the two files.
-        rows: how many strings there are.
-    """
+    """Map the ``rows`` strings of NAME.bin and NAME.npy."""
     path = folder / f"{name}.bin"
     offsets = open_array(folder / f"{name}.npy", "<i8", (rows + 1,))
     size = int(offsets[-1])

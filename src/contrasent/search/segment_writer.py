@@ -31,13 +31,7 @@ IndexRows = Iterable[IndexRow] | EncodedRecords
 
 
 class NpyWriter:
-    """An ``.npy`` file that grows block by block; its header is completed by :meth:`finish`.
-
-    Args:
-        stream: a binary file that can seek, at its start; the caller closes it.
-        dtype: of the elements.
-        width: length of the second axis, or None for a vector.
-    """
+    """An ``.npy`` file that grows block by block; its header is completed by :meth:`finish`."""
 
     def __init__(self, stream: IO[bytes], dtype: str, width: int | None = None) -> None:
         self.stream, self.dtype, self.width, self.rows = stream, np.dtype(dtype), width, 0
@@ -65,10 +59,6 @@ class SegmentWriter:
     """Write a segment folder in blocks of rows, with memory for one block.
 
     Use as a context manager; :attr:`files` describes what was written once it is left.
-
-    Args:
-        folder: a folder that exists and is empty.
-        dimension: length of each vector.
     """
 
     def __init__(self, folder: Path, dimension: int) -> None:
@@ -122,14 +112,7 @@ def write_segment(
     blocks: Iterable[Segment],
     advance: Callable[[int], None] = lambda rows: None,
 ) -> Part:
-    """Write blocks of rows as one segment into a new folder.
-
-    Args:
-        place: the folder.
-        dimension: of the vectors.
-        blocks: read one at a time.
-        advance: is given the number of rows of each.
-    """
+    """Write blocks of rows as one segment into a new folder."""
     place.mkdir()
     with SegmentWriter(place, dimension) as writer:
         for block in blocks:
@@ -141,15 +124,7 @@ def write_segment(
 def encoded_blocks(
     encode: EncodeFn, rows: IndexRows, metric: str, batch: int, skip: int = 0
 ) -> Iterator[Segment]:
-    """Rows with their vectors, a batch at a time; those without an id have their number.
-
-    Args:
-        encode: sentences in, vectors out; not called for rows that have their vectors.
-        rows: text, id and metadata each; or an :class:`EncodedRecords`.
-        metric: "cosine" or "dot".
-        batch: rows at a time.
-        skip: rows to pass over.
-    """
+    """Rows with their vectors, a batch at a time; those without an id have their number."""
     if isinstance(rows, EncodedRecords):
         yield from rows.blocks(metric, batch, skip)
         return
@@ -165,15 +140,7 @@ def encoded_blocks(
 
 
 def refuse_duplicate_ids(place: Path, rows: int) -> None:
-    """Refuse a segment in which an id is there twice; ids are read only where hashes are equal.
-
-    Args:
-        place: the segment's folder.
-        rows: how many it has.
-
-    Raises:
-        OptionError: an id is there twice.
-    """
+    """Refuse a segment in which an id is there twice; ids are read only where hashes are equal."""
     hashes = open_array(place / "hashes.npy", "<u8", (rows,))
     order = np.argsort(hashes, kind="stable")
     twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])

@@ -33,9 +33,6 @@ class IdTable:
     """The ids of an index's rows, deleted ones aside, found by their 64-bit hashes.
 
     It takes 16 bytes a row; ids are read where hashes are equal.
-
-    Args:
-        index: the snapshot they are looked up in.
     """
 
     def __init__(self, index: Index) -> None:
@@ -68,13 +65,7 @@ class Writer(WriterBase):
     Leaving the block commits what was done in it; an exception drops it. Each method sees what
     those before it did.
 
-    Args:
-        folder: an index.
-        wait: seconds to wait for another writer to finish.
-
-    Raises:
-        InputError: the folder is no index.
-        OutputError: another process is writing, or the folder cannot be written.
+    ``wait``: seconds to wait for another writer to finish.
     """
 
     def __init__(self, folder: str | Path, *, wait: float = 0.0) -> None:
@@ -125,23 +116,13 @@ class Writer(WriterBase):
         self._merge(0)
 
     def replace_rows(self, blocks: Iterable[Segment], **changes: Any) -> None:
-        """Put other rows in the place of all; an approximate index is dropped.
-
-        Args:
-            blocks: of rows, of the new dimension.
-            changes: of the manifest, such as ``model`` and ``dimension``.
-        """
+        """Put other rows in the place of all; an approximate index is dropped."""
         self.manifest = replace(self.manifest, backend=None, deleted=None, **changes)
         part = self._write(blocks)
         self._change(segments=(part,) if part.rows else ())
 
     def keep_setting(self, name: str, value: Any) -> None:
-        """Keep JSON with the index under a name; None takes it away.
-
-        Args:
-            name: of the setting.
-            value: JSON, or None.
-        """
+        """Keep JSON with the index under a name; None takes it away."""
         settings = {**self.manifest.settings, name: value}
         if value is None:
             del settings[name]

@@ -43,21 +43,7 @@ def create_app(
     hybrid: bool | None = None,
     lexical_weight: float | None = None,
 ) -> FastAPI:
-    """The server as an ASGI application.
-
-    Args:
-        model: what it serves.
-        index: what /search looks in; its model must be this one.
-        compare: another index of the same texts, whose hits /compare shows beside those.
-        open_model: loads the model of an index, should another one's vectors be put in it.
-        settings: limits, key and hosts.
-        hybrid: whether /search counts words beside vectors; as the index was made if None.
-        lexical_weight: share of BM25 in hybrid search, or None for the index's own.
-
-    Raises:
-        ModelError: the index was made by another model.
-        OptionError: hybrid search of an index in Milvus.
-    """
+    """The server as an ASGI application."""
     if index is not None:
         index.check_model(model.identity, f"the model {model.name}")
     limits = settings or Settings()

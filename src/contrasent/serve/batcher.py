@@ -32,13 +32,7 @@ class QueueFull(Exception):
 
 
 class Job:
-    """Rows of one request.
-
-    Args:
-        tokens: the rows.
-        dimension: of the vectors.
-        client: whose they are.
-    """
+    """Rows of one request."""
 
     def __init__(self, tokens: Tokens, dimension: int, client: str) -> None:
         self.tokens, self.lengths, self.client = tokens, tokens.lengths, client
@@ -48,16 +42,7 @@ class Job:
 
 
 class Batcher:
-    """Runs an encoder on rows of many requests.
-
-    Args:
-        embed: rows of ids to vectors; always called from the same thread.
-        dimension: of the vectors.
-        batch_tokens: tokens in a batch; a longer row makes a batch of its own.
-        queue_tokens: tokens that may wait. A request larger than it is taken when none waits.
-        client_tokens: the same for each client.
-        observe: called after each batch.
-    """
+    """Runs an encoder on rows of many requests."""
 
     def __init__(
         self,
@@ -99,15 +84,7 @@ class Batcher:
         return self.held.total()
 
     async def submit(self, tokens: Tokens, client: str = "") -> Vectors:
-        """Vectors of rows; when the caller is cancelled, rows not begun are dropped.
-
-        Args:
-            tokens: the rows.
-            client: whose they are, in any form.
-
-        Raises:
-            QueueFull: they do not fit into the queue.
-        """
+        """Vectors of rows; when the caller is cancelled, rows not begun are dropped."""
         if not len(tokens):
             return np.empty((0, self.dimension), dtype=np.float32)
         total = int(tokens.lengths.sum())

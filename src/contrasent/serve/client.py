@@ -33,15 +33,7 @@ def is_address(name: str) -> bool:
 
 
 def check_address(address: str, option: str) -> None:
-    """Refuse what is no http address.
-
-    Args:
-        address: what was given.
-        option: what named it.
-
-    Raises:
-        OptionError: it is none.
-    """
+    """Refuse what is no http address."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(option, address, "is no http:// or https:// address")
@@ -62,20 +54,9 @@ class RemoteModel:
     go to it as they are: prompts are put before them only by a server of contrasent's, which says
     in its list of models that it has them.
 
-    Args:
-        address: http://HOST:PORT/v1, with #MODEL if the server has several.
-        name: of the model; that of the address, else the server's first.
-        batch: texts a request.
-        option: what names the address, for messages.
-
     Attributes:
         identity: of the model, "" if the server does not say.
         dimension: of the vectors, once some were made.
-        requests: how many were sent.
-
-    Raises:
-        OptionError: the address is none.
-        ModelError: the server does not answer, or not as OpenAI's interface does.
     """
 
     def __init__(
@@ -111,11 +92,7 @@ class RemoteModel:
         return self if named is None else lambda texts: self._encode(texts, named)
 
     def __call__(self, texts: Sequence[str]) -> Vectors:
-        """(n, d) vectors, in requests of ``batch`` texts.
-
-        Raises:
-            ModelError: the server does not answer, or not with a vector for each text.
-        """
+        """(n, d) vectors, in requests of ``batch`` texts."""
         return self._encode(texts, None)
 
     def _encode(self, texts: Sequence[str], prompt: str | None) -> Vectors:

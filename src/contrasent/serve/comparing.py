@@ -23,14 +23,7 @@ DEPTH = 100
 async def query_vectors(
     snapshot: Snapshot, queries: list[str], embedder: Embedder, request: Request
 ) -> tuple[Vectors | None, int, int]:
-    """Vectors of queries by the served model, their tokens, and how many were cut.
-
-    Args:
-        snapshot: of the index they are for; one of another model makes its own: no vectors.
-        queries: texts.
-        embedder: of the served model.
-        request: whose client waits for them.
-    """
+    """Vectors of queries by the served model, their tokens, and how many were cut."""
     if snapshot.encode is not None:
         return None, 0, 0
     return await embedder.texts(queries, client_of(request.scope), embedder.model.query_prompt)
@@ -39,15 +32,7 @@ async def query_vectors(
 def add_compare(
     app: FastAPI, library: Library, beside: Library, embedder: Embedder, limits: Settings
 ) -> None:
-    """Add the route.
-
-    Args:
-        app: the server.
-        library: its index.
-        beside: the other one.
-        embedder: of the served model.
-        limits: of the server.
-    """
+    """Add the route."""
 
     @app.post("/compare", response_model=schemas.CompareResponse, responses=REFUSALS)
     async def compare(request: Request, body: schemas.CompareRequest) -> Response:

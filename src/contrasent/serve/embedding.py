@@ -17,13 +17,7 @@ from contrasent.types import Tokens, Vectors
 
 
 class Embedder:
-    """Texts or token ids to vectors.
-
-    Args:
-        model: the model.
-        batcher: where its forward passes are made.
-        settings: the limits.
-    """
+    """Texts or token ids to vectors."""
 
     def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
         self.model, self.batcher, self.settings = model, batcher, settings
@@ -31,13 +25,7 @@ class Embedder:
     async def texts(
         self, texts: Sequence[str], client: str = "", prompt: str | None = None
     ) -> tuple[Vectors, int, int]:
-        """Vectors, number of tokens, and number of texts that were cut.
-
-        Args:
-            texts: to encode.
-            client: whose request it is.
-            prompt: text to put before each; the model's default if None.
-        """
+        """Vectors, number of tokens, and number of texts that were cut."""
         first = self.model.default_prompt if prompt is None else prompt
         rows = await asyncio.to_thread(self.model.tokenise, texts, first)
         return await self._embed(*rows, client)
@@ -54,12 +42,7 @@ class Embedder:
     async def ids(
         self, rows: Sequence[Sequence[int]], client: str = ""
     ) -> tuple[Vectors, int, int]:
-        """The same for token ids without special tokens.
-
-        Args:
-            rows: ids of each text.
-            client: whose request it is.
-        """
+        """The same for token ids without special tokens."""
         refuse_many(len(rows), self.settings.max_inputs)
         for row in rows:
             for token in row:
@@ -93,12 +76,7 @@ class Embedder:
 
 
 def refuse_many(count: int, most: int) -> None:
-    """Refuse more inputs than one request may have.
-
-    Args:
-        count: of inputs.
-        most: that may be.
-    """
+    """Refuse more inputs than one request may have."""
     if count > most:
         raise Refused(
             400, f"{count:,} inputs in one list; at most {most:,} are taken", "too_many_inputs"
@@ -108,10 +86,7 @@ def refuse_many(count: int, most: int) -> None:
 def shortened(vectors: Vectors, dimensions: int | None, most: int) -> Vectors:
     """The first dimensions, scaled to length one.
 
-    Args:
-        vectors: (n, d).
-        dimensions: to keep; all if None.
-        most: d.
+    ``vectors``: (n, d).
     """
     if dimensions is None:
         return vectors
@@ -123,9 +98,7 @@ def shortened(vectors: Vectors, dimensions: int | None, most: int) -> Vectors:
 def encoded(vector: NDArray[np.float32], form: str) -> Any:
     """A vector as an answer holds it.
 
-    Args:
-        vector: (d,).
-        form: "float" or "base64".
+    ``vector``: (d,).
     """
     if form == "base64":
         return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")

@@ -58,14 +58,7 @@ def client_of(scope: MutableMapping[str, Any]) -> str:
 
 
 class Refused(Exception):
-    """A request that is answered by an error.
-
-    Args:
-        status: HTTP status.
-        message: one sentence.
-        code: short name of the error.
-        headers: of the answer.
-    """
+    """A request that is answered by an error."""
 
     def __init__(
         self, status: int, message: str, code: str, headers: dict[str, str] | None = None
@@ -86,15 +79,7 @@ def error_response(
     param: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """An error as OpenAI's clients expect it.
-
-    Args:
-        status: of HTTP.
-        message: one sentence.
-        code: short name of the error.
-        param: the field of the request that is wrong.
-        headers: further headers.
-    """
+    """An error as OpenAI's clients expect it."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     clean = message.encode("utf-8", "replace").decode()
     error = {"message": clean, "type": kind, "param": param, "code": code}
@@ -102,13 +87,7 @@ def error_response(
 
 
 class Guard:
-    """ASGI middleware; see the module.
-
-    Args:
-        app: what it guards.
-        settings: the limits.
-        metrics: what is counted.
-    """
+    """ASGI middleware; see the module."""
 
     def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics

@@ -38,9 +38,7 @@ class Snapshot:
     """An index as it was at a moment.
 
     Attributes:
-        index: the rows.
         searcher: what searches them, by vectors or by words as well.
-        texts: how many there are.
         encode: makes vectors of queries; None if the server's own model does.
     """
 
@@ -56,20 +54,7 @@ class Snapshot:
 
 
 class Library:
-    """The newest snapshot of an index.
-
-    Args:
-        index: opened from a folder, built in memory, or in Milvus.
-        identity: of the model that the server embeds with.
-        open_model: loads the model that an index names, for queries of an index of another model;
-            without it such an index is refused.
-        hybrid: whether words count beside vectors; as the index was made if None.
-        lexical_weight: share of BM25, or None for the index's own.
-
-    Raises:
-        ModelError: the index was made by another model, which cannot be loaded.
-        OptionError: hybrid search of an index in Milvus.
-    """
+    """The newest snapshot of an index."""
 
     def __init__(
         self,
@@ -148,13 +133,7 @@ class Library:
     ) -> list[list[Hit]]:
         """What each query finds.
 
-        Args:
-            snapshot: of :meth:`newest`.
-            queries: q texts.
-            vectors: (q, d), of the queries, if the snapshot's own model does not make them.
-            k: rows to find for each.
-            threshold: smallest score that counts, or None.
-            where: filter on metadata, or None.
+        ``vectors``: (q, d), of the queries, if the snapshot's own model does not make them.
         """
         if vectors is None:
             if snapshot.encode is None:
@@ -166,12 +145,7 @@ class Library:
         )
 
     def map(self, limit: int, method: str) -> dict[str, Any]:
-        """Some points of the index on a plane; placed once for each snapshot, one at a time.
-
-        Args:
-            limit: points at most.
-            method: "pca" or "umap".
-        """
+        """Some points of the index on a plane; placed once for each snapshot, one at a time."""
         with self._drawing:
             snapshot = self.newest()
             index = snapshot.index

@@ -40,13 +40,7 @@ class Metrics:
         self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS)
 
     def batch(self, rows: int, tokens: int, seconds: float) -> None:
-        """A batch is done.
-
-        Args:
-            rows: texts.
-            tokens: in all.
-            seconds: of the forward pass.
-        """
+        """A batch is done."""
         self.inputs.inc(rows)
         self.tokens.inc(tokens)
         self.batch_rows.observe(rows)

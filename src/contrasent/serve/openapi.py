@@ -39,13 +39,7 @@ WHERE: dict[str, Any] = {
 
 
 def describe(app: FastAPI, model: Served, limits: Settings) -> None:
-    """Describe this server in ``app.openapi``: 400 instead of FastAPI's 422, and the limits.
-
-    Args:
-        app: the server.
-        model: what it serves.
-        limits: of the server.
-    """
+    """Describe this server in ``app.openapi``: 400 instead of FastAPI's 422, and the limits."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

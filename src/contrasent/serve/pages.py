@@ -19,11 +19,7 @@ POLICY = (
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the pages, which are read once and allow no foreign script.
-
-    Args:
-        app: the server.
-    """
+    """Add the pages, which are read once and allow no foreign script."""
 
     def page(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
         content = (files("contrasent.serve") / "page" / name).read_bytes()

@@ -10,11 +10,7 @@ class Server(uvicorn.Server):
     """Uvicorn, which closes idle connections once and then waits for those that came since."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish what was accepted, close what waits, whenever it came.
-
-        Args:
-            sockets: those it listened on.
-        """
+        """Finish what was accepted, close what waits, whenever it came."""
         ending = asyncio.create_task(super().shutdown(sockets))
         while not (await asyncio.wait([ending], timeout=0.1))[0]:
             for connection in list(self.server_state.connections):

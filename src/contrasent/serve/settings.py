@@ -14,17 +14,13 @@ class Served:
     """A model as the server sees it: text to tokens, tokens to vectors.
 
     Attributes:
-        name: what clients call it.
         identity: a hash of all that decides its vectors.
-        dimension: of the vectors.
         max_tokens: texts are cut at this many tokens, special ones included.
-        vocabulary: token ids are below it.
         tokenise: sentences and the prompt of each to rows of ids, and which were cut.
         wrap: rows of bare token ids to rows with special tokens, and whether each was cut.
         embed: rows of ids to vectors; called from one thread.
         prompts: texts to put before a sentence, by name.
         default_prompt: the one before texts for which none is named.
-        query_prompt: the one before queries of /search.
         nested: sizes that vectors were trained to be cut to.
     """
 
@@ -47,14 +43,11 @@ class Settings:
     """Limits of the server.
 
     Attributes:
-        batch_tokens: tokens in one forward pass.
         queue_tokens: tokens that may wait; beyond it a request gets 429.
         max_requests: requests at work at once; beyond it a request gets 429.
         client_share: share of the requests at work and of the queue that one client may have.
-        max_inputs: texts in one request.
         max_compared: texts on each side of a comparison.
         max_body: bytes of one request's body.
-        max_k: results for one query.
         timeout: seconds for one request, its body and its answer each.
         api_key: what clients must send as bearer token, or "" for none.
         hosts: names that the Host header may have; empty allows any.

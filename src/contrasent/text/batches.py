@@ -45,8 +45,6 @@ class Plan:
 
     Attributes:
         rows: (n,) int64, the corpus rows to train on; or the range of all.
-        batch: rows a step, over all processes.
-        seed: of the order.
     """
 
     rows: Rows
@@ -57,15 +55,7 @@ class Plan:
     def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "Plan":
         """Check a batch size against the rows and the number of equal parts it is cut into.
 
-        Args:
-            rows: (n,) the corpus rows to train on; or the range of all.
-            batch: rows a step, over all processes.
-            seed: of the order.
-            parts: equal parts that a batch is cut into.
-
-        Raises:
-            OptionError: the batch does not divide into the parts.
-            TrainingError: there are too few rows for two a part.
+        ``rows``: (n,) the corpus rows to train on; or the range of all.
         """
         if batch < 1 or batch % parts:
             raise OptionError("batch", batch, f"must be a multiple of {parts} (processes x steps)")
@@ -104,11 +94,7 @@ def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> ND
     until it is inside the range (Black and Rogaway, 2002, section 3): a permutation by
     construction.
 
-    Args:
-        places: (b,) places in the order, from 0.
-        count: of the rows, at most 2**62.
-        seed: of the order.
-        epoch: every epoch has another one.
+    ``places``: (b,) places in the order, from 0.
     """
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)
@@ -152,7 +138,6 @@ class BucketPlan(Plan):
 
     Attributes:
         rows: (n,) int64, the corpus rows to train on, bucket after bucket.
-        sizes: rows of each bucket.
     """
 
     sizes: tuple[int, ...]
@@ -170,18 +155,9 @@ class BucketPlan(Plan):
     ) -> "BucketPlan":
         """Divide rows into buckets.
 
-        Args:
-            rows: (n,) the corpus rows to train on.
-            lengths: (n,) their lengths, in words or tokens; the paper does not say which.
-            cuts: the greatest length of each bucket but the last: ``(5,)`` makes two buckets, up to
-                5 and above; ``FINE`` makes the paper's six.
-            batch: rows a step, over all processes.
-            seed: of the order.
-            parts: equal parts that a batch is cut into.
-
-        Raises:
-            OptionError: the cuts do not rise, or the batch does not divide into the parts.
-            TrainingError: no bucket fills a batch.
+        ``rows``: (n,) the corpus rows to train on. ``lengths``: (n,) their lengths, in words or
+        tokens; the paper does not say which. ``cuts``: the greatest length of each bucket but the
+        last: ``(5,)`` makes two buckets, up to 5 and above; ``FINE`` makes the paper's six.
         """
         if not cuts or list(cuts) != sorted(set(cuts)):
             raise OptionError("cuts", tuple(cuts), "must be one length or more, rising")
@@ -229,12 +205,9 @@ class Collator:
     """Makes batches of a tokenised corpus.
 
     Attributes:
-        cache: the corpus.
-        plan: its order.
         views: view c rewrites column c; with a corpus of single sentences every view rewrites the
             sentence. Columns beyond the views are taken as they are.
         tokenizer: for views of words, whose result is tokenised afresh.
-        lower: lower-case before the tokenizer.
         resample_views: draw views anew in every epoch; else each row keeps its draw.
         longest: rows that a view made longer are cut at this many tokens, None for no cut.
         prompts: what stands before (or around) the texts of each column of the corpus; nothing if
@@ -251,13 +224,7 @@ class Collator:
     prompts: tuple[str, ...] = ()
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:
-        """Part ``part`` of the ``parts`` equal parts of a step's batch.
-
-        Args:
-            step: from 0.
-            part: from 0.
-            parts: how many there are.
-        """
+        """Part ``part`` of the ``parts`` equal parts of a step's batch."""
         size = self.plan.batch // parts
         rows = self.plan.at(step)[part * size : (part + 1) * size]
         width = len(self.cache.columns)

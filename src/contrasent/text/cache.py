@@ -48,19 +48,13 @@ class TokenCache:
 
     Attributes:
         columns: as many as the corpus is wide.
-        digest: hash of the corpus.
         following: (n,) how many sentences of the same document follow each row, or None where the
             corpus is not in document order.
         scores: (n,) the score of each row, or None where the corpus has none.
     """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
-        """Open the folder; shards that are missing stay so.
-
-        Args:
-            folder: of the cache.
-            tokenizer: that of the cache; read from the folder if None.
-        """
+        """Open the folder; shards that are missing stay so."""
         stated = json.loads((folder / "meta.json").read_text("utf-8"))
         how = stated["how"]
         if tokenizer is None:
@@ -91,19 +85,12 @@ class TokenCache:
     def tokens(self, column: int, rows: NDArray[np.int64]) -> Tokens:
         """Token ids of the named rows of a column.
 
-        Args:
-            column: from 0.
-            rows: (n,) numbers.
+        ``rows``: (n,) numbers.
         """
         return self.columns[column].tokens(rows)
 
     def text(self, column: int, row: int) -> str:
-        """A sentence as it was read.
-
-        Args:
-            column: from 0.
-            row: its number.
-        """
+        """A sentence as it was read."""
         return self.columns[column].text(row)
 
     def lengths(self, column: int) -> NDArray[np.int64]:
@@ -146,15 +133,7 @@ class TokenCache:
     def make(
         self, parts: Sequence[tuple[int, int]] | None = None, parent: int | None = None
     ) -> None:
-        """Make the shards that are missing, or wait for them where other processes make them.
-
-        Args:
-            parts: columns and shards; all if None.
-            parent: a process whose end also ends this one.
-
-        Raises:
-            OutputError: one cannot be written.
-        """
+        """Make the shards that are missing, or wait for them where other processes make them."""
         parts = self._parts() if parts is None else parts
         missing = [(c, k) for c, k in parts if self.columns[c].shard(k) is None]
         with progress.task("tokenise", sum(self._rows(k) for _, k in parts), "rows") as advance:
@@ -205,20 +184,6 @@ def tokenised(
 
     A corpus of more than :data:`WAITED_FOR` rows is returned at once, while other processes
     tokenise it.
-
-    Args:
-        corpus: what to read; read through once.
-        tokenizer: with its cutting length.
-        folder: where the files go.
-        lower: lower-case texts before the tokenizer.
-        prompts: what is put before (or around) the texts of each column; nothing if empty.
-        workers: whether to start processes for what is missing.
-        shared: several runs use the folder, perhaps at once; each corpus and tokenizer has a
-            folder in it.
-
-    Raises:
-        InputError: the corpus cannot be read; nothing is left behind.
-        OutputError: the folder cannot be written.
     """
     digest = corpus.digest()
     how = {

@@ -18,12 +18,7 @@ COUNTS = (158_915, 155_070)
 
 @dataclass(frozen=True, slots=True)
 class Captions:
-    """Captions in the file's order.
-
-    Attributes:
-        texts: n captions.
-        pictures: the picture of each.
-    """
+    """Captions in the file's order."""
 
     texts: tuple[str, ...]
     pictures: tuple[str, ...]
@@ -37,11 +32,7 @@ class Captions:
 
 
 def flickr30k(*, folder: Path | None = None) -> Captions:
-    """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption.
-
-    Raises:
-        DataError: no file, a line of another form, or another number of captions.
-    """
+    """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
     path = need("flickr30k", PLACES, folder, "its licence allows no copy on the hub")
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()

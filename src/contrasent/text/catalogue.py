@@ -19,10 +19,7 @@ class Entry:
     """A named data set.
 
     Attributes:
-        name: as every command takes it.
-        kind: "similarity", "transfer" or "captions".
         forms: "senteval" and "raw" for similarity; empty for the rest.
-        rows: official number of rows, by split.
         places: files below the data folder that hold it; a set of several files is named by its
             first. For similarity these are the places of the first form that is there.
         hub: "owner/name@revision" of the pinned copy, or "".
@@ -51,23 +48,14 @@ def entries() -> tuple[Entry, ...]:
 
 
 def entry(name: str) -> Entry:
-    """The data set of a name.
-
-    Raises:
-        OptionError: there is none; the nearest is named.
-    """
+    """The data set of a name."""
     known = {found.name: found for found in entries()}
     check_choice("NAME", name, tuple(known))
     return known[name]
 
 
 def locate(found: Entry, folder: Path | None = None) -> dict[str, str]:
-    """By form ("" where there is one only): the local file that is there, the hub's copy, or "".
-
-    Args:
-        found: the data set.
-        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
-    """
+    """By form ("" where there is one only): the local file that is there, the hub's copy, or ""."""
     if found.kind != "similarity":
         path = find(found.places, folder)
         return {"": str(path) if path else ""}
@@ -81,18 +69,7 @@ def locate(found: Entry, folder: Path | None = None) -> dict[str, str]:
 def table(
     name: str, *, split: str | None = None, form: str | None = None, folder: Path | None = None
 ) -> tuple[tuple[str, ...], Iterator[tuple[str, ...]]]:
-    """The columns and rows of one split of a named data set, as text.
-
-    Args:
-        name: of the data set.
-        split: one that it has; "test" if it has it, else its only one, if None.
-        form: "senteval" or "raw" for similarity; the first that the set has, if None.
-        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
-
-    Raises:
-        OptionError: an unknown name, split or form.
-        DataError: the data are nowhere, or are not the official ones.
-    """
+    """The columns and rows of one split of a named data set, as text."""
     found = entry(name)
     chosen = split or ("test" if "test" in found.rows else next(iter(found.rows)))
     check_choice("--split", chosen, tuple(found.rows))

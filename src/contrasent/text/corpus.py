@@ -43,14 +43,12 @@ class Corpus:
     """Rows of text; made by :func:`open_corpus`. Every iteration reads the source anew.
 
     Attributes:
-        source: what the user called it.
         width: texts in a row: 1 sentences, 2 pairs, 3 and more pairs with hard negatives.
         names: the columns' names; "0", "1", ... where they have none.
         skipped: blank lines that the last whole iteration passed over.
         documents: whether the rows are in document order, a blank line (or a new file) between
             documents.
         starts: rows at which the documents begin, as of the last whole iteration; row 0 is one.
-        scored: whether every row has a score.
         scores: (n,) float64, as of the last whole iteration; empty if not ``scored``.
     """
 
@@ -76,12 +74,7 @@ class Corpus:
         self._at_least = at_least
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        """The rows in order, each of ``width`` texts without white space at their ends.
-
-        Raises:
-            InputError: a row cannot be used (a cell is blank, a score is missing or no number,
-                bytes are not UTF-8, ...), or at the end: there were fewer rows than ``at_least``.
-        """
+        """The rows in order, each of ``width`` texts without white space at their ends."""
         count = skipped = 0
         starts: list[int] = []
         scores = array("d")
@@ -173,9 +166,6 @@ class LabelledPairs:
     """Pairs of texts with a number each, such as how similar people found them.
 
     Attributes:
-        source: the file.
-        first: n texts.
-        second: n texts.
         scores: (n,) float64, all finite, in the file's own units.
     """
 
@@ -191,15 +181,8 @@ class LabelledPairs:
 def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> LabelledPairs:
     """Read two texts and a number from each row of a tsv, csv, jsonl or parquet file.
 
-    Args:
-        path: the file.
-        columns: first text, second text and number, by name or position; by default the file's
-            three columns. The STS Benchmark's own files take ``(5, 6, 4)``.
-
-    Raises:
-        InputError: the file or a row cannot be read, or a label is not a finite number.
-        OptionError: there is no such column, or not three are chosen.
-        MissingExtraError: parquet without pyarrow.
+    ``columns``: first text, second text and number, by name or position; by default the file's
+    three columns. The STS Benchmark's own files take ``(5, 6, 4)``.
     """
     columns = checked(columns)
     if columns is not None and len(columns) != 3:

@@ -11,11 +11,7 @@ ROOTS = ("SentEval/downstream", "SentEval/data/downstream", "downstream")
 
 
 def data_folder() -> Path | None:
-    """The folder that ``CONTRASENT_DATA`` names, or None.
-
-    Raises:
-        DataError: the variable names something that is no folder.
-    """
+    """The folder that ``CONTRASENT_DATA`` names, or None."""
     value = os.environ.get(VARIABLE)
     if not value:
         return None
@@ -26,12 +22,7 @@ def data_folder() -> Path | None:
 
 
 def find(places: Sequence[str], folder: Path | None) -> Path | None:
-    """The first of several places below the data folder that is a file, or None.
-
-    Args:
-        places: below the data folder, the usual one first.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-    """
+    """The first of several places below the data folder that is a file, or None."""
     root = folder if folder is not None else data_folder()
     if root is None:
         return None
@@ -39,17 +30,7 @@ def find(places: Sequence[str], folder: Path | None) -> Path | None:
 
 
 def need(task: str, places: Sequence[str], folder: Path | None, why: str) -> Path:
-    """The file of a data set that has no copy on the hub.
-
-    Args:
-        task: its name, for messages.
-        places: below the data folder, the usual one first.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-        why: that there is no copy, for messages.
-
-    Raises:
-        DataError: it is in none of the places.
-    """
+    """The file of a data set that has no copy on the hub."""
     path = find(places, folder)
     if path is None:
         raise DataError(missing(task, places[0], why))
@@ -57,28 +38,14 @@ def need(task: str, places: Sequence[str], folder: Path | None, why: str) -> Pat
 
 
 def missing(task: str, place: str, why: str) -> str:
-    """The message for a data set that is nowhere: what to put where.
-
-    Args:
-        task: its name.
-        place: where it belongs.
-        why: no copy was fetched.
-    """
+    """The message for a data set that is nowhere: what to put where."""
     root = data_folder()
     where = f"{root}/{place}" if root else f"{place} in a folder that {VARIABLE} names"
     return f"{task}: not found, and {why}; put the file at {where}"
 
 
 def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
-    """The lines of a UTF-8 file without their ends; only a line feed ends a line.
-
-    Args:
-        path: the file.
-        fallback: another encoding to try, for files whose publisher used it.
-
-    Raises:
-        DataError: bytes that are no UTF-8; file and line are named.
-    """
+    """The lines of a UTF-8 file without their ends; only a line feed ends a line."""
     data = path.read_bytes()
     try:
         text = data.decode("utf-8-sig")
@@ -94,14 +61,7 @@ def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
 
 
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:
-    """Refuse a file that has not the official number of rows.
-
-    Args:
-        path: the file.
-        found: its rows.
-        expected: official rows.
-        unit: what a row is, for the message.
-    """
+    """Refuse a file that has not the official number of rows."""
     if found != expected:
         raise DataError(
             f"{path}: {found:,} {unit}, the official file has {expected:,}; fetch it again"

@@ -41,8 +41,6 @@ class ScoredPairs:
 
     Attributes:
         name: the subset ("MSRpar"), or the task where it has no parts.
-        first: n sentences.
-        second: n sentences.
         scores: (n,) gold scores, 0 to 5 (SICK: 1 to 5).
         source: the file or the pinned hub data set that they were read from.
     """
@@ -65,19 +63,7 @@ def sts_names() -> tuple[str, ...]:
 def sts_pairs(
     task: str, *, split: str = "test", form: str = "senteval", folder: Path | None = None
 ) -> tuple[ScoredPairs, ...]:
-    """The scored pairs of a semantic textual similarity task, one entry a subset.
-
-    Args:
-        task: "STS12" ... "STS16", "STSB", "SICKR", "SICKR-all" (all 9,927 pairs, as MTEB scores
-            it), "STSB-de" or "STSB-es".
-        split: "train", "dev" or "test"; the yearly sets have "test" only.
-        form: "senteval" (tokenised, and lower-cased but for SICK) or "raw" (as published).
-        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
-
-    Raises:
-        OptionError: an unknown task or form, or a split or form that the task has not got.
-        DataError: neither the folder nor the hub has it, or a file is not the official one.
-    """
+    """The scored pairs of a semantic textual similarity task, one entry a subset."""
     check_choice("task", task, sts_names())
     check_choice("form", form, FORMS)
     check_choice("split", split, SPLITS)
@@ -104,13 +90,7 @@ def score_digest(scores: Sequence[float]) -> str:
 
 
 def sts_places(task: str, form: str, path: str) -> list[str]:
-    """Where a file of a similarity task may lie below the data folder, the usual place first.
-
-    Args:
-        task: its name.
-        form: "senteval" or "raw".
-        path: of the file within the task.
-    """
+    """Where a file of a similarity task may lie below the data folder, the usual place first."""
     if task.startswith("STSB-"):
         return [f"STSB-multi-mt/{path}"]
     if form == "raw":

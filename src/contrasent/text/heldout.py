@@ -25,8 +25,6 @@ class Split:
 
     Attributes:
         train: (n,) rows that share no text with the held-out pairs.
-        queries: first column of the held-out pairs.
-        documents: their second column.
         scores: how similar the two are, of a corpus with scores; else empty.
     """
 
@@ -41,14 +39,6 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
 
     Rows of which any text is also in a held-out pair (letter case aside) are left out of training.
     Each text is held out once. Two passes over the corpus; eight bytes a text are kept.
-
-    Args:
-        corpus: of two columns or more.
-        count: pairs to hold out, at most a fifth of the rows.
-        seed: of the choice.
-
-    Raises:
-        TrainingError: too few pairs.
     """
     flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
     marks = flat.reshape(-1, corpus.width)
@@ -79,19 +69,7 @@ def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
 def hold_out_sentences(
     corpus: Corpus, count: int, *, seed: int
 ) -> tuple[NDArray[np.int64], list[str]]:
-    """Choose sentences to hold out.
-
-    Args:
-        corpus: of one column.
-        count: sentences to hold out, at most a fifth of the distinct ones.
-        seed: of the choice.
-
-    Returns:
-        The rows to train on, and the held-out sentences, in the corpus's order, each once.
-
-    Raises:
-        TrainingError: fewer than 20 can be held out.
-    """
+    """Choose sentences to hold out."""
     marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
     _, first = np.unique(marks, return_index=True)
     wanted = min(count, len(first) // 5)
@@ -105,19 +83,7 @@ def hold_out_sentences(
 def hold_out_documents(
     corpus: Corpus, count: int, *, seed: int
 ) -> tuple[NDArray[np.int64], list[list[str]]]:
-    """Choose whole documents to hold out, of two sentences or more.
-
-    Args:
-        corpus: of one column, in document order.
-        count: documents to hold out, at most a fifth of the distinct ones of such a length.
-        seed: of the choice.
-
-    Returns:
-        The rows to train on, and the sentences of each held-out document.
-
-    Raises:
-        TrainingError: fewer than 20 can be held out.
-    """
+    """Choose whole documents to hold out, of two sentences or more."""
     marks = np.fromiter((_mark(text) for (text,) in corpus), np.uint64)
     bounds = np.array([*corpus.starts, len(marks)])
     first: dict[bytes, int] = {}
@@ -137,12 +103,7 @@ def hold_out_documents(
 
 
 def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]]]:
-    """What finds what in documents of two sentences or more: texts, and what each should find.
-
-    Returns:
-        "rest": the first sentence and all that follows it; "next": the two neighbouring sentences
-        in the middle.
-    """
+    """What finds what in documents of two sentences or more: texts, and what each should find."""
     middles = [len(sentences) // 2 for sentences in documents]
     return {
         "rest": ([d[0] for d in documents], [" ".join(d[1:]) for d in documents]),

@@ -15,18 +15,7 @@ HUB_SPLITS = {"train": "train", "dev": "(?:validation|dev)", "test": "test"}
 
 
 def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, str, float]]:
-    """Download one split of a pinned data set and read its scored pairs.
-
-    Args:
-        task: our name of it, for messages.
-        pin: repository, revision and row counts.
-        split: "train", "dev" or "test".
-        place: where a local copy would lie, for messages.
-
-    Raises:
-        DataError: the hub is out of reach, or what it sent is not the official data.
-        MissingExtraError: the file is parquet and pyarrow is not installed.
-    """
+    """Download one split of a pinned data set and read its scored pairs."""
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
@@ -57,13 +46,7 @@ def fetch_pairs(task: str, pin: Pin, split: str, place: str) -> list[tuple[str, 
 
 
 def split_files(names: list[str], split: str, config: str = "") -> list[str]:
-    """The files of a data set's repository that hold a split, JSON lines or parquet, sorted.
-
-    Args:
-        names: of all files.
-        split: "train", "dev" or "test".
-        config: the wanted part, if there are several.
-    """
+    """The files of a data set's repository that hold a split, JSON lines or parquet, sorted."""
     last = re.compile(
         rf"(?:^|[-_/]){HUB_SPLITS[split]}(?:[-_/][^/]*)?\.(?:jsonl(?:\.gz)?|parquet)$"
     )

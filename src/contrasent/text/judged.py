@@ -18,14 +18,7 @@ NO_COPY = "no pinned copy on the hub is known"
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """Sentences, each with one that follows from it and one that contradicts it.
-
-    Attributes:
-        premises: n sentences.
-        entailed: n sentences.
-        contradicted: n sentences.
-        source: the file.
-    """
+    """Sentences, each with one that follows from it and one that contradicts it."""
 
     premises: tuple[str, ...]
     entailed: tuple[str, ...]
@@ -51,17 +44,7 @@ class Triples:
 
 
 def question_pairs(*, folder: Path | None = None) -> Labelled:
-    """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it.
-
-    Args:
-        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
-
-    Returns:
-        The rows whose column ``split`` says test; all, if there is no such column.
-
-    Raises:
-        DataError: no file, no such columns, or a label that is neither 0 nor 1.
-    """
+    """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
     path = need("QQP", QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
     first, second, labels = [], [], []
@@ -77,14 +60,7 @@ def question_pairs(*, folder: Path | None = None) -> Labelled:
 
 
 def inference_triples(*, folder: Path | None = None) -> Triples:
-    """Triples in SimCSE's form: columns ``sent0``, ``sent1`` and ``hard_neg``.
-
-    Args:
-        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
-
-    Raises:
-        DataError: no file, or no such columns.
-    """
+    """Triples in SimCSE's form: columns ``sent0``, ``sent1`` and ``hard_neg``."""
     path = need("NLI triples", NLI_PLACES, folder, NO_COPY)
     wanted = ("sent0", "sent1", "hard_neg")
     rows = [tuple(row[name].strip() for name in wanted) for _, row in _rows(path, wanted, ",")]

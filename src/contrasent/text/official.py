@@ -19,7 +19,6 @@ class Subset:
         name: as in the file names, such as "MSRpar".
         lines: lines in the input and in the gold file.
         annotated: how many have a score; in 2015 and 2016 most lines have none.
-        digest: of the gold scores, see :func:`contrasent.text.datasets.score_digest`.
     """
 
     name: str
@@ -30,13 +29,7 @@ class Subset:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One file of scored pairs.
-
-    Attributes:
-        path: below the form's folder.
-        rows: pairs in it.
-        digest: of the gold scores.
-    """
+    """One file of scored pairs."""
 
     path: str
     rows: int
@@ -48,8 +41,6 @@ class Pin:
     """A data set on the hub at a fixed revision; the revision is a hash of its content.
 
     Attributes:
-        repository: "owner/name" of a data set.
-        revision: 40 hexadecimal digits.
         rows: pairs in each split that is there, by our split names.
         config: the folder or prefix of the wanted part, if the repository has several.
     """
@@ -66,8 +57,6 @@ class TransferFile:
 
     Attributes:
         split: "all" where folds are drawn from the whole, else "train", "dev" or "test".
-        path: below SentEval's ``downstream`` folder.
-        rows: examples in it.
         label: the class of every line, where a file holds one class only.
     """
 

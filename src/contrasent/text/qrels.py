@@ -13,8 +13,6 @@ class Collection:
     """Queries, documents, and which of them belong together.
 
     Attributes:
-        queries: q texts.
-        documents: n texts.
         relevant: of each query, {position of a document: gain}.
         own: of each query, the position of the document with its id; -1 where there is none, or
             where it is judged relevant, so that the ids are equal by chance.
@@ -30,13 +28,6 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
     """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
 
     Queries without a relevant document in the split are left out.
-
-    Args:
-        folder: the collection.
-        split: whose judgements are read.
-
-    Raises:
-        DataError: a file is missing or a line is not of its form; file and line are named.
     """
     documents = _texts(folder / "corpus.jsonl")
     queries = _texts(folder / "queries.jsonl")
@@ -60,15 +51,7 @@ def read_collection(folder: Path, *, split: str = "test") -> Collection:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:
-    """Read judgements as {query: {document: gain}}.
-
-    Args:
-        path: lines of "query 0 document gain" (TREC), or of "query document gain" with tabs and
-            perhaps a heading (BEIR).
-
-    Raises:
-        DataError: no such file, or a line of another form.
-    """
+    """Read judgements as {query: {document: gain}}."""
     if not path.is_file():
         raise DataError(f"{path}: no such file; judgements are lines of query, document, gain")
     judged: dict[str, dict[str, float]] = {}

@@ -61,19 +61,7 @@ def form_of(path: Path) -> str | None:
 
 
 def read(path: Path, form: str, *, header: bool, source: str) -> Reading:
-    """Open a file of one of ``FORMATS``.
-
-    Args:
-        path: the file.
-        form: its format.
-        header: whether a csv or tsv starts with the names of its columns.
-        source: what the user called the file, for messages.
-
-    Raises:
-        InputError: now or while rows are read: the file is missing, broken, or not UTF-8; a row
-            has another number of columns than the first, or is no JSON.
-        MissingExtraError: parquet without pyarrow.
-    """
+    """Open a file of one of ``FORMATS``."""
     if form == ".parquet":
         return read_parquet(path, source)
     lines = _lines(path, source)
@@ -177,17 +165,7 @@ def _json_values(lines: Lines, source: str) -> Iterator[tuple[int, Any]]:
 def read_parquet(
     path: Path | IO[bytes], source: str, columns: Sequence[str] | None = None
 ) -> Reading:
-    """Open a parquet file, all columns or some of them in the order given.
-
-    Args:
-        path: the file, or its stream.
-        source: what the user called it.
-        columns: by name; all if None.
-
-    Raises:
-        InputError: now or while rows are read: the file is missing or broken.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Open a parquet file, all columns or some of them in the order given."""
     pa = import_extra("pyarrow", "parquet", f"reading {source}")
     import pyarrow.parquet as pq
 
@@ -239,12 +217,7 @@ def reading(source: str) -> Iterator[None]:
 
 
 def content(path: Path, source: str) -> Iterator[bytes]:
-    """The bytes of a file, block by block.
-
-    Args:
-        path: the file.
-        source: what the user called it.
-    """
+    """The bytes of a file, block by block."""
     with reading(source), path.open("rb") as stream:
         while block := stream.read(1 << 20):
             yield block

@@ -24,7 +24,6 @@ class Source:
 
     Attributes:
         path: where its bytes are.
-        form: its format, one of ``readers.FORMATS``.
         shown: what the user called it, for messages.
         spool: what keeps a temporary copy of standard input alive.
     """
@@ -58,9 +57,6 @@ def find(source: str | Path) -> list[Source]:
     "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a
     temporary file because a corpus is read more than once. A folder stands for all files below it
     whose suffix is known; hidden ones are passed over.
-
-    Raises:
-        InputError: there is no such file, its suffix is unknown, or the folder holds no text.
     """
     if str(source) == "-":
         spool = Spool(sys.stdin.buffer)

@@ -26,7 +26,6 @@ class Table:
     Attributes:
         source: what the user called it, for messages.
         names: of the chosen columns; their positions where they have no names.
-        named: whether ``names`` are names.
         choice: what was chosen and how it is read, for a digest.
         rows: starts to read the rows, chosen columns only.
         content: starts to read the bytes behind them.
@@ -56,23 +55,7 @@ def open_table(
     text_only: bool,
     score: str | int | None = None,
 ) -> Table | None:
-    """Read the head of a file and choose its columns.
-
-    Args:
-        file: the file.
-        columns: the columns wanted, in order; by default all of a csv or tsv, and of other formats
-            those that hold text.
-        text_only: whether numbers cannot be meant: they are left out, in csv and tsv refused.
-        score: a column of numbers that follows the others, and is none of them by default.
-
-    Returns:
-        The table, or None if the file has no rows.
-
-    Raises:
-        InputError: the head cannot be read, or its first row is no header where it must be one.
-        OptionError: there is no such column.
-        MissingExtraError: parquet without pyarrow.
-    """
+    """Read the head of a file and choose its columns."""
     header = columns is None or any(isinstance(column, str) for column in (*columns, score))
 
     def again() -> Reading:
@@ -111,17 +94,7 @@ def open_table(
 def memory_table(
     texts: Iterable[str | Sequence[Any]], columns: Columns | None, score: str | int | None = None
 ) -> Table:
-    """Rows that are in memory already, as a table without names; ``score`` as in ``open_table``.
-
-    Args:
-        texts: rows of one or several cells.
-        columns: the columns wanted; all if None.
-        score: a column of numbers that follows the others.
-
-    Raises:
-        InputError: there are none.
-        OptionError: there is no such column.
-    """
+    """Rows that are in memory already, as a table without names; ``score`` as in ``open_table``."""
     held = [
         tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
         for row in texts
@@ -154,12 +127,7 @@ def memory_table(
 
 
 def check_same_columns(first: Table, other: Table) -> None:
-    """Refuse a file of a folder whose columns are not those of the folder's first file.
-
-    Args:
-        first: table of the first file.
-        other: table of another one.
-    """
+    """Refuse a file of a folder whose columns are not those of the folder's first file."""
     same = len(first.names) == len(other.names)
     if same and first.named and other.named:
         same = first.names == other.names
@@ -172,17 +140,7 @@ def check_same_columns(first: Table, other: Table) -> None:
 
 
 def text_cell(value: Any, column: str, source: str, line: int) -> str:
-    """A cell's text, without the white space around it.
-
-    Args:
-        value: what the file holds there.
-        column: the column's name, for messages; "" where there is but one.
-        source: the file.
-        line: the line, or the row.
-
-    Raises:
-        InputError: it is no text, blank, or cannot be written as UTF-8.
-    """
+    """A cell's text, without the white space around it."""
     if not isinstance(value, str):
         where = f"column {column!r}" if column else "the row"
         what = (
@@ -205,17 +163,7 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
 
 
 def number_cell(value: Any, column: str, source: str, line: int) -> float:
-    """A cell's number.
-
-    Args:
-        value: what the file holds there.
-        column: its name, for messages.
-        source: the file.
-        line: the line, or the row.
-
-    Raises:
-        InputError: it is no number, or not a finite one.
-    """
+    """A cell's number."""
     number = _as_number(value)
     if number is None:
         problem = f"label {brief(value)} is not a number (column {column!r})"
@@ -295,18 +243,7 @@ def _check_header(names: Sequence[str], source: str) -> None:
 def position(
     head: Reading, width: int, column: str | int, source: str, option: str = "columns"
 ) -> int:
-    """Where a column stands.
-
-    Args:
-        head: the opened file.
-        width: how many columns it has.
-        column: by name, or by position from 0.
-        source: what the user called the file.
-        option: what named the column.
-
-    Raises:
-        OptionError: there is no such column.
-    """
+    """Where a column stands."""
     if not isinstance(column, str):
         if not 0 <= column < width:
             problem = f"{source} has columns 0 to {width - 1}"

@@ -18,14 +18,7 @@ Tokenise = Callable[[Sequence[str]], tuple[Tokens, NDArray[np.bool_]]]
 
 
 class Column:
-    """One column on disk.
-
-    Args:
-        folder: of the cache.
-        number: of the column, from 0.
-        size: rows of a shard.
-        tokenise: gives the tokens of texts, and which of them were cut.
-    """
+    """One column on disk."""
 
     def __init__(self, folder: Path, number: int, size: int, tokenise: Tokenise) -> None:
         self.folder, self.number, self.size, self.tokenise = folder, number, size, tokenise
@@ -69,14 +62,7 @@ class Column:
 
     @contextmanager
     def writing(self, number: int) -> Iterator[Callable[[Tokens, NDArray[np.bool_]], None]]:
-        """Write a shard: give what is yielded the tokens of its rows, and which were cut, in order.
-
-        Args:
-            number: of the shard; it is there when the block has ended, as a whole.
-
-        Raises:
-            OutputError: it cannot be written.
-        """
+        """Write a shard from the tokens of its rows, in order, and which were cut."""
         head = np.zeros(len(self.rows(number)) + 2, np.int64)  # rows that were cut, then offsets
         at = 1
         with atomic_file(self._path(number), "wb") as stream:
@@ -123,11 +109,7 @@ class TextWriter:
 def mapped(path: Path, kind: Any, count: int | None = None, begin: int = 0) -> NDArray[Any]:
     """A file's numbers, mapped; an empty file cannot be.
 
-    Args:
-        path: the file.
-        kind: of the numbers.
-        count: how many; all to the end if None.
-        begin: bytes before them.
+    ``begin``: bytes before them.
     """
     if path.stat().st_size <= begin:
         return np.empty(0, kind)

@@ -46,14 +46,7 @@ class Tokenizer:
     def __init__(
         self, backend: tokenizers.Tokenizer, *, max_tokens: int, names: dict[str, Any] | None = None
     ) -> None:
-        """Take over a backend; its own padding and truncation settings are switched off.
-
-        Args:
-            backend: the tokenizer; it is copied.
-            max_tokens: see the class.
-            names: the texts of the special tokens: ``pad_token``, ``mask_token``, ``unk_token``;
-                other keys of a tokenizer_config.json are passed over.
-        """
+        """Take over a backend; its own padding and truncation settings are switched off."""
         self.backend = tokenizers.Tokenizer.from_str(backend.to_str())
         self.backend.no_padding()
         self.names = _special_names(names or {})
@@ -62,15 +55,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path, *, max_tokens: int) -> "Tokenizer":
-        """Read ``tokenizer.json``, or let transformers convert an older format.
-
-        Args:
-            folder: of a model.
-            max_tokens: rows are cut to this many ids.
-
-        Raises:
-            ModelError: the folder has no tokenizer.
-        """
+        """Read ``tokenizer.json``, or let transformers convert an older format."""
         names: dict[str, Any] = {}
         config = folder / "tokenizer_config.json"
         if config.is_file():
@@ -149,11 +134,7 @@ class Tokenizer:
         return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
 
     def around(self, prompt: str = "") -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Ids before and after every sentence: :attr:`frame`, and a template's own within it.
-
-        Args:
-            prompt: a template if it holds ``[X]``; any other adds nothing to the frame.
-        """
+        """Ids before and after every sentence: :attr:`frame`, and a template's own within it."""
         before, after = self.frame
         if SLOT not in prompt:
             return before, after
@@ -172,19 +153,7 @@ class Tokenizer:
     def __call__(
         self, sentences: Sequence[str], prompt: str = ""
     ) -> tuple[Tokens, NDArray[np.bool_]]:
-        """Tokenise sentences.
-
-        Args:
-            sentences: any number.
-            prompt: what stands before each; or, with ``[X]`` in it, a template, whose tokens are
-                put around the sentence's and never cut.
-
-        Returns:
-            The rows, and for each whether it was cut at ``max_tokens``.
-
-        Raises:
-            OptionError: ``max_tokens`` leaves no room for a sentence in the template.
-        """
+        """Tokenise sentences."""
         if SLOT in prompt:
             return self._in_template(sentences, prompt)
         if prompt:
@@ -223,12 +192,7 @@ class Tokenizer:
 
 
 def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
-    """Sentences in lower case, with what stands before them; a template stays as it is.
-
-    Args:
-        sentences: any number.
-        prompt: what stands before each.
-    """
+    """Sentences in lower case, with what stands before them; a template stays as it is."""
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""

@@ -16,7 +16,6 @@ class Labelled:
     """Sentences, or pairs of them, with a class each.
 
     Attributes:
-        first: n sentences.
         second: n sentences for a task on pairs (MRPC), else None.
         labels: (n,) classes from 0.
     """
@@ -30,17 +29,7 @@ class Labelled:
 
 
 def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled]:
-    """A transfer task of SentEval by split: {"all"}, {"train", "test"} or {"train", "dev", "test"}.
-
-    Args:
-        task: "MR", "CR", "SUBJ", "MPQA", "SST2", "TREC" or "MRPC".
-        folder: the data folder; by default the one that ``CONTRASENT_DATA`` names.
-
-    Raises:
-        OptionError: an unknown task.
-        DataError: a file is missing (no copy on the hub is known to be SentEval's), or it does not
-            have the official number of rows.
-    """
+    """A transfer task of SentEval by split: all; train, test; or train, dev, test."""
     check_choice("task", task, tuple(TRANSFER_FILES))
     parts: dict[str, list[Labelled]] = {}
     for file in TRANSFER_FILES[task]:

@@ -28,14 +28,6 @@ def word_pieces(
 
     Pieces are joined in the order of their frequency. The library's own trainer numbers letters in
     the order of a hash table, and breaks ties by these numbers; here they are numbered beforehand.
-
-    Args:
-        texts: gives all texts, each time it is called; it is called twice.
-        size: entries at most, special tokens and single letters among them.
-        lower_case: whether texts are lower-cased, and accents taken off.
-
-    Raises:
-        TrainingError: the size leaves no room for the letters of the text.
     """
     normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     counted: Counter[str] = Counter()

@@ -18,17 +18,7 @@ from contrasent.files import atomic_file
 
 
 def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state: Any) -> None:
-    """Write a checkpoint.
-
-    Args:
-        path: the file.
-        module: what trains; its whole state dict is kept.
-        optimizer: its tensors are kept under the names of the parameters.
-        state: anything that JSON can hold.
-
-    Raises:
-        OutputError: it cannot be written; an older checkpoint of that name is untouched.
-    """
+    """Write a checkpoint."""
     tensors = {f"model.{k}": v for k, v in module.state_dict().items()}
     for name, parameter in module.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
@@ -43,11 +33,7 @@ def save(path: Path, module: nn.Module, optimizer: torch.optim.Optimizer, state:
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], Any]:
-    """Tensors and state of a checkpoint.
-
-    Raises:
-        ModelError: the file is damaged or no checkpoint.
-    """
+    """Tensors and state of a checkpoint."""
     try:
         with safe_open(path, framework="pt") as stream:
             state = json.loads((stream.metadata() or {})["contrasent"])
@@ -59,13 +45,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], Any]:
 def restore(
     tensors: dict[str, Tensor], module: nn.Module, optimizer: torch.optim.Optimizer
 ) -> None:
-    """Put a checkpoint's tensors back into a module and its optimizer.
-
-    Args:
-        tensors: by name, as ``read`` gives them.
-        module: what trains.
-        optimizer: AdamW over the module's parameters.
-    """
+    """Put a checkpoint's tensors back into a module and its optimizer."""
     module.load_state_dict(
         {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
     )

@@ -60,7 +60,6 @@ class ResolvedSettings:
     """All settings of a run.
 
     Attributes:
-        settings: of the run.
         parameters: of the objective, those that were stated.
         defaults: what was chosen for settings that were not; None for a run of an older version.
     """
@@ -82,20 +81,6 @@ def resolve_settings(
 
     The first that says a value has it: ``given``; what suits a sentence encoder, if the base is
     one; the objective's published settings; the defaults of ``Settings``.
-
-    Args:
-        base: folder of the model to begin from.
-        objective: its name.
-        given: settings and parameters that are stated, recipes included.
-        corpus: is counted where the number of steps depends on it; one epoch if None.
-        stored: for a run that goes on, what its folder has as "defaults"; empty if it was begun by
-            a version that chose none.
-
-    Returns:
-        All settings, and which of them were chosen.
-
-    Raises:
-        OptionError: an unknown name or a value that cannot be.
     """
     chosen = choose(given or {}, objective)
     Settings(**chosen.run)  # refuse what cannot be before anything is counted by it
@@ -112,11 +97,7 @@ def resolve_settings(
 
 
 def base_kind(folder: Path | None) -> str:
-    """What a model is, as its folder says: a sentence encoder if it states how to pool.
-
-    Args:
-        folder: the model's, or the one of its transformer inside it; None if there is none.
-    """
+    """What a model is, as its folder says: a sentence encoder if it states how to pool."""
     for home in (folder, folder.parent) if folder is not None else ():
         try:
             modules = json.loads((home / "modules.json").read_text("utf-8"))

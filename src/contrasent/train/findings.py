@@ -29,7 +29,6 @@ class Finding:
     """What a check found.
 
     Attributes:
-        check: its name.
         passed: whether it holds; None where it does not apply.
         detail: in plain words, what was compared or what is wrong.
     """
@@ -136,15 +135,7 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
 
 
 def farthest(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> str:
-    """What differs by more than rounding, in words; empty if nothing does.
-
-    Args:
-        one: tensors by name.
-        two: tensors by name.
-
-    Returns:
-        A name and by how much.
-    """
+    """What differs by more than rounding, in words; empty if nothing does."""
     for name in sorted(one.keys() ^ two.keys()):
         return f"{name} is there only once"
     for name, value in one.items():

@@ -31,18 +31,7 @@ CACHED_ROWS = 5
 
 
 def check_objective(method: str, given: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check a method; findings come as they are made.
-
-    Args:
-        method: its name, its file or ``module:Class``.
-        given: parameters; "small" names the small encoder where a model is wanted.
-
-    Yields:
-        One finding a check; where the first fails, the others are not made.
-
-    Raises:
-        UserError: there is no such method, or a parameter cannot be.
-    """
+    """Check a method; findings come as they are made."""
     with tempfile.TemporaryDirectory() as home:
         base = make_small_base(Path(home) / "base")
         trial = Trial(method, with_small_models(method, given, base), base)

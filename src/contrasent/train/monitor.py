@@ -57,16 +57,7 @@ class Monitor:
     high: int = 0
 
     def check(self, step: int, terms: dict[str, float], lr: float) -> None:
-        """Look at one step.
-
-        Args:
-            step: from 0.
-            terms: the loss and its terms by name.
-            lr: learning rate of the step, for the message.
-
-        Raises:
-            TrainingError: the loss is not a finite number, or the vectors have collapsed.
-        """
+        """Look at one step."""
         wrong = [name for name, value in terms.items() if not math.isfinite(value)]
         if wrong:
             raise TrainingError(
@@ -90,9 +81,7 @@ class Drift:
     Texts go through the model as training sees them, without dropout, and nothing is drawn.
 
     Attributes:
-        encoder: what trains.
         tokens: of the texts, at most 500: held-out ones, or of all; None if they are too few.
-        every: steps between measurements.
         total: steps of the run; the last one is measured too.
         guards: whether the base's neighbours are to stay: those of a sentence encoder, unless pairs
             say what is near. A language model's are there to be changed.
@@ -115,16 +104,7 @@ class Drift:
 
     @classmethod
     def of(cls, objective: Objective, batches: Collator, total: int) -> "Drift":
-        """Choose the texts, evenly over the corpus, of pairs the first ones.
-
-        Args:
-            objective: whose encoder trains.
-            batches: with the corpus and the rows that are trained on.
-            total: steps of the run.
-
-        Returns:
-            A measurement that has not begun.
-        """
+        """Choose the texts, evenly over the corpus, of pairs the first ones."""
         cache, plan = batches.cache, batches.plan
         places = np.arange(min(TEXTS, len(cache))) * len(cache) // min(TEXTS, len(cache))
         if len(cache) - len(plan.rows) >= TEXTS:
@@ -151,12 +131,7 @@ class Drift:
             self.values, self.base, self.warned = state["values"], state["base"], state["warned"]
 
     def look(self, step: int, lr: float) -> None:
-        """Measure if it is time; warn, once in a run, where the model has moved too far.
-
-        Args:
-            step: steps taken; 0 for the base itself.
-            lr: the run's highest learning rate, for the warning.
-        """
+        """Measure if it is time; warn, once in a run, where the model has moved too far."""
         if self.tokens is None or (step % self.every and step != self.total):
             return
         budget = BUDGET if self.encoder.device.type == "cpu" else None

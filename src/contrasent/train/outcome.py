@@ -14,10 +14,7 @@ class Gain:
     """A paired difference from the base, on items that took no part in choosing the step.
 
     Attributes:
-        value: the mean difference.
         low: lower end of its 95 % interval.
-        high: upper end of it.
-        count: items.
     """
 
     value: float
@@ -49,9 +46,6 @@ class Run(Outcome):
     """What is known of a finished run, beside its outcome.
 
     Attributes:
-        folder: the model's folder.
-        steps: optimizer steps taken.
-        seconds: time in this process, evaluations included.
         sentences_per_second: corpus rows a second of training, evaluations excluded.
         score: the best first value of an evaluation after a step, or None.
         best_step: the step after which it was reached, or None.

@@ -24,18 +24,6 @@ def prepare(
 
     Fresh weights (heads, projectors) are drawn from the seed alone. A bare encoder, which does not
     say how to pool, is pooled by [CLS] as in SimCSE unless the settings name a pooler.
-
-    Args:
-        base: folder of the model to begin from.
-        objective: its name.
-        parameters: of the objective.
-        settings: of the run.
-
-    Returns:
-        It, on the encoder's device.
-
-    Raises:
-        UserError: as loading the model and the objective do.
     """
     given = renamed(parameters, parameters_by_name(objective))
     check(objective, given, base=base)
@@ -71,15 +59,7 @@ def _prompts(given: Prompts, settings: Settings) -> Prompts:
 
 
 def configure(objective: Objective, settings: Settings) -> None:
-    """Set padding, cached gradients and compilation of every encoder in an objective.
-
-    Args:
-        objective: whose encoders are set.
-        settings: of the run.
-
-    Raises:
-        OptionError: cached gradients with an objective that keeps more in memory than vectors.
-    """
+    """Set padding, cached gradients and compilation of every encoder in an objective."""
     terms = objective.terms.items()
     others = [name for name, t in terms if not getattr(t, "vectors_only", False)]
     own = type(objective).forward is not Objective.forward and not objective.vectors_only

@@ -50,10 +50,6 @@ class MaskedPretraining(Objective):
 
     Of 15 % of the tokens 80 % become [MASK], 10 % a random token and 10 % stay; the loss is the
     mean over them. There is no next-sentence task. The output layer is that of the embeddings.
-
-    Args:
-        encoder: with random weights, of a folder that has the head as well.
-        mask_ratio: share of tokens.
     """
 
     def __init__(self, encoder: Encoder, *, mask_ratio: Share = 0.15) -> None:
@@ -66,11 +62,7 @@ class MaskedPretraining(Objective):
         cast(Any, self.head.model).get_output_embeddings().weight = embeddings.weight
 
     def forward(self, batch: Batch) -> Terms:
-        """The loss of one batch.
-
-        Args:
-            batch: the rows of this process.
-        """
+        """The loss of one batch."""
         (column,) = batch.columns
         randoms = edits.generators(batch, 0)
         edited = edits.mask(column, self.mask_ratio, self.encoder.tokenizer, randoms)
@@ -105,13 +97,8 @@ class Pretrained:
     """What came of it.
 
     Attributes:
-        folder: of the model.
-        steps: that were taken.
-        seconds: of the last call.
         sentences_per_second: of its steps; 0 if none was left.
         loss: mean over the last tenth of the logged steps, in nats a masked token.
-        parameters: of encoder and head.
-        vocabulary: its entries.
     """
 
     folder: str
@@ -137,20 +124,7 @@ def pretrain(
     Order, masks, dropout and learning rate are functions of the seed and the step: a run that was
     killed and is resumed ends, on CPU, in the same bits as one that was not.
 
-    Args:
-        corpus: one column of text.
-        folder: where the model goes.
-        shape: of the model.
-        settings: of the run, see :func:`contrasent.train.shape.pretraining_settings`.
-        resume: go on with the run in the folder.
-        overwrite: discard what the folder holds.
-
-    Returns:
-        What came of it.
-
-    Raises:
-        UserError: bad input, a target that cannot be written, another run in the folder, NaN.
-        KeyboardInterrupt: Ctrl-C or SIGTERM, after a checkpoint was written.
+    ``settings``: of the run, see :func:`contrasent.train.shape.pretraining_settings`.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise TrainingError("pretraining runs in one process; start it without torchrun")
@@ -233,16 +207,7 @@ class _Place:
         return (self.folder / "config.json").is_file()
 
     def open(self, shape: dict[str, Any], *, resume: bool, overwrite: bool) -> None:
-        """Make sure that the folder may be written, and belongs to this run.
-
-        Args:
-            shape: what decides vocabulary and random weights.
-            resume: go on with a run of the same.
-            overwrite: discard what is there.
-
-        Raises:
-            OutputError: it holds something else.
-        """
+        """Make sure that the folder may be written, and belongs to this run."""
         check_writable(self.folder)
         names = sorted(path.name for path in self.folder.iterdir())
         ours = self.shape.is_file()

@@ -26,19 +26,7 @@ def collator(
     *,
     shared: bool = False,
 ) -> Collator:
-    """What makes the batches of a run; of several processes the main one tokenises.
-
-    Args:
-        objective: whose encoder tokenises, and whose views rewrite.
-        corpus: the text.
-        settings: of the run.
-        folder: where the tokenised corpus is kept.
-        rows: those to train on; all if None.
-        shared: other runs keep theirs there too.
-
-    Returns:
-        Batches of every step, in every process.
-    """
+    """What makes the batches of a run; of several processes the main one tokenises."""
     encoder = objective.encoder
     inside = encoder.tokenizer
     cut = min(settings.max_tokens, encoder.max_tokens)
@@ -87,15 +75,7 @@ def _prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[
 
 
 def total_steps(plan: Plan, settings: Settings) -> int:
-    """Optimizer steps of a run: those stated, or those of the epochs.
-
-    Args:
-        plan: the order of the batches.
-        settings: of the run.
-
-    Returns:
-        A number of steps, 1 or more.
-    """
+    """Optimizer steps of a run: those stated, or those of the epochs."""
     return settings.steps or max(1, math.ceil(settings.epochs * plan.steps_per_epoch))
 
 

@@ -50,22 +50,7 @@ def run_config(
     defaults: "Defaults | None" = None,
     keep: str = "trained",
 ) -> dict[str, Any]:
-    """What decides a run, as ``run/settings.json`` keeps it: a resumed run must have the same.
-
-    Args:
-        settings: of the run.
-        objective: name and parameters, as ``Objective.describe`` gives them.
-        corpus: the text; a hash of it is kept.
-        rows: those of the corpus to train on, or None.
-        base: the model it begins from, if it has a name.
-        evaluated: whether an evaluation decides which model is the best.
-        processes: that train together.
-        defaults: which of the settings were chosen, by which rule.
-        keep: which model it gives. Runs of before there was a choice gave the best step.
-
-    Returns:
-        Plain data that JSON can hold.
-    """
+    """What decides a run, as ``run/settings.json`` keeps it: a resumed run must have the same."""
     chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
     return chosen | {
         "settings": asdict(settings),
@@ -98,18 +83,7 @@ class RunFolder:
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
         """Make sure that the folder may be written; say whether a checkpoint is there.
 
-        Args:
-            config: of this run, see ``run_config``.
-            resume: go on with a run of the same.
-            overwrite: discard what is there.
-            needed: bytes that the run will write.
-
-        Returns:
-            Whether there is a checkpoint to go on from.
-
-        Raises:
-            OutputError: something is there and neither is stated, the settings differ, or
-                there is no room.
+        ``needed``: bytes that the run will write.
         """
         check_writable(self.model, needed)
         for model in (self.base, self.best, self.last):
@@ -173,12 +147,6 @@ class RunFolder:
 
         An option that the code has learned since the run began had its default then. The same text
         in another file is the same corpus.
-
-        Args:
-            config: of this run, see ``run_config``.
-
-        Raises:
-            OutputError: a setting, the corpus or the file of a method is another one.
         """
         from contrasent.engine.parameters import renamed
 
@@ -277,12 +245,7 @@ class RunFolder:
 
 
 def trajectory(model: Path) -> list[dict[str, float]]:
-    """What a run that trained a model logged of its geometry (SimCSE, Figure 2).
-
-    Returns:
-        For each measurement "step" and the values by name, such as "alignment"; none if the folder
-        holds no run, or one that did not measure.
-    """
+    """What a run that trained a model logged of its geometry (SimCSE, Figure 2)."""
     log = RunFolder(model).log
     found = []
     for text in log.read_text("utf-8").splitlines() if log.is_file() else ():

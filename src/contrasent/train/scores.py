@@ -28,27 +28,11 @@ class Paired(Protocol):
         """Of the base."""
 
     def against(self, encode: EncodeFn, base: Report) -> Report:
-        """Of a later model; a row "gain_..." is the paired difference, with its interval.
-
-        Args:
-            encode: of the later model.
-            base: the report of the base.
-
-        Returns:
-            Rows as of the base, and one whose metric begins with "gain_".
-        """
+        """Of a later model; a row "gain_..." is the paired difference, with its interval."""
 
 
 class ModelSelector:
     """The scores of a run so far. The main process evaluates, all of them know the values.
-
-    Args:
-        encoder: what is evaluated.
-        place: whose log the reports go to.
-        evaluator: the first row of its report decides which model is the best; None for none.
-        geometry: another evaluation, which decides nothing, or None.
-        clock: counts their time as "evaluation".
-        keep: which model the run gives.
 
     Attributes:
         history: (step, score) of every evaluation.
@@ -87,12 +71,7 @@ class ModelSelector:
         self.base, self.report, self.latest = (r and Report.from_json(r) for r in stored)
 
     def evaluate(self, step: int, save: Callable[[Path, int, Report], None]) -> None:
-        """Score the encoder after a step; save the base, and a step that is the best so far.
-
-        Args:
-            step: steps taken; 0 for the base.
-            save: writes the encoder to a folder, with the step and its report.
-        """
+        """Score the encoder after a step; save the base, and a step that is the best so far."""
         with self.clock.part("evaluation"):
             score = 0.0
             if parallel.is_main() and self.evaluator is not None:
@@ -138,11 +117,7 @@ class ModelSelector:
         return max(self.trained(), key=lambda pair: (pair[1], -pair[0]), default=None)
 
     def outcome(self, last: int) -> Outcome:
-        """What came of the run, the same in all processes.
-
-        Args:
-            last: the step that it ended with.
-        """
+        """What came of the run, the same in all processes."""
         best, base = self.best(), self.history[0][1] if self.history else None
         if best is None or base is None:
             return Outcome(kept=last)

@@ -143,19 +143,7 @@ class Chosen:
 
 
 def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -> Chosen:
-    """Divide and check named values.
-
-    Args:
-        given: names and values, from ``--set`` or a recipe. Texts are read as the type wanted.
-        objective: name of the objective.
-        option: what to call the source in an error.
-
-    Returns:
-        The values, of the types wanted, under today's names.
-
-    Raises:
-        OptionError: an unknown name, with the nearest known one, or a value of another type.
-    """
+    """Divide and check named values."""
     own, known = parameters(objective), run_settings()
     for name in own.keys() & known.keys():
         problem = f"its parameter {name!r} has the name of a setting of the run; give it another"
@@ -174,11 +162,7 @@ def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -
 
 
 def assignments(texts: list[str]) -> dict[str, str]:
-    """Read ``key=value`` texts.
-
-    Raises:
-        OptionError: there is no "=".
-    """
+    """Read ``key=value`` texts."""
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -28,11 +28,8 @@ class Shape:
     """What is pre-trained.
 
     Attributes:
-        layers: of the encoder.
         hidden: size of its vectors; feed-forward layers are four times as wide.
         heads: of attention; 0 for one for every 64 of ``hidden``, and at least one.
-        vocabulary: entries at most.
-        lower_case: whether text is lower-cased.
     """
 
     layers: Count = 4
@@ -54,18 +51,7 @@ class Shape:
 
 
 def pretraining_settings(texts: list[str], seed: int | None) -> Settings:
-    """The settings of a run of pretraining.
-
-    Args:
-        texts: those that are stated, ``key=value``.
-        seed: of everything random; None for that of the texts, or 0.
-
-    Returns:
-        All of them, defaults included.
-
-    Raises:
-        OptionError: there is no such setting, it means nothing here, or has no such value.
-    """
+    """The settings of a run of pretraining."""
     known = run_settings()
     given: dict[str, Any] = {}
     for name, value in assignments(texts).items():

@@ -30,9 +30,6 @@ class StepMetrics:
     """The numbers of a step.
 
     Attributes:
-        step: from 0.
-        rate: the learning rate.
-        norm: of the gradient before clipping.
         terms: the loss and its terms, means over processes and accumulated parts.
     """
 
@@ -56,16 +53,7 @@ class StepRunner:
     looked at every ``window`` steps. Either way weights that are not numbers never come about.
 
     Attributes:
-        objective: what is trained.
         module: the same, under DDP if there are several processes.
-        collator: of the batches.
-        optimizer: fused AdamW.
-        scaler: of fp16.
-        settings: of the run.
-        total: steps of the run.
-        monitor: that looks at the numbers.
-        clock: counts what time is spent on.
-        window: steps between looks.
     """
 
     objective: Objective
@@ -81,11 +69,7 @@ class StepRunner:
     _waiting: list[tuple[int, float, list[str], Tensor]] = field(default_factory=list)
 
     def take(self, step: int) -> list[StepMetrics]:
-        """Take a step; the numbers that have become known.
-
-        Raises:
-            TrainingError: as ``Monitor.check``.
-        """
+        """Take a step; the numbers that have become known."""
         settings = self.settings
         rate = learning_rate(step, total=self.total, peak=settings.lr, warmup=settings.warmup)
         for group in self.optimizer.param_groups:
@@ -108,11 +92,7 @@ class StepRunner:
         return known if len(self._waiting) < self.window else self.known()
 
     def known(self) -> list[StepMetrics]:
-        """The numbers of the steps that have not been looked at.
-
-        Raises:
-            TrainingError: as ``Monitor.check``.
-        """
+        """The numbers of the steps that have not been looked at."""
         waiting, self._waiting = self._waiting, []
         values = [numbers for *_, numbers in waiting]
         found = []
@@ -158,34 +138,14 @@ def _read(rows: list[Tensor]) -> list[list[float]]:
 
 
 def mix(seed: int, step: int, rank: int, part: int) -> int:
-    """One number for torch's generator, different for all four arguments.
-
-    Args:
-        seed: of the run.
-        step: from 0.
-        rank: of the process.
-        part: of the accumulated batch.
-
-    Returns:
-        A number of 63 bits.
-    """
+    """One number for torch's generator, different for all four arguments."""
     return int(
         np.random.SeedSequence([seed, step, rank, part]).generate_state(1, np.uint64)[0] >> 1
     )
 
 
 def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float:
-    """Linear rise over the warm-up, then linear decay to zero after the last step.
-
-    Args:
-        step: from 0.
-        total: steps of the run.
-        peak: the highest rate.
-        warmup: share of the steps over which the rate rises.
-
-    Returns:
-        The rate of the step.
-    """
+    """Linear rise over the warm-up, then linear decay to zero after the last step."""
     rise = int(warmup * total)
     if step < rise:
         return peak * (step + 1) / (rise + 1)
@@ -205,9 +165,6 @@ def without_onednn(precision: str) -> Iterator[None]:
     For steps alone: vectors computed during a training are those that its model gives later, bit
     for bit, and a vector that does not depend on its batch needs a GELU that does not depend on
     where a number stands. Torch's computes the last of every thread's share in another way.
-
-    Args:
-        precision: of ``Settings``.
     """
     if precision != "fp32" or platform.machine().lower() not in ("x86_64", "amd64"):
         yield

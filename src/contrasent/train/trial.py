@@ -37,8 +37,6 @@ class Trial:
     """A method and its parameters on a small encoder.
 
     Attributes:
-        method: its name, see :mod:`contrasent.engine.registry`.
-        parameters: those that are stated.
         base: folder of the encoder, which has a masked-LM head too.
     """
 
@@ -50,18 +48,7 @@ class Trial:
     def training(
         self, *, dropout: float = 0.0, cached_rows: int = 0
     ) -> Iterator[tuple[Objective, Callable[[int], Batch]]]:
-        """The objective in float64, ready to train, and batches as a run makes them.
-
-        Args:
-            dropout: probability.
-            cached_rows: the setting ``grad_cache_rows``.
-
-        Yields:
-            It, and what makes the batch of a step (of this process, if there are several).
-
-        Raises:
-            UserError: the method or a parameter cannot be.
-        """
+        """The objective in float64, ready to train, and batches as a run makes them."""
         settings = Settings(
             batch=ROWS,
             steps=STEPS,
@@ -80,14 +67,7 @@ class Trial:
 
 
 def make_small_base(folder: Path) -> Path:
-    """Write a BERT of two layers with random weights, a masked-LM head and a small vocabulary.
-
-    Args:
-        folder: that does not exist yet.
-
-    Returns:
-        The folder.
-    """
+    """Write a BERT of two layers with random weights, a masked-LM head and a small vocabulary."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import BertConfig, BertForMaskedLM
     from transformers.utils import logging
@@ -123,16 +103,7 @@ def make_small_base(folder: Path) -> Path:
 
 
 def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
-    """The parameters with a folder in the place of "small".
-
-    Args:
-        method: whose parameters they are.
-        given: parameters by name.
-        base: folder of the small encoder.
-
-    Returns:
-        The same, and the folders of models that are made beside the base.
-    """
+    """The parameters with a folder in the place of "small"."""
     found = dict(given)
     for name, parameter in parameters(method).items():
         if found.get(name) == SMALL and parameter.mark(MaskedModelName):

@@ -42,7 +42,6 @@ class Documented:
 
     Attributes:
         name: the dotted name to import it by, as far as it is known without importing.
-        summary: the docstring's first sentence.
         explanation: the prose that follows, at most about 80 words; "" if there is none.
     """
 
@@ -57,8 +56,6 @@ class Reading:
 
     Attributes:
         documented: in the order of their files and lines.
-        files: how many files were parsed.
-        skipped: how many could not be parsed.
     """
 
     documented: list[Documented]
@@ -82,17 +79,7 @@ def read_documentation(
     limit_files: int | None = None,
     depth: int | None = None,
 ) -> Reading:
-    """Read docstrings and count the files.
-
-    Args:
-        folders: roots from which modules are imported; by default the installed distributions and
-            the standard library of this interpreter.
-        limit_files: how many files to read at most, spread evenly.
-        depth: how many parts a file's path below its root has at most.
-
-    Raises:
-        InputError: a folder does not exist.
-    """
+    """Read docstrings and count the files."""
     for folder in folders or ():
         if not folder.is_dir():
             raise InputError(folder, "no such folder")
@@ -227,12 +214,6 @@ class InstalledDocumentation:
 
     Names that people look for: public and explained, those of the fewest parts first. No two
     have a summary or an explanation in common, and ``REPEATS`` at most start with the same words.
-
-    Args:
-        limit: names at most.
-
-    Attributes:
-        report: of the last iteration.
     """
 
     def __init__(self, limit: int) -> None:

@@ -104,11 +104,7 @@ def _without(text: str) -> str:
 
 
 def read_notebook(text: str) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections of a Jupyter notebook: its prose and code, not what the code printed.
-
-    Raises:
-        ValueError: it is no notebook.
-    """
+    """Title and sections of a Jupyter notebook: its prose and code, not what the code printed."""
     notebook: Any = json.loads(text)
     if not isinstance(notebook, dict):
         raise ValueError("no notebook")

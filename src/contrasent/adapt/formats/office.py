@@ -23,11 +23,7 @@ _HEADING = re.compile(r"^(?:heading|überschrift|titre|título) ?(\d)", re.IGNOR
 
 
 def check_unpacked(stream: IO[bytes]) -> None:
-    """Refuse what is no zip, or one that would unpack to more than ``LARGEST`` bytes.
-
-    Raises:
-        ValueError: it is broken or too large.
-    """
+    """Refuse what is no zip, or one that would unpack to more than ``LARGEST`` bytes."""
     try:
         with zipfile.ZipFile(stream) as archive:
             size = sum(info.file_size for info in archive.infolist())
@@ -39,12 +35,7 @@ def check_unpacked(stream: IO[bytes]) -> None:
 
 
 def read_docx(stream: IO[bytes]) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections of a Word document, tables where they stand, headers and footers left out.
-
-    Raises:
-        ValueError: it is broken.
-        MissingExtraError: python-docx is not installed.
-    """
+    """Title and sections of a Word document, tables in place, no headers or footers."""
     try:
         from docx import Document as open_docx
         from docx.table import Table
@@ -85,12 +76,7 @@ def _rows(rows: Iterable[list[str]]) -> str:
 
 
 def read_pptx(stream: IO[bytes]) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections of a presentation: a section a slide, its notes last.
-
-    Raises:
-        ValueError: it is broken.
-        MissingExtraError: python-pptx is not installed.
-    """
+    """Title and sections of a presentation: a section a slide, its notes last."""
     try:
         from pptx import Presentation
     except ImportError as error:
@@ -127,11 +113,7 @@ def _add_shape(builder: SectionBuilder, shape: Any) -> None:
 
 
 def read_epub(stream: IO[bytes]) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections of a book, in its reading order.
-
-    Raises:
-        ValueError: it is broken.
-    """
+    """Title and sections of a book, in its reading order."""
     check_unpacked(stream)
     try:
         with zipfile.ZipFile(stream) as archive:

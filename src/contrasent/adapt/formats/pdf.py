@@ -27,12 +27,7 @@ _SENTENCE_END = re.compile(r"[.!?:;…。！？।؟][\"'”’»)\]]*$")
 
 
 def read_pdf(stream: IO[bytes]) -> tuple[str, tuple[Section, ...]]:
-    """Title and sections of a pdf; no sections if its pages hold no text (scans).
-
-    Raises:
-        ValueError: it is broken, or encrypted with a password.
-        MissingExtraError: pypdf is not installed.
-    """
+    """Title and sections of a pdf; no sections if its pages hold no text (scans)."""
     try:
         from pypdf import PdfReader
         from pypdf.errors import PyPdfError

@@ -26,12 +26,7 @@ def encoding_of(sample: bytes, *, whole: bool) -> str:
     A byte order mark decides, then UTF-8 if it fits, then charset-normalizer where it is
     installed, then Windows' Western European letters.
 
-    Args:
-        sample: its first bytes.
-        whole: whether that is all of it; if not, its last character may be cut.
-
-    Raises:
-        ValueError: it is no text.
+    ``sample``: its first bytes.
     """
     for mark, name in _MARKS:
         if sample.startswith(mark):
@@ -53,11 +48,7 @@ def encoding_of(sample: bytes, *, whole: bool) -> str:
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    r"""The text and its encoding; its lines end in "\n".
-
-    Raises:
-        ValueError: it is no text.
-    """
+    r"""The text and its encoding; its lines end in "\n"."""
     encoding = encoding_of(data[:SAMPLE], whole=len(data) <= SAMPLE)
     try:
         text = data.decode(encoding)
@@ -70,11 +61,7 @@ def decode(data: bytes) -> tuple[str, str]:
 
 
 def sniff(stream: IO[bytes]) -> str:
-    """The encoding of a stream that can be read again from its start.
-
-    Raises:
-        ValueError: it is no text.
-    """
+    """The encoding of a stream that can be read again from its start."""
     sample = stream.read(SAMPLE)
     stream.seek(0)
     return encoding_of(sample, whole=len(sample) < SAMPLE)

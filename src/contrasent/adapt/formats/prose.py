@@ -75,9 +75,6 @@ def summary_and_explanation(docstring: str) -> tuple[str, str]:
 
     The prose ends where parameters, examples or another section begin; lists, tables, code and
     directives are passed over, inline mark-up is taken off.
-
-    Returns:
-        Two single lines; "" where there is nothing that reads as English.
     """
     found = _sentences(docstring)
     if not found or not _is_summary(found[0]):

@@ -53,21 +53,7 @@ class TableColumns:
 def read_rows(
     rows: Iterator[Row | None], columns: Sequence[str] | None, skip: Callable[[], None]
 ) -> tuple[TableColumns, Iterator[tuple[str, str, tuple[Section, ...]]]]:
-    """Choose columns and read rows.
-
-    Args:
-        rows: None for one that cannot be read.
-        columns: of text; of several the first is the title. By default they are guessed.
-        skip: called for each row without text.
-
-    Returns:
-        The columns, and for each row its id (its number, from 1, where there is none), title and
-        sections.
-
-    Raises:
-        NoSuchColumn: none of the first rows has a column that was chosen.
-        ValueError: no column holds text.
-    """
+    """Choose columns and read rows."""
     sample = list(islice(rows, SAMPLE))
     chosen = _choose([row for row in sample if row], columns)
 
@@ -163,12 +149,7 @@ def as_row(value: Any) -> Row | None:
 
 
 def csv_rows(lines: Iterator[str], delimiter: str) -> Iterator[Row | None]:
-    """Rows of a csv or tsv; columns have numbers for names where the first row is no header.
-
-    Args:
-        lines: of the file.
-        delimiter: between its cells, if it has any.
-    """
+    """Rows of a csv or tsv; columns have numbers for names where the first row is no header."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     first = next(lines, "")
     if delimiter == "," and "," not in first:
@@ -203,16 +184,7 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 
 def parquet_rows(stream: IO[bytes], source: str) -> Iterator[Row | None]:
-    """Rows of a parquet file.
-
-    Args:
-        stream: of the file.
-        source: what it is called.
-
-    Raises:
-        InputError: it is broken.
-        MissingExtraError: pyarrow is not installed.
-    """
+    """Rows of a parquet file."""
     reading = read_parquet(stream, source)
     names = reading.names or ()
     for _, cells in reading.rows:

@@ -76,21 +76,13 @@ def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int
 
 
 def check_percent(percent: float) -> None:
-    """Refuse a share outside [0, 100).
-
-    Raises:
-        OptionError: it is outside.
-    """
+    """Refuse a share outside [0, 100)."""
     if not 0 <= percent < 100:
         raise OptionError("percent", percent, "must be from 0 up to, not including, 100")
 
 
 def check_rate(rate: float, rule: str) -> None:
-    """Refuse a repetition rate outside [0, 1] or an unknown rule.
-
-    Raises:
-        OptionError: one of them cannot be.
-    """
+    """Refuse a repetition rate outside [0, 1] or an unknown rule."""
     if not 0 <= rate <= 1:
         raise OptionError("rate", rate, "must be from 0 to 1, such as 0.32")
     check_choice("rule", rule, RULES)

@@ -48,11 +48,7 @@ GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
 
 
 def options_of(name: str) -> list[str]:
-    """Names of the options that a view takes.
-
-    Raises:
-        OptionError: there is no such view.
-    """
+    """Names of the options that a view takes."""
     check_choice("view", name, VIEWS)
     # A prediction is inserted where a [MASK] would be.
     kind = InsertMask if name == "insert_prediction" else VIEWS[name]
@@ -67,20 +63,7 @@ def make_view(
     tokenizer: Tokenizer | None = None,
     fill: Callable[[], Fill] | None = None,
 ) -> View:
-    """A view from its name and options.
-
-    Args:
-        name: one of ``VIEWS``.
-        options: what ``options_of`` lists.
-        tokenizer: needed by the views that handle [MASK].
-        fill: loads the masked language model of "masked_lm" and "insert_prediction"; called only
-            for these.
-
-    Raises:
-        OptionError: no such view or option, or a value out of range.
-        ModelError: the tokenizer has no [MASK], or no masked language model is given.
-        DataError: WordNet is missing.
-    """
+    """A view from its name and options."""
     given: dict[str, Any] = dict(options or {})
     known = options_of(name)
     for option in given:

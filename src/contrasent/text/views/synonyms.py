@@ -12,21 +12,7 @@ FOLDERS = ("/usr/share/wordnet", "/usr/local/share/wordnet", "/usr/local/WordNet
 
 
 def wordnet_synonyms(source: str | Path | None = None) -> Callable[[str], Sequence[str]]:
-    """A word's synonyms: the other members of all its synsets, of every part of speech, sorted.
-
-    Args:
-        source: a folder with WordNet's database files (data.noun, data.verb, data.adj, data.adv);
-            or a lexicon of the package ``wn`` such as "oewn:2024". Not given: the folder named by
-            WNSEARCHDIR, else where Debian's package wordnet-base puts the files, else the English
-            lexicons that ``wn`` has.
-
-    Returns:
-        A function from a lower-case word to its synonyms; no synonyms for an unknown word.
-
-    Raises:
-        DataError: the files or the lexicon are missing.
-        MissingExtraError: a lexicon is named and ``wn`` is not installed.
-    """
+    """A word's synonyms: the other members of all its synsets, of every part of speech, sorted."""
     if source is not None:
         if Path(source).is_dir():
             return _from_files(Path(source))

@@ -81,12 +81,10 @@ class InsertMask(View):
     """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
 
     Attributes:
-        mask: id of [MASK].
         continues: (vocabulary,) bool, true for ids that continue a word, see
-            ``word_continuations``; [MASK] then never splits a word. Without it any sub-word may
-            be followed by one.
+            ``word_continuations``; [MASK] then never splits a word. Without it any sub-word may be
+            followed by one.
         rate: as in ``RepeatWords``; it counts words if ``continues`` is given.
-        rule: as in ``RepeatWords``.
     """
 
     level: ClassVar[Level] = "token"
@@ -105,9 +103,7 @@ class InsertMask(View):
     def insert(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
         """The ids with [MASK] between them, and where in the result it stands.
 
-        Args:
-            sentence: (n,) ids.
-            random: of the choice.
+        ``sentence``: (n,) ids.
         """
         ends = np.asarray([word[-1] + 1 for word in _words(sentence, self.continues)])
         count = repeats(len(ends), self.rate, self.rule, random, words=self.continues is not None)
@@ -123,7 +119,6 @@ class InsertMaskedPrediction(View):
     """Insert [MASK] after some words and fill it in (ESimCSE, Table 5, "masked prediction").
 
     Attributes:
-        where: what inserts the [MASK].
         fill: the masked language model; its best prediction takes the place of the [MASK].
     """
 
@@ -138,9 +133,7 @@ class InsertMaskedPrediction(View):
     def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
         """Several sentences by one call of the model.
 
-        Args:
-            sentences: (n,) ids each.
-            randoms: a generator each.
+        ``sentences``: (n,) ids each.
         """
         masked = [self.where.insert(s, r) for s, r in zip(sentences, randoms, strict=True)]
         return _filled(masked, self.fill, "argmax", randoms)
@@ -154,9 +147,6 @@ class ReplaceMasked(View):
     rounded, halves up. The paper does not say whether the prediction is drawn or the best one.
 
     Attributes:
-        mask: id of [MASK].
-        fill: the masked language model.
-        percent: how many of the words.
         draw: "argmax" or "sample" of the model's distribution.
         continues: (vocabulary,) bool, true for ids that continue a word, see
             ``word_continuations``; without it every sub-word is a word.
@@ -180,9 +170,7 @@ class ReplaceMasked(View):
     def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
         """Several sentences by one call of the model.
 
-        Args:
-            sentences: (n,) ids each.
-            randoms: a generator each.
+        ``sentences``: (n,) ids each.
         """
         masked = [self._masked(s, r) for s, r in zip(sentences, randoms, strict=True)]
         return _filled(masked, self.fill, self.draw, randoms)
@@ -215,12 +203,7 @@ class NextSentence(View):
             raise OptionError("reach", self.reach, "must be 1 (the next sentence) or more")
 
     def __call__(self, sentence: int, random: np.random.Generator) -> int:
-        """An offset from 1 to ``reach``, uniform among those inside the document.
-
-        Args:
-            sentence: how many sentences of the same document follow, at least 1.
-            random: the generator.
-        """
+        """An offset from 1 to ``reach``, uniform among those inside the document."""
         return 1 + int(random.integers(min(self.reach, sentence)))
 
 

@@ -44,12 +44,7 @@ class WordView(View):
     level: ClassVar[Level] = "word"
 
     def __call__(self, sentence: str, random: np.random.Generator) -> str:
-        """The sentence rewritten; as it is, white space included, where no word changes.
-
-        Args:
-            sentence: its words stand between white space.
-            random: of the choice.
-        """
+        """The sentence rewritten; as it is, white space included, where no word changes."""
         words = self._rewritten(sentence.split(), random)
         return sentence if words is None else " ".join(words)
 
@@ -165,7 +160,6 @@ class ReplaceSynonym(WordView):
 
     Attributes:
         synonyms: a word's synonyms, without the word itself; see ``wordnet_synonyms``.
-        count: how many words to replace.
     """
 
     synonyms: Callable[[str], Sequence[str]]
