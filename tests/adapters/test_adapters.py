@@ -1,12 +1,9 @@
 """The adapters inside the libraries they are for."""
 
-import asyncio
 import pickle
 
-import numpy as np
 import pytest
 
-from contrasent.errors import ModelError
 from contrasent.model.encoder import Encoder
 
 TEXTS = ["The gardener mended a torn map.", "An old sailor sold two blue lamps.", ""]
@@ -22,44 +19,6 @@ def folder(encoder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model") / "model"
     encoder.save(folder)
     return folder
-
-
-def test_langchain(encoder, folder):
-    pytest.importorskip("langchain_core")
-    from langchain_core.vectorstores import InMemoryVectorStore
-
-    from contrasent.adapters.langchain import ContrasentEmbeddings
-
-    embeddings = ContrasentEmbeddings(folder)
-    assert np.array(embeddings.embed_documents(TEXTS)) == pytest.approx(
-        encoder.encode(TEXTS), abs=1e-5
-    )
-    assert embeddings.embed_query(TEXTS[0]) == pytest.approx(
-        encoder.encode(TEXTS)[0].tolist(), abs=1e-5
-    )
-    store = InMemoryVectorStore.from_texts(TEXTS[:2], embeddings)
-    assert store.similarity_search(TEXTS[1], k=1)[0].page_content == TEXTS[1]
-    with pytest.raises(ModelError):
-        ContrasentEmbeddings(folder / "nowhere")
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_llama_index(encoder, folder):
-    pytest.importorskip("llama_index.core")
-    from contrasent.adapters.llama_index import ContrasentEmbedding
-
-    embedding = ContrasentEmbedding(folder, embed_batch_size=2)
-    wanted = encoder.encode(TEXTS)
-    assert np.array(embedding.get_text_embedding_batch(TEXTS)) == pytest.approx(wanted, abs=1e-5)
-    assert embedding.get_query_embedding(TEXTS[1]) == pytest.approx(wanted[1].tolist(), abs=1e-5)
-    found = asyncio.run(embedding.aget_query_embedding(TEXTS[1]))
-    assert found == pytest.approx(wanted[1].tolist(), abs=1e-5)
-    from llama_index.core import VectorStoreIndex
-    from llama_index.core.schema import TextNode
-
-    nodes = [TextNode(text=text) for text in TEXTS[:2]]
-    index = VectorStoreIndex(nodes, embed_model=embedding)
-    assert index.as_retriever(similarity_top_k=1).retrieve(TEXTS[0])[0].text == TEXTS[0]
 
 
 def test_scikit_learn(encoder, folder):

@@ -31,14 +31,10 @@ class ObjectiveLoss(nn.Module):
         loss = ObjectiveLoss(model, "esimcse+simcse_plus_plus", queue_size=160)
         SentenceTransformerTrainer(model, train_dataset=sentences, loss=loss).train()
 
-    The data set has one column of sentences, or, for a labelled objective, anchors, positives and
-    any number of hard negatives, or pairs and a label for one that learns from scores. The model's
-    own weights train; projectors, queues, generators and
-    discriminators live in the loss and stay out of the saved model. Dropout is the model's own.
-
-    Momentum and queues move at the beginning of the next batch, which is the optimizer's step
-    unless gradients are accumulated. Views of words (crop, deletion, ...) need the text, which the
-    trainer does not hand on: make such copies in the data set, or use ``contrasent train``.
+    The data set has a column of sentences, or the columns that a labelled objective takes, scores
+    as the label. The model's own weights train; projectors, queues, generators and discriminators
+    live in the loss and are not saved. Dropout is the model's own. Momentum and queues move at the
+    beginning of the next batch, which is the optimizer's step unless gradients are accumulated.
 
     Attributes:
         objective: the objective, its encoder sharing the model's weights.
@@ -72,10 +68,7 @@ class ObjectiveLoss(nn.Module):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor:
-        """The loss of a batch.
-
-        ``labels``: (n,) the scores of the pairs, for an objective that learns from them.
-        """
+        """The loss of a batch; ``labels`` are (n,) scores of its pairs."""
         if parallel.world() > 1:
             raise TrainingError(
                 "several processes: gradients would not be shared through this loss; "

@@ -6,7 +6,7 @@ A saved model folder needs no adapter: ``SentenceTransformer("my-model")`` reads
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from contrasent.adapters.loading import Model, encoder_of
+from contrasent.adapters import Model, encoder_of
 from contrasent.errors import MissingExtraError
 
 if TYPE_CHECKING:

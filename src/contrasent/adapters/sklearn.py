@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapters.loading import Model, encoder_of
+from contrasent.adapters import Model, encoder_of
 from contrasent.errors import MissingExtraError
 from contrasent.types import Vectors
 
