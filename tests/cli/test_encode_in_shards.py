@@ -1,4 +1,4 @@
-"""``contrasent encode --engine``, ``--shard`` and ``contrasent gather`` on a tiny encoder."""
+"""``contrasent encode --engine`` and ``--shard`` on a tiny encoder."""
 
 import json
 import sys
@@ -52,23 +52,33 @@ def test_the_vectors_are_the_models(tmp_path, bert, source, sentences):
     assert (footer["model"], footer["unit"], footer["dimensions"]) == (said["identity"], True, 8)
 
 
-def test_shares_and_gather(tmp_path, bert, source):
+def test_the_share_that_makes_the_last_shard_checks_them_all(tmp_path, bert, source):
     command = ("encode", bert, source, "-o", tmp_path / "v", "--text", "body", "--pooler", "cls",
                "--shard-rows", "7")  # fmt: skip
     text = run(*command, "--shard", "2/2")
     assert "in 4 of 9 shards" in text
-    assert f"contrasent gather {tmp_path / 'v'}" in text
-    with pytest.raises(InputError, match="5 of 9 shards are missing"):
-        run("gather", tmp_path / "v")
-    run(*command, "--shard", "1/2")
-    assert "60 vectors of 32 dimensions in 9 shards" in run("gather", tmp_path / "v")
-    assert printed("gather", tmp_path / "v")["texts"] == 60
-    with pytest.raises(OutputError, match="exists"):
-        run(*command, "--engine", "local")
-    assert printed(*command, "--engine", "local", "--resume")["encoded"] == 0
+    assert "5 shards are still missing" in text
+    assert not manifest(tmp_path / "v")["complete"]
+    text = run(*command, "--shard", "1/2")
+    assert "in 5 of 9 shards" in text
+    assert "complete: all 9 shards checked, 60 rows of one model" in text
+    assert manifest(tmp_path / "v")["complete"]
+    with pytest.raises(OutputError, match="begun with other settings"):
+        run(*command, "--engine", "local", "--unit")
     before = stored(tmp_path / "v")
+    for again in (("--engine", "local"), ("--shard", "1/2")):
+        said = printed(*command, *again)
+        assert (said["encoded"], said["complete"]) == (0, True)
+    assert stored(tmp_path / "v").equals(before)
     assert printed(*command, "--engine", "local", "--overwrite")["encoded"] == 60
     assert stored(tmp_path / "v").equals(before)
+    (tmp_path / "v" / "shard-000003.parquet").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"shard-000003\.parquet: is no whole file of vectors"):
+        run(*command, "--engine", "local")
+
+
+def manifest(folder):
+    return json.loads((folder / "manifest.json").read_text())
 
 
 def test_urls_in_and_out(tmp_path, bert, source):

@@ -17,7 +17,6 @@ PRINTED = {
     "adapt": "adapt handbook/ -o s --budget 10s",
     "encode": "encode my-model notes.txt -o v.npy",
     "encode-shards": "encode my-model notes.txt -o vs --shard 1/1",
-    "gather": "gather vs",
     "similarity": "similarity my-model a b",
     "index": "index my-model notes.jsonl -o ix --id id --metadata *",
     "search": "search ix boats -k 2",

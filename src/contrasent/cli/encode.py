@@ -49,7 +49,6 @@ def encode(
     dtype: str = "float32",
     shard_rows: Annotated[int | None, typer.Option(min=1)] = None,
     shard: str | None = None,
-    resume: bool = False,
     unit: bool = False,
     dimensions: Annotated[int | None, typer.Option(min=1)] = None,
     prompt: str | None = None,
@@ -76,8 +75,7 @@ def encode(
         dtype: Of --engine: float32, float16, int8 (with a scale a row) or binary (signs, as bits).
         shard_rows: Of --engine: texts a shard. [default: 250000]
         shard: Make this share of the shards, such as 3/64: for jobs that do not know one another;
-            'contrasent gather' ends it.
-        resume: Of --engine: a folder in which all shards are there already is no error.
+            the one that makes the last shard checks them all.
         unit: Scale vectors to length one.
         dimensions: Keep the first so many dimensions, scaled to length one.
         prompt: Name of a prompt of the model, such as query. [default: the model's]
@@ -88,11 +86,11 @@ def encode(
         loading = replace(loading, batch_invariant=True)
     form = Form(unit, dimensions, prompt)
     if workers.engine or shard or is_url(output) or is_url(input_) or "*" in input_:
-        request = Request(column, id_column, keep_text, dtype, shard_rows, shard, resume, overwrite)
+        request = Request(column, id_column, keep_text, dtype, shard_rows, shard, overwrite)
         return encode_sharded(model, input_, output, loading, workers, form, request)
     check_workers(workers)
     wrong = {"--id": id_column, "--keep-text": keep_text, "--shard-rows": shard_rows}
-    wrong |= {"--resume": resume, "--dtype": dtype if dtype != "float32" else None}
+    wrong["--dtype"] = dtype if dtype != "float32" else None
     for option, value in wrong.items():
         if value:
             raise OptionError(option, value, "goes with --engine")

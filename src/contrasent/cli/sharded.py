@@ -7,17 +7,13 @@ from typing import NamedTuple
 from contrasent.cli.loading import find_model
 from contrasent.cli.options import Loading, Output, Workers
 from contrasent.cli.workers import Form, OpenModel, make_engine, run_job, worker_threads
-from contrasent.errors import MissingExtraError, OptionError, OutputError, check_choice
+from contrasent.errors import MissingExtraError, OptionError, check_choice
 
 SHARD_ROWS = 250_000
 
 
 class Request(NamedTuple):
-    """What ``contrasent encode`` is given beside, for shards of parquet.
-
-    Attributes:
-        resume: whether a folder that is complete is no error.
-    """
+    """Options of ``contrasent encode`` for shards of parquet."""
 
     column: str | None
     id_column: str | None
@@ -25,7 +21,6 @@ class Request(NamedTuple):
     dtype: str
     shard_rows: int | None
     shard: str | None
-    resume: bool
     overwrite: bool
 
 
@@ -61,8 +56,6 @@ def encode_sharded(
     if request.overwrite and begun is not None:
         folder.remove()
         begun = None
-    if begun is not None and begun.complete and not (request.resume or request.shard):
-        raise OutputError(f"{output}: exists; choose another folder, or use --overwrite")
     rows = plan(
         source,
         shard_rows=request.shard_rows or SHARD_ROWS,
@@ -103,7 +96,9 @@ def encode_sharded(
     if done.shard:
         text += f"\na shard: {each:.2f} s, of these {beside:.3f} s to read and write"
     if ran.manifest is None:
-        text += f"\nwhen all shares are made: contrasent gather {output}"
+        text += f"\n{ran.left:,} shards are still missing; the run that makes the last checks all"
+    else:
+        text += f"\ncomplete: all {rows.shards:,} shards checked, {rows.rows:,} rows of one model"
     notes = list(here.notes)
     if done.truncated:
         notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-tokens)")

@@ -149,11 +149,11 @@ class Ran:
 
     Attributes:
         manifest: of the folder; None if shards of others are still to come.
-        missing: shards that this run had to make.
+        left: shards that are still missing, of other machines.
     """
 
     manifest: "Manifest | None"
-    missing: int
+    left: int
     done: "Done"
     seconds: float
 
@@ -161,9 +161,12 @@ class Ran:
 def run_job(
     job: "Job", engine: "Engine", *, share: str | None = None, begun: "Manifest | None" = None
 ) -> Ran:
-    """Make the shards of a job that are missing, or one machine's share of them."""
+    """Make the shards of a job that are missing, or one machine's share of them.
+
+    Where all are there then, they are checked and the folder is marked complete.
+    """
     from contrasent.encoding.gathering import gather
-    from contrasent.encoding.job import begin, chosen_shards, total
+    from contrasent.encoding.job import begin, chosen_shards, missing_shards, total
 
     missing = chosen_shards(share, begin(job, begun))
     rows = sum(job.plan.size(shard) for shard in missing)
@@ -174,7 +177,8 @@ def run_job(
                 raise UserError(done.problem)
             ended.append(done)
     seconds = time.monotonic() - began
-    return Ran(None if share else gather(job.output), len(missing), total(ended), seconds)
+    left = len(missing_shards(job)) if share else 0
+    return Ran(None if left else gather(job.output), left, total(ended), seconds)
 
 
 @contextmanager

@@ -26,8 +26,8 @@ def gather(name: str) -> Manifest:
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise InputError(
             name,
-            f"{len(missing):,} of {plan.shards:,} shards are missing ({shown}); the command that "
-            "was to make them makes them when it is run again",
+            f"{len(missing):,} of {plan.shards:,} shards are missing ({shown}); give the command "
+            "that was to make them again",
         )
     job, shards = digest(manifest.facts), []
     for number in range(plan.shards):

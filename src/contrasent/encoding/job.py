@@ -213,6 +213,12 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
             f"{folder}: was begun with other settings ({', '.join(differing)}); finish it with "
             "those, or remove it"
         )
+    return missing_shards(job)
+
+
+def missing_shards(job: Job) -> list[int]:
+    """The shards that are not in the folder."""
+    names = Folder(job.output).names()
     return [number for number in range(job.plan.shards) if shard_name(number) not in names]
 
 
