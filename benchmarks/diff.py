@@ -1,13 +1,11 @@
-"""Does neighbour overlap predict what search loses, and does ``watch`` raise its hand in time?
+"""Does neighbour overlap predict what search loses?
 
-    CONTRASENT_DATA=... python -m benchmarks.diff overlap --collections cranfield cisi
-    CONTRASENT_DATA=... python -m benchmarks.diff watch
+    CONTRASENT_DATA=... python -m benchmarks.diff --collections cranfield cisi
 
-``overlap``: pairs of models that people really change between are compared on collections with
+Pairs of models that people really change between are compared on collections with
 queries and judgements of people: how much of what the old model finds the new one finds as well,
 and what nDCG@10 loses. Pairs of ``CHEAP`` need the base's vectors alone; those of ``DEAR`` encode
-everything anew. ``watch``: the two-sample test of ``contrasent watch`` on halves of one text, where
-an alarm is false, and on one text followed by another.
+everything anew.
 
 Every arm appends its line when it is complete, and what is there is not repeated. ``--table``
 prints the lines as Markdown.
@@ -20,7 +18,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +34,6 @@ PAIRS = 500
 """Titles and sentences that the linear map learns from."""
 STEPS = 10
 """Of training, on pairs of the collection, or on Wikipedia for the lab's encoder."""
-SPLITS = 500
-SIDE = 100
-"""Texts of each side of a split."""
-REPEATS = 40
-PERMUTATIONS = 199
-ARTICLES = 400
-"""Of Wikipedia, five sentences each."""
 RESULTS = Path("docs/diff")
 SEED = 0
 
@@ -235,9 +226,6 @@ def compare(at: Collection, pair: str) -> Line:
     }
 
 
-# ---------------------------------------------------------------------- watch
-
-
 def data_folder() -> Path:
     """Of the data sets."""
     if "CONTRASENT_DATA" not in os.environ:
@@ -262,86 +250,6 @@ def wikipedia() -> Iterator[tuple[str, str]]:
                 yield page, text.strip()
 
 
-def sources(work: Path, names: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """Vectors by the base and the document of each row: of collections, and of Wikipedia."""
-    sentences = list(islice(wikipedia(), 5 * ARTICLES))
-    path = work / "wikipedia.npy"
-    if not path.is_file():
-        from contrasent.model.encoder import Encoder
-        from contrasent.model.pretrained import resolve
-
-        encoder = Encoder.load(resolve(BASE), normalise=False)
-        np.save(path, encoder.encode([text for _, text in sentences]), allow_pickle=False)
-    found = {"wikipedia": (np.load(path), np.array([page for page, _ in sentences]))}
-    for name in names:
-        at = Collection(data_folder() / "ir" / name, work)
-        rows = at.saved("base", lambda at=at: at.base.encode(at.reading.texts))
-        found[name] = rows, np.array(at.documents)
-    return found
-
-
-def drawn(source: tuple[Any, Any], sizes: Sequence[int], seed: int) -> list[tuple[Any, list[str]]]:
-    """Samples of a text that have no document in common."""
-    rows, documents = source
-    names = np.random.default_rng((SEED, seed)).permutation(np.unique(documents))
-    samples, start = [], 0
-    for size in sizes:
-        chosen: list[int] = []
-        while len(chosen) < size and start < len(names):
-            chosen += np.flatnonzero(documents == names[start]).tolist()
-            start += 1
-        samples.append((rows[chosen], [str(documents[at]) for at in chosen]))
-    return samples
-
-
-def counted(pairs: Sequence[tuple[Any, Any]], *, known: bool = True) -> Line:
-    """How many pairs of samples ``watch`` calls different, and raises an alarm for.
-
-    The classifier, which takes longest, is asked about those alone for which it matters.
-    """
-    from contrasent.adapt.watch import LEVEL, alarm
-    from contrasent.evaluate.two_samples import compare_samples, mmd_test
-
-    significant = alarms = 0
-    for seed, (old, new) in enumerate(pairs):
-        documents = {}
-        if known:
-            names = [f"new {name}" for name in new[1]]
-            documents = {"old_documents": old[1], "new_documents": names}
-        options = {"permutations": PERMUTATIONS, "seed": seed, **documents}
-        if mmd_test(old[0], new[0], **options)[1] <= LEVEL:
-            significant += 1
-            alarms += alarm(compare_samples(old[0], new[0], **options))
-    return {"runs": len(pairs), "significant": significant, "alarms": alarms}
-
-
-def watch_arms(texts: dict[str, tuple[Any, Any]]) -> Iterator[tuple[str, Callable[[], Line]]]:
-    """Halves of one text, one text after another, and one text with a tenth of another."""
-
-    def quiet(name: str, known: bool) -> Line:
-        halves = [drawn(texts[name], (SIDE, SIDE), seed) for seed in range(SPLITS)]
-        return counted([(old, new) for old, new in halves], known=known)
-
-    def drift(old: str, new: str, size: int, share: float) -> Line:
-        pairs = []
-        for seed in range(REPEATS):
-            before, rest = drawn(texts[old], (SIDE, size - round(share * size)), seed)
-            (other,) = drawn(texts[new], (round(share * size),), seed)
-            mixed = np.concatenate([rest[0], other[0]]), [*rest[1], *(f"o {d}" for d in other[1])]
-            pairs.append((before, mixed))
-        return counted(pairs)
-
-    for old, new in pairwise(texts):
-        for size, share in ((20, 1.0), (SIDE, 1.0), (SIDE, 0.2)):
-            yield (
-                f"{old}, then {size} texts, {share:.0%} of {new}",
-                lambda a=old, b=new, n=size, s=share: drift(a, b, n, s),
-            )
-    for name in texts:
-        yield f"halves of {name}", lambda name=name: quiet(name, True)
-    yield "halves of wikipedia, documents unknown", lambda: quiet("wikipedia", False)
-
-
 # ---------------------------------------------------------------------- results
 
 
@@ -360,13 +268,6 @@ def table(lines: Sequence[Line]) -> str:
                 f"{one['old']:.3f} -> {one['new']:.3f} | {one['old'] - one['new']:+.3f} |"
             )
         text += ["", *(correlation(pairs, name) for name in measures)]
-    watched = [one for one in lines if "arm" in one]
-    if watched:
-        text += ["| samples | runs | p at most 0.05 | alarms |", "|---" * 4 + "|"]
-        text += [
-            f"| {one['arm']} | {one['runs']} | {one['significant']} | {one['alarms']} |"
-            for one in watched
-        ]
     return "\n".join(text)
 
 
@@ -399,14 +300,12 @@ def correlation(pairs: Sequence[Line], name: str) -> str:
 def main() -> None:
     """Run what is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("overlap", "watch"))
     parser.add_argument("--work", type=Path, default=Path("runs/diff"))
     parser.add_argument("--collections", nargs="*", default=["cranfield", "cisi"])
     parser.add_argument("--pairs", nargs="*", default=[*CHEAP, *DEAR], choices=[*CHEAP, *DEAR])
-    parser.add_argument("--arms", nargs="*", help="of watch; all if not given")
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args()
-    out = RESULTS / f"{options.what}.jsonl"
+    out = RESULTS / "overlap.jsonl"
     text = out.read_text("utf-8") if out.is_file() else ""
     lines = [json.loads(line) for line in text.splitlines()]
     if options.table:
@@ -420,12 +319,6 @@ def main() -> None:
         with out.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(line) + "\n")
 
-    if options.what == "watch":
-        done = {one["arm"] for one in lines}
-        for arm, run in watch_arms(sources(options.work, options.collections)):
-            if arm not in done and arm in (options.arms or [arm]):
-                add({"arm": arm, **run()})
-        return
     there = {(one["pair"], one["collection"]) for one in lines}
     for name in options.collections:
         at = Collection(data_folder() / "ir" / name, options.work)

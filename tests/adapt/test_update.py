@@ -11,11 +11,13 @@ from typer.testing import CliRunner
 from contrasent.adapt import selection, training
 from contrasent.adapt.evidence import OLD, Evidence, Query, made_evidence
 from contrasent.adapt.pairs import Pair
+from contrasent.adapt.passages import Passage, passages
 from contrasent.adapt.run import adapt
+from contrasent.adapt.sections import Document, Section
 from contrasent.adapt.shipping import rebuilt
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED
 from contrasent.adapt.training import mixture
-from contrasent.adapt.update import open_previous, updated_parts
+from contrasent.adapt.update import open_previous, passage_of, updated_parts
 from contrasent.adapt.verdict import FORGOTTEN, Verdict, decide
 from contrasent.cli.app import app
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
@@ -295,3 +297,32 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
         "10s",
     )
     assert "the folder is empty" in str(error)
+
+
+def test_a_row_of_an_index_is_the_passage_that_it_was():
+    sections = (
+        Section((), ("Bees are kept in hives.", "Hives stand in rows.")),
+        Section(("Care",), ("Feed them in spring. " * 8,)),
+        Section(
+            ("Care", "In a long and snowy winter that nobody had expected at all"), ("Wait. " * 30,)
+        ),
+    )
+    made = passages(
+        [Document("bees.md", "Keeping bees", sections), Document("no.md", "", sections[:1])],
+        count_tokens=lambda texts: [len(text.split()) + 2 for text in texts],
+        max_tokens=32,
+    ).passages
+    assert len({passage.prefix for passage in made}) > 2
+    for passage in made:
+        metadata = {
+            "document": ("bees.md", "no.md")[passage.document],
+            "title": passage.title,
+            "headings": list(passage.headings),
+        }
+        again = passage_of(passage.indexed, passage.id, metadata, passage.document)
+        assert (again.text, again.prefix, again.headings) == (
+            passage.text,
+            passage.prefix,
+            passage.headings,
+        )
+    assert passage_of("plain\ntext", "7", None, 3) == Passage("7", 3, "", (), 0, "plain\ntext", "")

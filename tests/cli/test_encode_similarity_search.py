@@ -254,8 +254,8 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     write([{"text": "four"}])
     run("index", MINILM, source, "-o", folder, "--add")
     assert set(found().values()) == {"one", "deux", "trois", "four"}
-    assert run("remove", folder, "--id", "a", "--where", "n=4").endswith("2 rows removed, 2 left\n")
-    assert json.loads(run("remove", folder, "--compact", "--json"))["texts"] == 2
+    removed = run("index", folder, "--remove", "a", "--remove-where", "n=4")
+    assert removed.endswith("2 rows removed, 2 left\n")
     assert set(found().values()) == {"deux", "four"}
 
 
@@ -338,9 +338,10 @@ def test_index_with_binary_codes(tmp_path, monkeypatch, bert, sentences):
         (["index", MINILM, "{t}", "-o", "{i}", "--update"], "needs --id"),
         (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], "not a folder"),
         (["search", "{i}", "x", "--where", "year"], "neither JSON nor"),
-        (["remove", "{i}"], "name rows by"),
-        (["remove", "{i}", "--id", "nobody"], "not in the index"),
-        (["remove", "{d}", "--id", "0"], "no index"),
+        (["index", "{i}", "{t}", "--remove", "0"], "does not go with --remove"),
+        (["index", "{i}", "--remove", "nobody"], "not in the index"),
+        (["index", "{i}", "--remove-where", "year"], "neither JSON nor"),
+        (["index", "{d}", "--remove", "0"], "no index"),
     ],
 )
 def test_bad_changes_cost_no_torch(arguments, words, tmp_path, lines, built, monkeypatch):

@@ -59,18 +59,14 @@ def test_change_and_search(made, model, sentences):
     assert (told["texts"], told["backend"]) == (62, "milvus")
     hits = printed("search", folder, sentences[70], "-k", 1)["results"][0]["hits"]
     assert [(hit["id"], hit["metadata"]) for hit in hits] == [("n3", {"n": 3})]
-    told = printed("remove", folder, "--where", "n>=50", "--id", "n1", "--compact")
+    told = printed("index", folder, "--remove-where", "n>=50", "--remove", "n1")
     assert (told["removed"], told["texts"]) == (12, 50)
 
 
-def test_compare_all_with_all(made, tmp_path):
+def test_dedupe(made):
     folder, _, _ = made
-    groups = printed("cluster", folder, "-c", 4, "-o", tmp_path / "c.jsonl")
-    assert sum(group["texts"] for group in groups["clusters"]) == 61
-    assert len((tmp_path / "c.jsonl").read_text().splitlines()) == 61
-    pairs = printed("mine", folder, "--identical", "--threshold", 0.9999)["pairs"]
-    assert [{pair["first_id"], pair["second_id"]} for pair in pairs] == [{"n7", "twin"}]
     found = printed("dedupe", folder, "--threshold", 0.9999, "--remove")
+    assert [pair["repeat"]["id"] for pair in found["pairs"]] == ["twin"]
     assert (found["near_duplicates"], found["removed"]) == (1, 1)
     assert len(open_index(folder)) == 60
 
@@ -127,6 +123,6 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     with pytest.raises(ModelError, match="cannot be compared"):
         printed("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
-    for command in ("cluster", "dedupe", "mine", "remove"):
+    for command in (("dedupe", folder), ("index", folder, "--remove", "a")):
         with pytest.raises(InputError, match=r"milvus\.json: is damaged"):
-            printed(command, folder, *(["--id", "a"] if command == "remove" else []))
+            printed(*command)

@@ -20,10 +20,7 @@ PRINTED = {
     "similarity": "similarity my-model a b",
     "index": "index my-model notes.jsonl -o ix --id id --metadata *",
     "search": "search ix boats -k 2",
-    "remove": "remove ix --id note-3",
     "dedupe": "dedupe my-index",
-    "mine": "mine my-index",
-    "cluster": "cluster my-index",
     "doctor": "doctor my-model",
     "export": "export my-model --to onnx",
     "recipes": "recipes",
@@ -32,7 +29,7 @@ PRINTED = {
     "compare": "compare other.json mine.json",
     "threshold": "threshold my-index --unlabelled",
     "diff": "diff my-model other-model --on my-index",
-    "watch": "watch my-index march.txt",
+    "index-remove": "index ix --remove note-3",
     "index-model": "index my-index --model other-model",
 }
 WRITTEN = {

@@ -633,8 +633,8 @@ def test_an_index_that_cannot_be_read_is_the_servers_fault(model, encoder, tmp_p
 
 
 def test_maps(http):
-    assert http.get("/map").json()["method"] == "pca"
-    assert http.get("/map?method=tsne").status_code == 400
+    assert 0 < http.get("/map").json()["explained"] <= 1
+    assert http.get("/map?limit=none").status_code == 400
 
 
 @pytest.mark.parametrize("threshold", [False, True, "0.5", [0.5]])

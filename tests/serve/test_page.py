@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import httpx
@@ -167,17 +166,6 @@ def test_map_with_mouse_and_keys(page):
     text = page.locator("#picked-text").inner_text()
     page.keyboard.press("Enter")
     sync_api.expect(page.locator("#results li").first).to_contain_text(text)
-
-
-def test_map_by_umap_says_what_is_missing(page, monkeypatch):
-    """The server runs in this process: UMAP is made impossible to import."""
-    monkeypatch.setitem(sys.modules, "umap", None)
-    page.click("#tab-map")
-    sync_api.expect(page.locator("#map-note")).to_contain_text("where they differ most")
-    page.select_option("#method", "umap")
-    sync_api.expect(page.locator("#map-note.bad")).to_contain_text("pip install 'contrasent[map]'")
-    page.select_option("#method", "pca")
-    sync_api.expect(page.locator("#plot circle")).to_have_count(10)
 
 
 def test_keyboard_alone(page):

@@ -17,7 +17,7 @@ WIDTH, HEIGHT = 640, 300
 def page(facts: dict[str, Any], folder: Path, index: Index) -> str:
     """The page's text."""
     kinds, changes = facts["verdict"]["kinds"], facts["changes"]
-    flat = plane(index, limit=POINTS, method="pca")
+    flat = plane(index, limit=POINTS)
     title = f"Adaptation of {Path(facts['base']).name}"
     return render(
         "adaptation.html",

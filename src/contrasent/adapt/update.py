@@ -8,12 +8,12 @@ and those that were held out before are held out again: the old model has never 
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.indexed import passage_of, row_numbers
-from contrasent.adapt.passages import Passage
+from contrasent.adapt.passages import Passage, prefixes
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.shipping import INDEX, REPORT, is_adapted
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED, by_hash, parts_of
@@ -21,6 +21,7 @@ from contrasent.errors import InputError, OutputError
 from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import Fusion, own_fusion
 from contrasent.search.index import Index
+from contrasent.search.rows import Rows
 from contrasent.types import Vectors
 
 REPLAYED = 1000
@@ -148,3 +149,22 @@ def _rows(previous: Previous, new: set[str]) -> NDArray[np.int64]:
     old = np.array([_document(hit.id, hit.metadata) not in new for hit in hits], dtype=bool)
     left: NDArray[np.int64] = rows[old]
     return left
+
+
+def passage_of(text: str, identity: str, metadata: Any, document: int) -> Passage:
+    """The passage that a row of an index was."""
+    known = metadata if isinstance(metadata, dict) and "headings" in metadata else {}
+    title, headings = str(known.get("title", "")), tuple(known.get("headings", ()))
+    before = (p for p in prefixes(title, headings) if p and text.startswith(f"{p}\n"))
+    prefix = next(before, "")
+    own = text[len(prefix) + 1 :] if prefix else text
+    return Passage(identity, document, title, headings, 0, own, prefix)
+
+
+def row_numbers(index: Rows) -> NDArray[np.int64]:
+    """The rows of an index that are there."""
+    rows = np.flatnonzero(index.alive())
+    if not any(index.named(int(row))["text"].strip() for row in rows[:1000]):
+        problem = "holds no texts to compare with" if len(rows) else "is empty"
+        raise InputError(str(index.folder or "the index"), problem)
+    return rows

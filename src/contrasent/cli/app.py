@@ -16,12 +16,8 @@ PANELS = {
     "Research": ("reproduce", "postprocess", "import"),
     # To be removed by those who remove the commands; the panel goes with the last of them.
     "Going": (
-        "watch",
         "threshold",
-        "cluster",
-        "mine",
         "recipes",
-        "remove",
         "pretrain",
         "check-objective",
     ),

@@ -22,7 +22,6 @@ EXTRAS = {
     "cloud": "reading and writing s3:// and gs://",
     "report": "figures of reproduce",
     "synonyms": "the synonym view, by WordNet",
-    "map": "the server's map by UMAP",
 }
 """Extras that change what commands can do, and what for."""
 

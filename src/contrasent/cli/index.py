@@ -1,4 +1,4 @@
-"""``contrasent index MODEL CORPUS -o INDEX``, and ``contrasent index INDEX --model NEW``."""
+"""``contrasent index MODEL CORPUS -o INDEX``, ``index INDEX --model NEW`` and ``--remove ID``."""
 
 import time
 from dataclasses import asdict
@@ -14,8 +14,8 @@ from contrasent.cli.index_changes import (
     change,
     change_model,
     check_change,
-    check_model_change,
     count_words,
+    remove_rows,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
 from contrasent.cli.workers import check_workers, index_vectors
@@ -23,6 +23,7 @@ from contrasent.errors import MissingExtraError, OptionError, UserError, check_c
 
 if TYPE_CHECKING:
     from contrasent.search.encoded import EncodedRecords
+    from contrasent.search.index import Index
     from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
 
@@ -53,12 +54,16 @@ def index(
     lexical_weight: options.LexicalWeight = None,
     add: bool = False,
     update: bool = False,
+    remove: Annotated[list[str] | None, typer.Option("--remove", metavar="ID")] = None,
+    remove_where: Annotated[
+        list[str] | None, typer.Option("--remove-where", metavar="CONDITION")
+    ] = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search.
 
     Options:
-        model: Model folder or name; with --model the index that changes.
+        model: Model folder or name; with --model or --remove the index that changes.
         corpus: File, folder, or - for standard input.
         output: Index folder to make.
         new_model: Give the index the vectors of this model, in place: a run that was killed goes
@@ -77,11 +82,16 @@ def index(
         hybrid: To be searched by words (BM25) and vectors together.
         add: Add to an index that exists.
         update: Replace rows of the same id, add the others.
+        remove: Remove the row with this id from an index; can be repeated.
+        remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
-    if new_model is not None or mapped:
-        check_model_change(new_model, {"CORPUS": corpus, "-o": output, "--add": add or None})
-        mapping = Mapping(map_limit, sample) if mapped else None
-        return change_model(Path(model), str(new_model), loading, mapping)
+    building = {"CORPUS": corpus, "-o": output, "--add": add or None}
+    mapping = Mapping(map_limit, sample) if mapped else None
+    if remove or remove_where:
+        given = building | {"--model": new_model, "--map": mapped or None}
+        return remove_rows(Path(model), remove or [], remove_where or [], given)
+    if new_model is not None or mapping is not None:
+        return change_model(Path(model), new_model, loading, mapping, building)
     if corpus is None or output is None:
         missing = "CORPUS (File, folder, or -)" if corpus is None else "--output/-o (Index folder)"
         raise UserError(f"{missing} is missing; see 'contrasent index --help'")
@@ -109,7 +119,6 @@ def index(
     folder = find_model(model)
     encode = open_model(folder, loading)
     rows.check(encode.encoder.identity, model, words=hybrid)
-    stated = {"pooler": loading.pooler, "max_tokens": loading.max_tokens}
     recall = None
     began = time.monotonic()
     made: AnyIndex
@@ -120,7 +129,11 @@ def index(
             "model": encode.encoder.identity,
             "source": lasting_name(model),
             "metric": metric,
-            "settings": stated | _fusion_setting(hybrid, lexical_weight),
+            "settings": {
+                "pooler": loading.pooler,
+                "max_tokens": loading.max_tokens,
+                **_fusion_setting(hybrid, lexical_weight),
+            },
         }
         with index_vectors(folder, corpus, output, encode, workers, column) as vectors:
             if backend == "milvus":
@@ -135,15 +148,12 @@ def index(
         from contrasent.search.approximate import FEWEST, build_approximate
 
         if len(made) < FEWEST:
-            notes.append(
-                f"fewer than {FEWEST:,} texts are searched faster exactly: no {backend} index"
-            )
+            few = f"fewer than {FEWEST:,} texts are searched faster exactly"
+            notes.append(f"{few}: no {backend} index")
         else:
-            built = build_approximate(output, approximate)
-            made, part = built, built.manifest.backend
-            recall = None if part is None else float(part.facts["recall"])
-    if isinstance(made, stored.Index) and made.folder is not None:
-        count_words(made)
+            made = build_approximate(output, approximate)
+            recall = _recall(made)
+    count_words(made)
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
@@ -234,3 +244,9 @@ def _backend_name(index: "AnyIndex") -> str:
     part = index.manifest.backend
     kind = None if part is None else part.facts.get("kind")
     return "exact" if kind is None else "binary" if kind == "binary" else f"faiss {kind}"
+
+
+def _recall(index: "Index") -> float | None:
+    """Recall@10 of an approximate index against exact search."""
+    part = index.manifest.backend
+    return None if part is None else float(part.facts["recall"])

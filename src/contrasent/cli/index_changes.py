@@ -1,4 +1,4 @@
-"""What ``contrasent index`` does to an index that exists: rows come, or another model does."""
+"""Changes of an existing index: rows that are added, updated or removed, or another model."""
 
 import time
 from pathlib import Path
@@ -34,9 +34,16 @@ class Mapping(NamedTuple):
 
 
 def change_model(
-    folder: Path, model: str, loading: options.Loading, mapping: Mapping | None
+    folder: Path,
+    model: str | None,
+    loading: options.Loading,
+    mapping: Mapping | None,
+    others: dict[str, Any],
 ) -> options.Output:
-    """Re-embed an index in place, or map its vectors."""
+    """Re-embed an index in place, or map its vectors; ``others``: options of other changes."""
+    if model is None:
+        raise OptionError("--map", True, "goes with --model NEW")
+    _check_alone("--model", others)
     from contrasent.search.approximate import FEWEST, build_approximate
     from contrasent.search.index import Index
     from contrasent.search.opening import in_milvus
@@ -116,14 +123,32 @@ def _fit(index: "Index", encode: "Counting[Model]", sample: int) -> "tuple[Linea
     return fitted, next(m for m in measures if m.name == "overlap@10")
 
 
-def check_model_change(new_model: str | None, given: dict[str, Any]) -> None:
-    """Refuse what does not go with another model for an index."""
-    if new_model is None:
-        raise OptionError("--map", True, "goes with --model NEW")
-    for option, value in given.items():
+def _check_alone(change: str, others: dict[str, Any]) -> None:
+    """Reject options that do not go with a change of an index in place."""
+    for option, value in others.items():
         if value is not None:
-            problem = "does not go with --model: contrasent index INDEX --model NEW"
+            problem = f"does not go with {change}: contrasent index INDEX {change} ..."
             raise OptionError(option, str(value), problem)
+
+
+def remove_rows(
+    folder: Path, ids: list[str], where: list[str], others: dict[str, Any]
+) -> options.Output:
+    """Remove rows by id or by metadata, in one commit; ``others``: options of other changes."""
+    _check_alone("--remove", others)
+    from contrasent.search.filters import parse_where
+    from contrasent.search.opening import open_writer
+
+    condition = parse_where(where)
+    with open_writer(folder) as writer:
+        count = writer.delete(ids) if ids else 0
+        if condition is not None:
+            count += writer.delete_where(condition)
+    left = len(writer.index)
+    return options.Output(
+        {"index": str(folder), "removed": count, "texts": left},
+        f"{folder}: {count:,} rows removed, {left:,} left",
+    )
 
 
 def check_change(
@@ -169,9 +194,10 @@ def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: 
     return writer.index
 
 
-def count_words(index: "Index") -> None:
+def count_words(index: "AnyIndex") -> None:
     """Count the words of an index that is searched by them, so that no search has to."""
     from contrasent.search.hybrid import Hybrid, own_fusion
+    from contrasent.search.index import Index
 
-    if own_fusion(index.manifest.settings) is not None:
+    if isinstance(index, Index) and own_fusion(index.manifest.settings) is not None:
         Hybrid.open(index)

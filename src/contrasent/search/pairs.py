@@ -1,8 +1,8 @@
-"""Pairs of an index's rows that are close: near-duplicates and paraphrases.
+"""Near-duplicates among an index's rows.
 
-Both look at all pairs, exactly, a square of 1,024 x 8,192 similarities at a time, so memory does
-not grow with the index. Time grows with its square: about 10^12 products for a million rows of 384
-dimensions come to some hours on two cores, and minutes for a hundred thousand.
+All pairs are compared, exactly, a square of 1,024 x 8,192 similarities at a time: memory does not
+grow with the index, time grows with its square (minutes for a hundred thousand rows of 384
+dimensions on two cores, hours for a million).
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,6 @@ from contrasent import progress
 from contrasent.errors import OptionError, UserError
 from contrasent.search.exact import nearest_of
 from contrasent.search.rows import Rows
-from contrasent.search.segment import id_hash
 from contrasent.types import Vectors
 
 ROWS = 1024
@@ -34,7 +33,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """What :func:`near_duplicates` found.
+    """The rows that :func:`near_duplicates` keeps and drops.
 
     Attributes:
         kept: (k,) rows of which each is far from every other.
@@ -110,93 +109,6 @@ def _with_block(
     found = scores[np.arange(len(vectors)), at]
     better = found > best
     return np.where(better, found, best), np.where(better, here[chosen[at]], partner)
-
-
-def paraphrases(
-    index: Rows, *, limit: int = 1000, threshold: float = 0.0, identical: bool = False
-) -> list[Pair]:
-    """The pairs of rows with the highest scores, best first."""
-    check_cosine(index, threshold)
-    if limit < 1:
-        raise OptionError("limit", limit, "must be at least 1")
-    best = _Most(limit, threshold)
-    squares = sum(-(-(len(index) - start) // COLUMNS) for start in range(0, len(index), ROWS))
-    with progress.task("mine", squares, "squares") as advance:
-        for rows, columns, scores in _pairs(index):
-            best.offer(index, rows, columns, scores, identical)
-            advance(1, pairs=best.count)
-    return best.pairs()
-
-
-def _pairs(
-    index: Rows,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-    """Squares of scores, each pair of rows once; the rest is ``-inf``."""
-    rows = np.flatnonzero(index.alive())
-    for start in range(0, len(rows), ROWS):
-        here = rows[start : start + ROWS]
-        vectors = index.vectors_of(here)
-        for at in range(start, len(rows), COLUMNS):
-            columns = rows[at : at + COLUMNS]
-            scores = vectors @ index.vectors_of(columns).T
-            scores[columns[None, :] <= here[:, None]] = -np.inf
-            yield here, columns, scores
-
-
-class _Most:
-    """The pairs with the highest scores; of equal scores the first pair."""
-
-    def __init__(self, limit: int, threshold: float) -> None:
-        self.limit, self.floor = limit, np.float64(threshold)
-        self.found = np.empty((0, 2), dtype=np.int64)
-        self.scores = np.empty(0, dtype=np.float32)
-        self.hashes: dict[int, int] = {}
-
-    @property
-    def count(self) -> int:
-        return min(len(self.scores), self.limit)
-
-    def offer(
-        self,
-        index: Rows,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        scores: NDArray[np.float32],
-        identical: bool,
-    ) -> None:
-        first, second = np.nonzero(scores >= self.floor)
-        found = np.stack([rows[first], columns[second]], axis=1)
-        values = scores[first, second]
-        if not identical and len(found):
-            near = values > 0.99  # the same text has the same vector, up to rounding
-            same = np.zeros(len(found), dtype=bool)
-            same[near] = [
-                self._hash(index, int(a)) == self._hash(index, int(b)) for a, b in found[near]
-            ]
-            found, values = found[~same], values[~same]
-        self.found = np.concatenate([self.found, found])
-        self.scores = np.concatenate([self.scores, values])
-        if len(self.scores) > 2 * self.limit:
-            self._cut()
-
-    def _hash(self, index: Rows, row: int) -> int:
-        if row not in self.hashes:
-            segment, at = index.place(row)
-            self.hashes[row] = id_hash(segment.texts[at])
-        return self.hashes[row]
-
-    def _cut(self) -> None:
-        order = np.lexsort((self.found[:, 1], self.found[:, 0], -self.scores))[: self.limit]
-        self.found, self.scores = self.found[order], self.scores[order]
-        if len(order) == self.limit:
-            self.floor = np.float64(self.scores[-1])
-
-    def pairs(self) -> list[Pair]:
-        self._cut()
-        return [
-            Pair(int(first), int(second), float(score))
-            for (first, second), score in zip(self.found, self.scores, strict=True)
-        ]
 
 
 def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[np.float32]:

@@ -1,19 +1,11 @@
-"""A flat picture of an index: principal components of its vectors, or UMAP from there."""
+"""A flat picture of an index: the principal components of its vectors."""
 
-import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.errors import check_choice, import_extra
-
-if TYPE_CHECKING:
-    from contrasent.search.rows import Rows
-
-
-METHODS = ("pca", "umap")
+from contrasent.search.rows import Rows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,40 +15,19 @@ class Plane:
     Attributes:
         rows: (n,) which rows of the index.
         points: (n, 2) where they are, in [-1, 1].
-        explained: share of the variance that the plane shows; None for UMAP, which shows no share.
+        explained: share of the variance that the plane shows.
     """
 
     rows: NDArray[np.int64]
     points: NDArray[np.float64]
-    explained: float | None
+    explained: float
 
 
-def plane(index: "Rows", *, limit: int = 2000, method: str = "pca") -> Plane:
-    """Place rows, evenly spread over the index, on a plane; the same index, the same picture."""
-    check_choice("method", method, METHODS)
-    flat = _principal(index, limit)
-    return _neighbourly(index, flat) if method == "umap" and len(flat.rows) > 3 else flat
+def plane(index: Rows, *, limit: int = 2000) -> Plane:
+    """Place rows, evenly spread over the index, on their two principal components.
 
-
-def _neighbourly(index: "Rows", flat: Plane) -> Plane:
-    """UMAP of the placed rows, started from their principal components."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of packages that UMAP could use as well
-        umap = import_extra("umap", "map", "a map by UMAP", package="umap-learn")
-        model = umap.UMAP(
-            n_neighbors=min(15, len(flat.rows) - 1),
-            metric="cosine" if index.metric == "cosine" else "euclidean",
-            init=10 * flat.points.astype(np.float32),
-            random_state=0,
-            n_jobs=1,  # as a fixed random state needs
-        )
-        points = np.asarray(model.fit_transform(index.vectors_of(flat.rows)), dtype=np.float64)
-    points -= (points.max(axis=0) + points.min(axis=0)) / 2
-    return Plane(flat.rows, points / max(float(np.abs(points).max()), 1e-9), None)
-
-
-def _principal(index: "Rows", limit: int) -> Plane:
-    """The rows on the two axes; the sign of each axis is fixed."""
+    The sign of each axis is fixed: the same index gives the same picture.
+    """
     alive = np.flatnonzero(index.alive())
     sample = spread(alive, 100_000)
     total = np.zeros(index.dimension)

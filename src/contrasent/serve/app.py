@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from contrasent.errors import InputError, MissingExtraError, UserError
+from contrasent.errors import InputError, UserError
 from contrasent.search.exact import unit
 from contrasent.search.opening import AnyIndex
 from contrasent.serve import schemas
@@ -182,14 +182,11 @@ def _add_search(
         return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
 
     @app.get("/map", response_model=schemas.MapResponse, responses=REFUSALS)
-    async def map_(
-        limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
-        method: Literal["pca", "umap"] = "pca",
-    ) -> Response:
-        """Texts of the index on a plane: that in which their vectors vary most, or by UMAP."""
+    async def map_(limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
+        """Texts of the index on the plane in which their vectors vary most."""
         if library is None:
             raise none
-        return reply(await asyncio.to_thread(library.map, limit, method))
+        return reply(await asyncio.to_thread(library.map, limit))
 
 
 def _add_status(
@@ -257,10 +254,6 @@ def _add_errors(app: FastAPI) -> None:
         log.error("%s", json.dumps({"event": "index", "problem": str(error)}))
         message = "the index cannot be read now"
         return error_response(503, message, "index_unavailable", headers={"Retry-After": "5"})
-
-    @app.exception_handler(MissingExtraError)
-    async def not_installed(_: Request, error: MissingExtraError) -> Response:
-        return error_response(404, str(error), "not_installed")
 
     @app.exception_handler(UserError)
     async def user_error(_: Request, error: UserError) -> Response:

@@ -29,8 +29,8 @@ OpenModel = Callable[[AnyIndex], EncodeFn]
 LOOK_EVERY = 1.0
 PATIENCE = 2.0
 """Seconds that an answer waits for a newer snapshot."""
-PLACED = {"pca": 5000, "umap": 2000}
-"""Rows that a map is made of, by method."""
+PLACED = 5000
+"""Rows that a map is made of."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +73,7 @@ class Library:
         self._opening = threading.Thread()
         self._encoding = threading.Lock()
         self._drawing = threading.Lock()
-        self._maps: dict[tuple[int, str], dict[str, Any]] = {}
+        self._map: tuple[int, dict[str, Any]] | None = None
 
     def _take(self, index: AnyIndex) -> Snapshot:
         encode = None
@@ -144,21 +144,19 @@ class Library:
             queries, vectors=vectors, k=k, threshold=threshold, where=where
         )
 
-    def map(self, limit: int, method: str) -> dict[str, Any]:
+    def map(self, limit: int) -> dict[str, Any]:
         """Some points of the index on a plane; placed once for each snapshot, one at a time."""
         with self._drawing:
             snapshot = self.newest()
             index = snapshot.index
-            key = (index.generation, method)
-            if key not in self._maps:
-                rows = index if isinstance(index, Index) else index.sample(PLACED["pca"])
-                flat = plane(rows, limit=PLACED[method], method=method)
+            if self._map is None or self._map[0] != index.generation:
+                rows = index if isinstance(index, Index) else index.sample(PLACED)
+                flat = plane(rows, limit=PLACED)
                 points = []
                 for row, (x, y) in zip(flat.rows, flat.points, strict=True):
                     named = rows.named(int(row))
                     points.append({**named, "text": named["text"][:300], "x": x, "y": y})
-                self._maps = {old: kept for old, kept in self._maps.items() if old[0] == key[0]}
-                self._maps[key] = {"points": points, "method": method, "explained": flat.explained}
-            placed = self._maps[key]
+                self._map = index.generation, {"points": points, "explained": flat.explained}
+            placed = self._map[1]
         shown = spread(np.arange(len(placed["points"])), limit)
         return {**placed, "points": [placed["points"][at] for at in shown], "texts": snapshot.texts}

@@ -207,10 +207,7 @@ class MapResponse(BaseModel):
 
     points: list[Point]
     texts: int
-    method: str
-    explained: float | None = Field(
-        description="Share of the variance that the plane shows, 0 to 1; null for UMAP."
-    )
+    explained: float = Field(description="Share of the variance that the plane shows, 0 to 1.")
 
 
 class Problem(BaseModel):

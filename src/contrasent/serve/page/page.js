@@ -381,19 +381,16 @@ onSubmit("file-form", "file-note", async () => {
 // ------------------------------------------------------------------ map
 
 const plot = $("plot");
-let points = null, picked = -1, drawn = "";
+let points = null, picked = -1;
 const HINT = $("picked-text").textContent;
 let view = { x: -1.1, y: -1.1, size: 2.2 }, widest = 2.2;
 
 async function loadMap() {
-  const method = $("method").value;
-  if (points && drawn === method) return;
-  say("map-note", method === "umap" ? "placing the texts; the first time takes half a minute…" : "…");
+  if (points) return;
+  say("map-note", "…");
   try {
-    const data = await ask(`map?limit=1500&method=${method}`);
-    if (method !== $("method").value) return; // another choice came in between
+    const data = await ask("map?limit=1500");
     points = data.points;
-    drawn = method;
     picked = -1;
     $("picked-text").textContent = HINT;
     $("alike").hidden = true;
@@ -410,15 +407,12 @@ async function loadMap() {
     fit();
     look();
     const shown = `${points.length.toLocaleString()} of ${data.texts.toLocaleString()} texts`;
-    say("map-note", data.explained === null
-      ? `${shown}, neighbours drawn together; distances between groups mean little`
-      : `${shown} on the plane where they differ most `
-        + `(it shows ${(data.explained * 100).toFixed(0)} % of their variance)`);
+    say("map-note", `${shown} on the plane where they differ most `
+      + `(it shows ${(data.explained * 100).toFixed(0)} % of their variance)`);
   } catch (error) {
     say("map-note", error.message, true);
   }
 }
-$("method").addEventListener("change", loadMap);
 
 // All points in sight, as large as the plot allows.
 function fit() {
