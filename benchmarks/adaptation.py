@@ -85,7 +85,7 @@ class Judged:
 
     def line(self, values: Any) -> dict[str, float]:
         """Its mean and its difference from the base."""
-        from contrasent.evaluate.bootstrap import interval, mean_draws
+        from contrasent.stats.bootstrap import interval, mean_draws
 
         gaps = values - self.before
         low, high = interval(mean_draws(gaps, 10_000))

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.evaluate.bootstrap import RankedPairs, draw_counts, interval, item_keys
 from contrasent.metrics import spearman
+from contrasent.stats.bootstrap import RankedPairs, draw_counts, interval, item_keys
 
 MEAN = "mean"
 Integers = NDArray[np.int64]

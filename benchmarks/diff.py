@@ -273,8 +273,8 @@ def table(lines: Sequence[Line]) -> str:
 
 def correlation(pairs: Sequence[Line], name: str) -> str:
     """Spearman's correlation of what is not found again with the share of nDCG@10 that is lost."""
-    from contrasent.evaluate.bootstrap import interval
     from contrasent.metrics import spearman
+    from contrasent.stats.bootstrap import interval
 
     collections = sorted({one["collection"] for one in pairs})
     points = {

@@ -75,7 +75,7 @@ class Judged:
     def measure(self, encode: Any, *, searched: bool) -> dict[str, float]:
         """The numbers of one line; those of search only where they are wanted."""
         from contrasent import metrics
-        from contrasent.evaluate.bootstrap import mean_interval
+        from contrasent.stats.bootstrap import mean_interval
 
         line: dict[str, float] = {}
         if searched:

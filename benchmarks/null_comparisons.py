@@ -27,8 +27,8 @@ from pathlib import Path
 import numpy as np
 
 from contrasent.evaluate.compare import compare_reports
-from contrasent.evaluate.influence import measure
 from contrasent.report import Items, Report, Row
+from contrasent.stats.influence import measure
 
 RECIPES = (0.213, 0.497, 0.844, 1.737)
 DESIGNS = ((1, 1), (3, 3), (2, 5), (1, 3), (2, 2), (5, 5))
@@ -124,11 +124,11 @@ def false_findings(
     for trial in range(number):
         deviation = RECIPES[trial % len(RECIPES)]
         before, after = map(reports, world.both(design, deviation))
-        (found,) = compare_reports(before, after, planning=False)
+        (found,) = compare_reports(before, after)
         methods += not found.low <= 0 <= found.high
         if design == (1, 1):
             before, after = map(reports, world.both(design, 0.0))
-            (found,) = compare_reports(before, after, planning=False, seed_sd=0.0)
+            (found,) = compare_reports(before, after, seed_sd=0.0)
             models += not found.low <= 0 <= found.high
     shares = {"methods": methods / number}
     return shares | ({"these models": models / number} if design == (1, 1) else {})

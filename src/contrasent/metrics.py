@@ -294,16 +294,3 @@ def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> 
     seen = (1 - p) / p * (agreement * p**depth).sum(axis=1)
     overlap: Floats = seen + agreement[:, -1] * p ** depth[-1]
     return overlap
-
-
-def holm(p: ArrayLike) -> Floats:
-    """(m,) p values corrected for m tests, so that any false finding at all has the chance alpha.
-
-    Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
-    """
-    values = np.asarray(p, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
-    steps = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
-    corrected = np.empty_like(values)
-    corrected[order] = np.minimum(steps, 1.0)
-    return corrected

@@ -60,7 +60,7 @@ class Items:
             :func:`contrasent.metrics.nearness`; "spearman" or "pearson" of (prediction, gold); "f1"
             of (guess, label), both 0 or 1; "ap" and "f1_best" of (score, label); "v_measure" of
             (group, class), whole numbers from 0.
-        keys: (n,) uint64 of :func:`contrasent.evaluate.bootstrap.item_keys`: equal keys are the
+        keys: (n,) uint64 of :func:`contrasent.stats.bootstrap.item_keys`: equal keys are the
             same item, in whichever task.
         columns: (c, n) numbers.
         sizes: of the subsets, in order, if there are several.

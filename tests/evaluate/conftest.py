@@ -39,8 +39,8 @@ def minilm():
 @pytest.fixture
 def items_give_the_values():
     """Checks that the items of every row but those named give its value; how many there were."""
-    from contrasent.evaluate.influence import measure
     from contrasent.report import Items
+    from contrasent.stats.influence import measure
 
     def value(report, key):
         found = report.items[key]

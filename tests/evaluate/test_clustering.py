@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.evaluate.bootstrap import draw_counts
 from contrasent.evaluate.clustering import clustering, kmeans, v_measure, v_measures
 from contrasent.evaluate.compare import compare_reports
+from contrasent.stats.bootstrap import draw_counts
 from contrasent.text.transfer import Labelled
 
 

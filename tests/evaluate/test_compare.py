@@ -7,8 +7,6 @@ from benchmarks.null_comparisons import World, false_findings, reports
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
 from contrasent.evaluate.compare import SEED_SD, compare_reports
-from contrasent.evaluate.power import power_curve
-from contrasent.evaluate.significance import Seeds, spread_error, t_quantile
 from contrasent.report import Items, Report, Row
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS
@@ -111,7 +109,7 @@ def test_a_run_that_is_taken_for_noiseless_would_be_found_different_too_often():
     found = 0
     for _ in range(60):
         before, after = map(reports, world.both((1, 1), 1.737))
-        found += compare_reports(before, after, planning=False)[0].item_p < 0.05
+        found += compare_reports(before, after)[0].item_p < 0.05
     assert found / 60 > 0.15
 
 
@@ -129,8 +127,8 @@ def test_reports_without_items_are_compared_over_seeds():
     assert found.seed_p == pytest.approx(0.1)
     assert found.item_low is found.item_p is found.seed_sd is None
     assert found.verdict == "B is higher"
-    chances = [power_curve(found.deviation, found.needed - i, freedom=4)(0.1) for i in (0, 1)]
-    assert chances[0] >= 0.8 > chances[1]
+    assert found.detectable > (found.high - found.low) / 2
+    assert found.needed == 3  # ten standard deviations
     with pytest.raises(DataError, match="hold no items"):
         compare_reports(before[:1], after[:1])
     with pytest.raises(DataError, match="no row in common"):
@@ -207,19 +205,3 @@ def test_items_that_differ_are_refused():
     stale = Report((Row(*row.key, 0.9, 30),), {}, base.items)
     with pytest.raises(DataError, match="B 1: the items of own test accuracy are another report's"):
         compare_reports([base], [stale])
-
-
-@pytest.mark.parametrize("sizes", [(3, 3), (2, 5)])
-def test_the_detectable_effect_is_found_four_times_in_five(sizes):
-    """Each experiment names its effect by its own spread; others with that effect must find it."""
-    pilot = [[report(v) for v in np.linspace(0.70, 0.72, n)] for n in sizes]
-    (found,) = compare_reports(*pilot)
-    times = found.detectable / found.deviation  # what is named is proportional to the spread
-    random = np.random.default_rng(4)
-    a, b, pa, pb = (random.normal(size=(20_000, n)) for n in (*sizes, *sizes))
-    squares = sum((p.shape[1] - 1) * p.var(axis=1, ddof=1) for p in (pa, pb))
-    effects = times * np.sqrt(squares / (sum(sizes) - 2))
-    arms = [Seeds(v.var(axis=1, ddof=1), v.shape[1], v.shape[1] - 1) for v in (a, b)]
-    error, df = spread_error(*arms)
-    gaps = b.mean(axis=1) + effects - a.mean(axis=1)
-    assert np.mean(np.abs(gaps) > error * t_quantile(0.975, df)) == pytest.approx(0.8, abs=0.012)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import draw_counts, item_keys
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.decisions import (
     Thresholds,
@@ -14,6 +13,7 @@ from contrasent.evaluate.decisions import (
     triplet_accuracy,
 )
 from contrasent.metrics import cosine
+from contrasent.stats.bootstrap import draw_counts, item_keys
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled
 

@@ -66,15 +66,6 @@ def test_rank_biased_overlap_weighs_the_top_most():
     assert low < high < 1
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_by_its_definition(values):
-    found = metrics.holm(values)
-    ordered = sorted(range(len(values)), key=lambda at: values[at])
-    for place, at in enumerate(ordered):
-        steps = [(len(values) - i) * values[j] for i, j in enumerate(ordered[: place + 1])]
-        assert found[at] == pytest.approx(min(1.0, max(steps)))
-
-
 # ---------------------------------------------------------------- rankings
 
 

@@ -8,11 +8,11 @@ import pytest
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import probing
 from contrasent.evaluate import transfer as module
-from contrasent.evaluate.bootstrap import item_keys
 from contrasent.evaluate.probing import SOLVERS, Problem
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.transfer import TASKS, f1, make_problem, transfer
 from contrasent.evaluate.vectors import encode_distinct
+from contrasent.stats.bootstrap import item_keys
 from contrasent.text.transfer import Labelled
 
 GOOD = ["bright", "kind", "crisp", "warm"]

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from contrasent.adapt.evidence import OLD, WRITTEN, Evidence, Floats, mean_over_kinds
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import interval
-from contrasent.evaluate.significance import Difference, bootstrap_p
 from contrasent.evaluate.sts import sts
 from contrasent.search.exact import unit
+from contrasent.stats.bootstrap import interval
+from contrasent.stats.items import bootstrap_p
 from contrasent.text.datafiles import data_folder
 from contrasent.text.datasets import sts_pairs
 from contrasent.types import EncodeFn
@@ -33,6 +33,16 @@ PROBE = files("contrasent.adapt") / "probe.txt"
 FORGOTTEN = 0.03
 """How much nDCG@10 of queries about old text may fall by an update, by the lower end of the 95 %
 interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A paired difference, after minus before, with its 95 % interval and two-sided p."""
+
+    value: float
+    low: float
+    high: float
+    p: float
 
 
 @dataclass(frozen=True, slots=True)

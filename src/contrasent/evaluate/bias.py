@@ -15,10 +15,10 @@ import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report
+from contrasent.stats.bootstrap import RESAMPLES
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
-from contrasent.evaluate.bootstrap import RESAMPLES, item_keys, resampled
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Items, Report
+from contrasent.stats.bootstrap import RESAMPLES, item_keys, resampled
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn, Vectors
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import check_choice
-from contrasent.evaluate.bootstrap import digest, item_keys
 from contrasent.evaluate.retrieval import rank_vectors, ranking_report, retrieval
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report
+from contrasent.stats.bootstrap import digest, item_keys
 from contrasent.text.captions import Captions
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.qrels import Collection, read_collection

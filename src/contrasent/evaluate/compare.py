@@ -2,7 +2,7 @@
 
 Two sources of chance are kept apart and added up. Test items vary: both arms are measured on the
 same ones, so an item's influence on the difference is known, and items that several sets share
-count once (:mod:`contrasent.evaluate.influence`). Runs with other seeds vary: their standard
+count once (:mod:`contrasent.stats.influence`). Runs with other seeds vary: their standard
 error has Student's distribution with as few degrees of freedom as there are runs. Everything is
 exact arithmetic: swapping A and B mirrors the interval to the bit.
 
@@ -22,10 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate import power
-from contrasent.evaluate.influence import item_error, item_moves
-from contrasent.evaluate.significance import Seeds, TwoWay, spread_error
 from contrasent.report import Report, Row, in_hundredths, key_text, shown
+from contrasent.stats.influence import item_error, item_moves
+from contrasent.stats.seeds import (
+    ArmSpread,
+    TwoWay,
+    permutation_p,
+    pooled_deviation,
+    runs_needed,
+    unpaired_error,
+)
 
 SEED_SD = 1.2
 """Points: the standard deviation over seeds that is assumed where each arm has one run.
@@ -121,7 +127,6 @@ def compare_reports(
     *,
     names: Sequence[str] = (),
     seed_sd: float | None = None,
-    planning: bool = True,
 ) -> list[Comparison]:
     """Compare two methods by reports, one of each run, on every row that all of them have."""
     if not before or not after:
@@ -143,7 +148,7 @@ def compare_reports(
         # The spread that is assumed of single runs is one of scores in hundredths.
         known = moved is not None and (seed_sd == 0 or in_hundredths(rows[0].metric))
         if known or len(reports) > 2:
-            results.append(_compare(rows, len(before), moved, seed_sd, planning))
+            results.append(_compare(rows, len(before), moved, seed_sd))
     if not results and any(all(key in r.items for r in reports) for key in shared):
         raise DataError(
             "one run an arm shows no spread over seeds, and what is assumed of one is of scores in "
@@ -158,7 +163,7 @@ def compare_reports(
 
 
 def _compare(
-    rows: Sequence[Row], first: int, moved: Floats | None, seed_sd: float | None, planning: bool
+    rows: Sequence[Row], first: int, moved: Floats | None, seed_sd: float | None
 ) -> Comparison:
     """One row's comparison: the first runs are A's, the others B's."""
     row = rows[0]
@@ -167,21 +172,19 @@ def _compare(
     difference = float(b.mean() - a.mean())
     assumed = _assumed(row, len(a), len(b), seed_sd)
     arms = [
-        Seeds.of(v) if len(v) > 1 or assumed is None else Seeds(assumed**2, 1, math.inf)
+        ArmSpread.of(v) if len(v) > 1 or assumed is None else ArmSpread(assumed**2, 1, math.inf)
         for v in (a, b)
     ]
     items, items_df, parts = item_error(moved, first)
-    error, df = spread_error(arms[0], arms[1])
+    error, df = unpaired_error(arms[0], arms[1])
     # The part that is in both; a single run's is that of the arm whose spread it borrows.
     shared = [parts[i] if arms[i].df else parts[1 - i] for i in (0, 1)]
     both = sum(part / arm.runs for part, arm in zip(shared, arms, strict=True))
-    whole = TwoWay(items, items_df, float(error), float(df), math.sqrt(both))
+    whole = TwoWay(items, items_df, error, df, math.sqrt(both))
     alone = TwoWay(items, items_df, 0.0, math.inf)
-    half, margin = float(whole.half_width()), float(alone.half_width())
-    deviation = power.pooled_deviation(list(a), list(b))
-    detectable = needed = None
-    if planning:
-        detectable, needed = power.plan(difference, arms, deviation, items, both, shared)
+    half, margin = whole.half_width(), alone.half_width()
+    deviation = pooled_deviation(a, b)
+    detectable, needed = _plan(difference, arms, deviation, whole, shared)
     return Comparison(
         row.task,
         row.metric,
@@ -192,7 +195,7 @@ def _compare(
         difference + half,
         whole.p(difference),
         (len(a), len(b)),
-        power.permutation_p(a, b) if deviation is not None else None,
+        permutation_p(a, b) if deviation is not None else None,
         deviation,
         detectable,
         needed,
@@ -212,3 +215,28 @@ def _assumed(row: Row, before: int, after: int, seed_sd: float | None) -> float 
         return None
     points = SEED_SD if seed_sd is None else seed_sd
     return points / 100 if in_hundredths(row.metric) else points
+
+
+def _plan(
+    difference: float,
+    arms: Sequence[ArmSpread],
+    deviation: float | None,
+    whole: TwoWay,
+    shared: Sequence[float],
+) -> tuple[float | None, int | None]:
+    """The detectable effect and the runs needed, were the spreads that were found the true ones.
+
+    None where a spread is assumed for one arm only.
+    """
+    freedom = sum(arm.df for arm in arms)
+    if deviation is not None and math.isinf(freedom):
+        return None, None
+    if deviation is None:
+        deviation, part = math.sqrt(arms[0].variance), 0.0
+    else:
+        part = math.sqrt(sum(s * arm.df for s, arm in zip(shared, arms, strict=True)) / freedom)
+    if not deviation and not whole.items:
+        return None, None
+    rest = math.sqrt(max(whole.items**2 - whole.shared**2, 0.0))
+    least = min(arm.df for arm in arms if arm.df)
+    return whole.detectable(least), runs_needed(difference, deviation, rest, part)

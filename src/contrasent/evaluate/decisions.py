@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, digest, item_keys, resampled
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import check_spread, encode_distinct
 from contrasent.metrics import cosine
 from contrasent.report import Items, Report
+from contrasent.stats.bootstrap import FEWEST, RESAMPLES, digest, item_keys, resampled
 from contrasent.text.judged import Triples, inference_triples, question_pairs
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn

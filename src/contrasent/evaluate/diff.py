@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 
 from contrasent import metrics, progress
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.bootstrap import FEWEST
 from contrasent.evaluate.neighbours import (
     BIASED,
     Floats,
@@ -34,6 +33,7 @@ from contrasent.evaluate.neighbours import (
 from contrasent.evaluate.text_groups import Group, compare_groups, text_groups
 from contrasent.evaluate.threshold import Shift, shift_by_precision, shift_by_share
 from contrasent.evaluate.vectors import check_vectors
+from contrasent.stats.bootstrap import FEWEST
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 DEPTH = 100

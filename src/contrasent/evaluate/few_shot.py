@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, draw_counts, item_keys
 from contrasent.evaluate.convex import Logistic
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Items, Report
+from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, check_choice
-from contrasent.evaluate import influence
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Items, Report, Row
+from contrasent.stats import influence
+from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn, Vectors
 

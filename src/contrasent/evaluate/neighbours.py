@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
-from contrasent.evaluate.bootstrap import interval, item_keys, resampled
+from contrasent.stats.bootstrap import interval, item_keys, resampled
 from contrasent.types import Vectors
 
 AT = (1, 10, 100)

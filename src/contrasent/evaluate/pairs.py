@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.sts import METRICS, add_correlations
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report
+from contrasent.stats.bootstrap import FEWEST, RESAMPLES
 from contrasent.text.datasets import ScoredPairs
 from contrasent.types import EncodeFn
 

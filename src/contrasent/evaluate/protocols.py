@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from contrasent.errors import check_choice
-from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.relatedness import relatedness
 from contrasent.evaluate.sts import AGGREGATES, sts
 from contrasent.report import Report, Row, RowKey
+from contrasent.stats.bootstrap import RESAMPLES
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from contrasent import metrics, progress
 from contrasent.errors import OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES, item_keys
 from contrasent.evaluate.folds import linear_start
 from contrasent.evaluate.senteval import with_bias
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.sts import correlations
 from contrasent.evaluate.vectors import Encoded, encode_distinct
 from contrasent.report import Items, Report
+from contrasent.stats.bootstrap import RESAMPLES, item_keys
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, digest, item_keys
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import encode_search
 from contrasent.report import Report
+from contrasent.stats.bootstrap import RESAMPLES, Keys, digest, item_keys
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]

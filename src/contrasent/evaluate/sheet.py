@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from contrasent.evaluate.bootstrap import FEWEST, Keys, interval, mean_draws
 from contrasent.report import Items, ItemsByRow, Report, Row
+from contrasent.stats.bootstrap import FEWEST, Keys, interval, mean_draws
 
 Floats = NDArray[np.float64]
 NONE = np.empty(0)

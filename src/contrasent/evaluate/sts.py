@@ -15,7 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.evaluate.bootstrap import (
+from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.vectors import Encoded, check_spread, encode_distinct
+from contrasent.metrics import cosine, pearson, spearman
+from contrasent.report import Items, Report
+from contrasent.stats.bootstrap import (
     FEWEST,
     RESAMPLES,
     Counts,
@@ -25,10 +29,6 @@ from contrasent.evaluate.bootstrap import (
     resampled,
     weighted_pearson,
 )
-from contrasent.evaluate.sheet import Sheet
-from contrasent.evaluate.vectors import Encoded, check_spread, encode_distinct
-from contrasent.metrics import cosine, pearson, spearman
-from contrasent.report import Items, Report
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn

@@ -8,7 +8,6 @@ from typing import Any
 
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
-from contrasent.evaluate.bootstrap import RESAMPLES
 from contrasent.evaluate.clustering import clustering, clustering_sets
 from contrasent.evaluate.collections import caption_retrieval, stsb_retrieval
 from contrasent.evaluate.decisions import pair_classification, paraphrase_sets, triplet_accuracy
@@ -19,6 +18,7 @@ from contrasent.evaluate.sts import sts
 from contrasent.evaluate.transfer import SEED, transfer
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report
+from contrasent.stats.bootstrap import RESAMPLES
 from contrasent.text.captions import flickr30k
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.judged import inference_triples

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contrasent import metrics
-from contrasent.metrics import Floats
+from contrasent.stats.seeds import Floats, holm
 
 PERMUTATIONS, AT_ONCE = 2000, 100
 SMALLEST = 20
@@ -72,7 +71,7 @@ def compare_groups(
     for _ in range(PERMUTATIONS // AT_ONCE):
         shuffled = random.permuted(np.tile(change, (AT_ONCE, 1)), axis=1)
         reached += (np.cumsum(shuffled, axis=1)[:, sizes - 1] >= sums - 1e-9).sum(axis=0)
-    p = metrics.holm((reached + 1) / (PERMUTATIONS + 1))
+    p = holm((reached + 1) / (PERMUTATIONS + 1))
     found = [
         Group(k, n, int(i.sum()), float(change[i].mean()), float(change[~i].mean()), float(one))
         for (k, n, i), one in zip(members, p, strict=True)

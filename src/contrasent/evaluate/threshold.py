@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.bootstrap import FEWEST, Bounds, draw_counts, interval
+from contrasent.stats.bootstrap import FEWEST, Bounds, draw_counts, interval
 
 LOOKS = 16
 """Sizes of the set above the threshold that are tested."""

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError, check_choice
-from contrasent.evaluate.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.evaluate.probing import SOLVERS, Outcome, Problem, fits
 from contrasent.evaluate.sheet import Sheet
 from contrasent.evaluate.vectors import Encoded, encode_distinct
 from contrasent.report import Items, Report
+from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.text.transfer import Labelled, transfer_set
 from contrasent.types import EncodeFn
 

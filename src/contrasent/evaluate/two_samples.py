@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import UserError
-from contrasent.evaluate.bootstrap import interval, mean_draws
 from contrasent.metrics import unit
+from contrasent.stats.bootstrap import interval, mean_draws
 from contrasent.types import Vectors
 
 PERMUTATIONS = 999

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import FEWEST, RESAMPLES, mean_interval
 from contrasent.evaluate.pairs import pairs
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
-from contrasent.evaluate.significance import paired_spearman_difference
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
+from contrasent.stats.bootstrap import FEWEST, RESAMPLES, mean_interval
+from contrasent.stats.items import paired_spearman_difference
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
@@ -114,7 +114,7 @@ class LabelledValidation:
             return report
         found = paired_spearman_difference(before, after, gold, resamples=RESAMPLES)
         row = Row(
-            "pairs", "test", "gain_spearman", "", found.value, len(gold), found.low, found.high
+            "pairs", "test", "gain_spearman", "", found.mean, len(gold), found.low, found.high
         )
         return Report((*report.rows, row), report.notes)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import variance
 
-from contrasent.evaluate.significance import t_quantile
 from contrasent.reproduce.cells import number
 from contrasent.reproduce.entries import Forms, Resolution
 from contrasent.reproduce.items import (
@@ -41,6 +40,7 @@ from contrasent.reproduce.verdict import (
     adjust,
     capacity,
 )
+from contrasent.stats.seeds import t_quantile
 
 Arms = Mapping[str, Mapping[str, Arm]]
 """Of each column and row."""
@@ -233,7 +233,7 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
     level = 1 - ALPHA / tests / 2
     typical, rows = _typical(list(seeded.values()), shared)
     least: float | None
-    least = float(t_quantile(level, typical.freedom)) * typical.deviation / math.sqrt(seeds)
+    least = t_quantile(level, typical.freedom) * typical.deviation / math.sqrt(seeds)
     needed = None
     sequential = any(arm.sequential for arm in seeded.values())
     if sequential:
@@ -247,7 +247,7 @@ def _resolution(arms: Mapping[str, Arm], margin: float | None, tests: int) -> Re
 
         def enough(count: int) -> bool:
             """Whether every difference leaves out zero, or stays within the margin."""
-            edge = float(t_quantile(level, rows * (count - 1)))
+            edge = t_quantile(level, rows * (count - 1))
             return edge * most / math.sqrt(count) <= margin / 2
 
         first = bisect_left(range(MOST_SEEDS), True, lo=2, key=enough)

@@ -4,8 +4,8 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contrasent.evaluate.significance import t_difference, t_share
 from contrasent.reproduce.sequential import Sequential
+from contrasent.stats.seeds import EffectEstimate, t_share
 
 APART = 0.001
 """A row is not pooled whose variance is larger than the others' at this level, F test."""
@@ -234,7 +234,7 @@ class Gap:
         """95 % interval, of this difference alone."""
         if self.error is None:
             return None
-        found = t_difference(self.mean, self.error, self.freedom)
+        found = EffectEstimate.from_error(self.mean, self.error, self.freedom)
         return found.low, found.high
 
     def p(self, at: float = 0.0) -> float:
@@ -249,7 +249,7 @@ class Gap:
         """The share of estimates that lie a distance or more from the truth, to one side."""
         if not self.error:
             return float(distance <= 0)
-        return float(t_share(-distance / self.error, self.freedom))
+        return t_share(-distance / self.error, self.freedom)
 
     def p_beyond(self, margin: float) -> float:
         """P of the difference being no larger than a margin."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
-from contrasent.evaluate.bootstrap import RESAMPLES, interval
-from contrasent.evaluate.influence import row_draws, shared_draws
 from contrasent.report import ItemsByRow, Report, Row, key_text
 from contrasent.reproduce import data
 from contrasent.reproduce.digests import environment
@@ -18,6 +16,8 @@ from contrasent.reproduce.items import TARGET
 from contrasent.reproduce.jobs import Job, Training, Unit
 from contrasent.reproduce.measures import MEASURES, STS, Options, measure
 from contrasent.reproduce.store import Measurement, Record, Store
+from contrasent.stats.bootstrap import RESAMPLES, interval
+from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.types import EncodeFn
 
 DRAWS = 400

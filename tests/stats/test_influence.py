@@ -5,11 +5,11 @@ import pytest
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import RankedPairs, draw_counts, item_keys
 from contrasent.evaluate.clustering import v_measures
 from contrasent.evaluate.decisions import Thresholds
-from contrasent.evaluate.influence import STATISTICS, measure, shared_draws
 from contrasent.report import Items, Report, Row
+from contrasent.stats.bootstrap import RankedPairs, draw_counts, item_keys
+from contrasent.stats.influence import STATISTICS, measure, shared_draws
 
 RANDOM = np.random.default_rng(3)
 X = np.round(RANDOM.normal(size=40), 1)

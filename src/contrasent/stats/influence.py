@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError
-from contrasent.evaluate.bootstrap import draw_counts
 from contrasent.report import Items, Report, Row, RowKey, key_text
+from contrasent.stats.bootstrap import draw_counts
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent import metrics
-from contrasent.evaluate.bootstrap import (
+from contrasent.stats.bootstrap import (
     FEWEST,
     RankedPairs,
     draw_counts,

@@ -1,0 +1,1 @@
+"""Is a difference real? Intervals and tests over items, seeds and documents."""

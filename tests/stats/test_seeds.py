@@ -1,0 +1,163 @@
+"""Tests over seeds: exact small cases, and simulations of the errors and the power promised."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from contrasent.errors import DataError
+from contrasent.stats import seeds
+from contrasent.stats.seeds import (
+    ArmSpread,
+    EffectEstimate,
+    TwoWay,
+    holm,
+    p_value,
+    paired_t,
+    permutation_p,
+    pooled_deviation,
+    runs_needed,
+    tost,
+    unpaired_error,
+    unpaired_t,
+)
+
+RUNS = st.lists(st.floats(-5, 5), min_size=2, max_size=8).filter(lambda x: np.std(x) > 1e-3)
+
+
+@given(RUNS, st.floats(0.5, 0.99), st.floats(0.1, 3))
+def test_the_paired_test_and_the_two_one_sided_ones_are_scipys(differences, level, margin):
+    found = paired_t(differences, level)
+    theirs = stats.ttest_1samp(differences, 0.0)
+    assert (found.low, found.high) == pytest.approx(tuple(theirs.confidence_interval(level)))
+    assert (found.df, found.p) == pytest.approx((theirs.df, theirs.pvalue))
+    assert p_value(found, 0.3) == pytest.approx(stats.ttest_1samp(differences, 0.3).pvalue)
+    sides = [
+        stats.ttest_1samp(differences, at, alternative=way).pvalue
+        for at, way in ((-margin, "greater"), (margin, "less"))
+    ]
+    assert tost(found, margin) == pytest.approx(max(sides))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_by_its_definition(values):
+    found = holm(values)
+    ordered = sorted(range(len(values)), key=lambda at: values[at])
+    for place, at in enumerate(ordered):
+        steps = [(len(values) - i) * values[j] for i, j in enumerate(ordered[: place + 1])]
+        assert found[at] == pytest.approx(min(1.0, max(steps)))
+
+
+@st.composite
+def arms(draw):
+    random = np.random.default_rng(draw(st.integers(0, 10**6)))
+    sizes, spread = draw(st.tuples(st.integers(2, 7), st.integers(2, 7))), draw(st.floats(0.1, 10))
+    return random.normal(70, spread, sizes[0]), random.normal(70.5, 1, sizes[1])
+
+
+@given(arms(), st.floats(0.5, 0.99))
+def test_the_wider_of_scipys_two_intervals_is_taken_and_it_mirrors(both, level):
+    a, b = both
+    found = unpaired_t(a, b, level)
+    tests = [stats.ttest_ind(b, a, equal_var=equal) for equal in (False, True)]
+    bounds = [tuple(test.confidence_interval(level)) for test in tests]
+    wider = int(np.ptp(bounds[1]) > np.ptp(bounds[0]) and len(a) != len(b))
+    assert (found.low, found.high) == pytest.approx(bounds[wider])
+    assert (found.df, found.p) == pytest.approx((tests[wider].df, tests[wider].pvalue))
+    back = unpaired_t(b, a, level)
+    assert (found.low, found.high, found.p) == (-back.high, -back.low, back.p)
+
+
+def test_a_single_run_borrows_the_other_arms_spread():
+    """With three runs of standard deviation 1 the error of one more is sqrt(1 + 1/3)."""
+    found = unpaired_t([5.0], [1.0, 2.0, 3.0])
+    half = 4.302653 * np.sqrt(4 / 3)  # t, 2 degrees of freedom (tables)
+    assert (found.low, found.high) == pytest.approx((-3 - half, -3 + half))
+
+
+@pytest.mark.parametrize(
+    ("test", "values", "message"),
+    [
+        (paired_t, ([1.0],), "at least 2"),
+        (unpaired_t, ([1.0, 2.0], []), "no runs"),
+        (unpaired_t, ([1.0, np.nan], [1.0]), "NaN"),
+    ],
+)
+def test_too_few_runs_and_undefined_scores_are_errors(test, values, message):
+    with pytest.raises(DataError, match=message):
+        test(*values)
+
+
+def test_a_known_error_has_the_normal_distribution():
+    found = EffectEstimate.from_error(1.0, 0.5)
+    assert (found.low, found.high) == pytest.approx((1 - 1.959964 / 2, 1 + 1.959964 / 2))
+    assert found.p == pytest.approx(0.0455003)  # two standard errors (tables)
+
+
+def test_values_without_spread_give_a_point():
+    assert unpaired_t([1, 1], [1, 1]) == EffectEstimate(0.0, 0.0, 0.0, 0.0, 2, 1.0)
+    assert paired_t([2, 2]) == EffectEstimate(2.0, 2.0, 2.0, 0.0, 1, 0.0)
+    assert (tost(paired_t([2, 2]), 2.5), tost(paired_t([2, 2]), 2.0)) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(("na", "nb"), [(2, 2), (2, 5), (3, 3), (5, 5)])
+def test_equal_methods_differ_by_their_seeds_as_rarely_as_promised(na, nb):
+    random = np.random.default_rng(na * 10 + nb)
+    draws = [(random.normal(size=na), random.normal(size=nb)) for _ in range(1000)]
+    assert 0.01 < np.mean([unpaired_t(a, b).p < 0.05 for a, b in draws]) < 0.055
+    if (na, nb) == (2, 5):  # why it is the wider interval
+        welch = [stats.ttest_ind(a, b, equal_var=False).pvalue for a, b in draws]
+        assert np.mean(np.array(welch) < 0.05) > 0.055
+
+
+def test_the_permutation_p_tries_every_regrouping():
+    a, b = [1.0, 2.0, 2.5], [3.0, 2.2, 5.0, 1.0]
+    values = a + b
+    hits = total = 0
+    for chosen in itertools.combinations(range(7), 3):
+        one = [values[i] for i in chosen]
+        two = [values[i] for i in range(7) if i not in chosen]
+        hits += abs(np.mean(one) - np.mean(two)) >= abs(np.mean(b) - np.mean(a)) - 1e-9
+        total += 1
+    assert permutation_p(a, b) == pytest.approx(hits / total)
+    assert permutation_p([1, 2, 3], [7, 8, 9]) == pytest.approx(0.1)
+
+
+def test_the_sampled_permutation_p_agrees_with_the_exact_one(monkeypatch):
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=8), random.normal(0.8, 1, size=8)
+    exact = permutation_p(a, b)
+    monkeypatch.setattr(seeds, "REGROUPINGS", 4000)
+    assert permutation_p(a, b) == pytest.approx(exact, abs=0.03)
+
+
+@pytest.mark.parametrize(("runs", "items", "shared"), [(3, 0, 0), (5, 0, 0), (3, 0.5, 0.4)])
+def test_a_pilots_detectable_effect_is_found_four_times_in_five(runs, items, shared):
+    """Each pilot names an effect by its own spread; another experiment with it must find it."""
+    scale, number = math.sqrt(2 / runs), 2000
+    random = np.random.default_rng(runs)
+    own = math.sqrt(items**2 + (1 - shared**2) * 2 / runs) * random.normal(size=number)
+    found = 0
+    for gap in own:
+        pilot, a, b = random.normal(size=(3, runs))
+        deviation = pooled_deviation(pilot, random.normal(size=runs))
+        named = TwoWay(items, math.inf, deviation * scale, 2 * runs - 2, shared * scale)
+        spreads = (ArmSpread(float(v.var(ddof=1)), runs, runs - 1) for v in (a, b))
+        test = TwoWay(items, math.inf, *unpaired_error(*spreads), shared * scale)
+        found += abs(gap + named.detectable(runs - 1)) > test.half_width()
+    assert 0.76 <= found / number <= 0.84
+
+
+def test_the_runs_needed_are_the_fewest_that_detect_an_effect():
+    # The normal approximation of the same question says 12 and 45.
+    assert 12 <= runs_needed(1.0, 0.844, 0.0, 0.0) <= 15
+    assert 45 <= runs_needed(-0.5, 0.844, 0.0, 0.0) <= 48
+    assert runs_needed(1.5, 0.5, 0.5, 0.0) > runs_needed(1.5, 0.5, 0.0, 0.0)
+    assert runs_needed(1.0, 0.5, 0.5, 0.0) is None  # 2.8 errors of items would do
+    assert runs_needed(0.0, 1.0, 0.0, 0.0) is None
+    assert pooled_deviation([1.0], [2.0]) is None
+    assert pooled_deviation([1.0, 3.0], [2.0]) == pytest.approx(math.sqrt(2))
