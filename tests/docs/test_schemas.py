@@ -13,7 +13,6 @@ SCHEMAS = {p.stem: json.loads(p.read_text()) for p in (ROOT / "docs" / "schemas"
 
 PRINTED = {
     "train": "train pairs.csv -o m --set steps=2",
-    "pretrain": "pretrain notes.txt -o b --layers 1 --hidden 32 --vocabulary 160 --set steps=2",
     "adapt": "adapt handbook/ -o s --budget 10s",
     "encode": "encode my-model notes.txt -o v.npy",
     "encode-shards": "encode my-model notes.txt -o vs --shard 1/1",
@@ -24,7 +23,6 @@ PRINTED = {
     "doctor": "doctor my-model",
     "export": "export my-model --to onnx",
     "recipes": "recipes",
-    "check-objective": "check-objective cosent",
     "data-list": "data list",
     "compare": "compare other.json mine.json",
     "threshold": "threshold my-index --unlabelled",
@@ -54,6 +52,8 @@ def test_every_printed_and_written_json_is_as_its_schema_says(page_folder):
     for name, path in WRITTEN.items():
         check(name, json.loads(Path(path).read_text("utf-8")))
     check("export", json.loads(Path("my-model/onnx/export.json").read_text("utf-8")))
+    checked = run("train", "notes.txt", "--check", "--objective", "simcse", "--json")
+    check("train", json.loads(checked))
     check("adapt", json.loads(Path("s/report.json").read_text("utf-8")))
 
 

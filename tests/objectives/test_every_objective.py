@@ -11,13 +11,13 @@ from contrasent.engine.registry import described, find, names, parameters
 from contrasent.errors import OptionError
 from contrasent.text.views import VIEWS
 from contrasent.train.method_checks import (
+    Trial,
     check_cached_gradients,
+    check_gradient,
+    check_one_step,
     check_randomness,
     check_resume,
-    check_slope,
-    check_step,
 )
-from contrasent.train.trial import Trial
 
 NAMES = [
     "angle",
@@ -123,7 +123,13 @@ def test_runs_and_every_trainable_parameter_gets_a_gradient(name, kind, load, ex
 def test_the_checks_of_check_objective_hold(name, masked, examples):
     given = {k: v for part in name.split("+") for k, v in examples("bert")[part].items()}
     trial = Trial(name, given, masked["bert"])
-    checks = (check_step, check_randomness, check_slope, check_cached_gradients, check_resume)
+    checks = (
+        check_one_step,
+        check_randomness,
+        check_gradient,
+        check_cached_gradients,
+        check_resume,
+    )
     findings = [check(trial) for check in checks]
     assert [finding for finding in findings if finding.passed is False] == []
     tokens = any(part in name for part in ("masked_lm", "diffcse"))

@@ -2,8 +2,7 @@
 
 import pytest
 
-from contrasent.train.findings import check_two_processes
-from contrasent.train.trial import Trial
+from contrasent.train.method_checks import Trial, check_two_processes
 
 pytestmark = pytest.mark.slow
 

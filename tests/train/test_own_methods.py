@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 from contrasent.engine import methods, registry
 from contrasent.errors import OptionError
-from contrasent.train import findings, method_checks
+from contrasent.train import method_checks
 from contrasent.train.fit import fit
+from contrasent.train.method_checks import Trial, make_small_base
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
-from contrasent.train.trial import Trial, make_small_base
 
 PAGE = (Path(__file__).parents[2] / "docs" / "methods.md").read_text("utf-8")
 METHOD = PAGE.split("## How to add a method")[1].split("```python\n")[1].split("```")[0]
@@ -113,20 +113,33 @@ def test_a_killed_run_resumes_bit_exactly(own, bert, sentences, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_checks_it(run, own, tmp_path):
-    out, _ = run("check-objective", own)
+def test_the_command_checks_it(run, own, sentences, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(sentences[:60]) + "\n")
+    check = ("train", texts, "--check", "--objective", own)
+    out, _ = run(*check)
     lines = out.splitlines()
-    assert len(lines) == 7
+    assert len(lines) == 8
     assert all(line.startswith("    ok  ") for line in lines), out
     assert "simcse+away.py trains on away, contrast" in lines[-1]
-    _, err = run("check-objective", own, "--set", "rat=2", code=2)
-    assert "did you mean 'rate'" in err
+    assert {path.name for path in tmp_path.iterdir()} == {"elsewhere", "texts.txt"}
+    for wrong, problem in (
+        (("--set", "rat=2"), "did you mean 'rate'"),
+        (("--set", "batch=0"), "batch 0: must be 1 or more"),
+        (("--set", "rate=0.5"), "rate 0.5: must be 1 or more"),
+        (("--objective", "gist", "--set", "guide=small"), "needs a corpus of pairs"),
+    ):
+        _, err = run(*check, *wrong, code=2)
+        assert problem in err
+    own.write_text(METHOD.replace("cosines.square()", "cosines.squared()"))
+    out, _ = run(*check, code=1)
+    assert "FAILED  one step: AttributeError in away.py" in out
 
 
 BROKEN = {
-    "check_step": ('{"away":', '{"awya":', "no term 'away', which has a weight"),
+    "check_one_step": ('{"away":', '{"awya":', "no term 'away', which has a weight"),
     "check_randomness": ("cosines.square()", "(cosines + __import__('random').random())", "twice"),
-    "check_slope": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
+    "check_gradient": ("similarity(anchors", "similarity(anchors.detach()", "detached"),
     "check_resume": (
         'self.register_buffer("mean", torch.ones(dimension))',
         "self.mean = torch.ones(dimension)",
@@ -151,7 +164,7 @@ def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     own.write_text(METHOD.replace(before, after))
     trial = Trial(str(own), {}, base)
     if check == "check_two_processes":
-        (finding,) = findings.check_two_processes([trial])
+        (finding,) = method_checks.check_two_processes([trial])
     else:
         finding = getattr(method_checks, check)(trial)
     assert finding.passed is False
@@ -180,7 +193,7 @@ def test_a_view_of_ones_own_stands_in_the_same_file(own, base):
 
 def test_what_a_method_raises_is_told_with_its_line(own, base):
     own.write_text(METHOD.replace("cosines.square()", "cosines.squared()"))
-    finding = method_checks.check_step(Trial(str(own), {}, base))
+    finding = method_checks.check_one_step(Trial(str(own), {}, base))
     assert finding.passed is False
     line = METHOD[: METHOD.index("cosines.square()")].count("\n") + 1
     assert f"AttributeError in away.py, line {line}:" in finding.detail

@@ -1,34 +1,29 @@
-"""Pre-training: vocabulary, masks, loss, resuming, and what is left in the folder."""
+"""The script benchmarks/pretrain.py: vocabulary, masks, loss, resuming, and what it leaves."""
 
 import json
-import math
-import re
-import shutil
 from collections import Counter
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from benchmarks import pretrain as pretrain_
+from benchmarks.pretrain import MARKS, MaskedPretraining, load_start, main, word_pieces, write_start
 from transformers import AutoModelForMaskedLM
 
 from commands import run
 from contrasent.engine import edits
-from contrasent.engine.masked_models import MaskedModel
-from contrasent.errors import InputError, OptionError, OutputError, TrainingError
+from contrasent.errors import TrainingError
 from contrasent.model import packed
 from contrasent.model.encoder import Encoder
 from contrasent.text.corpus import open_corpus
-from contrasent.text.vocabulary import MARKS, word_pieces
-from contrasent.train import pretrain as pretrain_
 from contrasent.train.defaults import LANGUAGE_MODEL, base_kind
-from contrasent.train.pretrain import MaskedPretraining, pretrain
 from contrasent.train.settings import Settings
-from contrasent.train.shape import Shape, pretraining_settings
-from contrasent.types import Batch, Tokens
+from contrasent.types import Batch
 
-TINY = Shape(layers=2, hidden=32, heads=2, vocabulary=160)
-SHORT = Settings(batch=16, max_tokens=24, steps=8, lr=3e-3, checkpoint_every=3, seed=5)
+TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--vocabulary", "160"]
+SHORT = ["batch=16", "max_tokens=24", "steps=8", "lr=3e-3", "checkpoint_every=3", "seed=5"]
+SHAPE = {"layers": 2, "hidden": 32, "heads": 2, "vocabulary": 160, "cased": False}
 
 
 def merges(words, size):
@@ -84,23 +79,17 @@ def test_a_vocabulary_is_the_same_whatever_the_order(sentences):
 
 
 @pytest.fixture(scope="module")
-def corpus(sentences):
-    return open_corpus(sentences[:200])
-
-
-@pytest.fixture(scope="module")
-def start(corpus, tmp_path_factory):
+def start(sentences, tmp_path_factory):
     """Vocabulary and random weights."""
     folder = tmp_path_factory.mktemp("start")
-    pretrain_._write_start(corpus, folder, TINY, SHORT)
+    write_start(open_corpus(sentences[:200]), folder, SHAPE, Settings(max_tokens=24, seed=5))
     return folder
 
 
-def objective(start, **changes):
-    encoder = Encoder.load(start, pooler="cls", dropout=0.0, attention_dropout=0.0)
-    made = MaskedPretraining(encoder, **changes)
-    encoder.packed = packed.supports_backbone(encoder.backbone)
-    assert encoder.packed
+def objective(start):
+    made = load_start(start, Settings(dropout=0.0))
+    made.encoder.packed = packed.supports_backbone(made.encoder.backbone)
+    assert made.encoder.packed
     return made
 
 
@@ -169,11 +158,13 @@ def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
     assert len(names) == 1  # the output layer is no second one
 
 
-def test_nothing_masked_is_no_loss(start):
-    made = objective(start, mask_ratio=1e-9)
-    terms = made(batch(made.encoder, ["a torn map"]))
-    assert terms["masked_lm"].item() == 0.0
-    made.loss(terms).backward()
+TEXT = """\
+the harbour master counts the boats at {} o'clock
+at {} o'clock the lamp on the pier is lit by her brother
+nobody fishes after {} o'clock when the wind turns north
+her brother counts {} nets and hangs them on the pier
+"""
+HOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven")
 
 
 class Killed(BaseException):
@@ -197,151 +188,91 @@ def contents(folder):
     return {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()}
 
 
-@pytest.mark.slow
-def test_killed_and_resumed_it_is_the_same_to_the_bit(corpus, tmp_path, monkeypatch):
-    whole = tmp_path / "whole"
-    told = pretrain(corpus, whole, TINY, SHORT)
-    assert (told.steps, told.vocabulary) == (8, 160)
+@pytest.fixture
+def text(sentences, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("\n".join(sentences[:200]) + "\n")
+    return tmp_path
+
+
+def pretrain(output, *changes, shape=TINY):
+    settings = [word for value in (*SHORT, *changes) for word in ("--set", value)]
+    main(["text.txt", "-o", str(output), *shape, *settings])
+
+
+def test_killed_and_resumed_it_is_the_same_to_the_bit(text, monkeypatch, capsys):
+    pretrain("whole")
+    line = capsys.readouterr().out.rpartition(", ")[0]
+    assert line.startswith("whole: 8 steps, 0.0 M weights, 160 entries; masked-LM loss ")
     names = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
-    assert contents(whole).keys() == names
-    run_ = {"settings.json", "log.jsonl", "result.json", "shape.json", "model.json"}
-    assert {p.name for p in (whole / "run").iterdir()} == run_
-    assert {p.name for p in whole.iterdir()} == {*names, "run"}
+    assert {path.name for path in text.iterdir()} == {"text.txt", "whole"}
     for owner, name, at in (
         (pretrain_, "word_pieces", 1),
         (torch.optim.AdamW, "step", 2),  # before the first checkpoint
         (torch.optim.AdamW, "step", 6),
         (MaskedPretraining, "save", 1),
-        (pretrain_._Place, "clean", 1),
     ):
-        folder = tmp_path / f"{name}{at}"
+        folder = text / f"{name}{at}"
         with monkeypatch.context() as patch:
             kill(patch, owner, name, at)
             with pytest.raises(Killed):
-                pretrain(corpus, folder, TINY, SHORT)
-        with pytest.raises(OutputError, match="--resume goes on with it"):
-            pretrain(corpus, folder, TINY, SHORT)
-        again = pretrain(corpus, folder, TINY, SHORT, resume=True)
-        assert contents(folder) == contents(whole), (name, at)
-        assert (again.steps, again.loss) == (told.steps, told.loss)
-        assert {p.name for p in folder.iterdir()} == {*names, "run"}
+                pretrain(folder)
+        assert not folder.exists()
+        pretrain(folder)
+        assert contents(folder).keys() == names
+        assert contents(folder) == contents(text / "whole"), (name, at)
+        assert {p.name for p in (folder / "run").iterdir()} == {
+            *("settings.json", "log.jsonl", "result.json")
+        }
 
 
-def test_what_is_there_is_not_lost(corpus, sentences, tmp_path):
-    folder = tmp_path / "base"
-    pretrain(corpus, folder, TINY, SHORT)
-    for shape, settings, text in (
-        (Shape(layers=1, hidden=32, heads=2, vocabulary=160), SHORT, "has layers 2, this one 1"),
-        (TINY, pretraining_settings(["max_tokens=24"], 6), "has seed 5, this one 6"),
-    ):
-        with pytest.raises(OutputError, match=text):
-            pretrain(corpus, folder, shape, settings, resume=True)
-    with pytest.raises(OutputError, match="has corpus"):
-        pretrain(open_corpus(sentences[:150]), folder, TINY, SHORT, resume=True)
-    before = contents(folder)
-    assert pretrain(corpus, folder, TINY, SHORT, resume=True).steps == 8
-    assert contents(folder) == before
-    pretrain(corpus, folder, TINY, Settings(batch=16, max_tokens=24, steps=2), overwrite=True)
-    assert contents(folder) != before
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(OutputError, match=r"holds 'letter\.txt'"):
-        pretrain(corpus, tmp_path / "mine", TINY, SHORT, overwrite=True)
-    assert (tmp_path / "mine" / "letter.txt").is_file()
+def test_what_it_leaves_is_a_base(text, sentences):
+    pretrain("base", "steps=2")
+    assert base_kind(text / "base") == LANGUAGE_MODEL
+    run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
+    assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
 
 
-TEXT = """\
-the harbour master counts the boats at {} o'clock
-at {} o'clock the lamp on the pier is lit by her brother
-nobody fishes after {} o'clock when the wind turns north
-her brother counts {} nets and hangs them on the pier
-"""
-HOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven")
-
-
-def test_it_learns(tmp_path):
+def test_it_learns(text):
     """Far below what is known without context: the entropy of single tokens."""
     lines = [line.format(hour) for hour in HOURS for line in TEXT.splitlines()]
-    corpus = open_corpus(lines)
-    settings = Settings(batch=32, max_tokens=24, steps=110, lr=8e-3, warmup=0.1, dropout=0.0)
-    shape = Shape(layers=2, hidden=48, heads=4, vocabulary=120)
-    told = pretrain(corpus, tmp_path / "base", shape, settings)
-    tokenizer = Encoder.load(tmp_path / "base", pooler="cls").tokenizer
-    tokens, _ = tokenizer(lines)
-    inner = [int(t) for t in tokens.ids if int(t) not in tokenizer.specials.all]
-    shares = [count / len(inner) for count in Counter(inner).values()]
-    entropy = -sum(share * math.log(share) for share in shares)
-    log = map(json.loads, (tmp_path / "base" / "run" / "log.jsonl").read_text().splitlines())
-    first = next(log)["loss"]
-    assert first > entropy
-    assert told.loss < 0.6 * entropy, (told.loss, entropy)
-    # It fills in what only the context can tell.
-    encoder = Encoder.load(tmp_path / "base", pooler="cls")
-    filler = MaskedModel.load(str(tmp_path / "base"), encoder, option="filler")
-    row, _ = tokenizer(["at two o'clock the lamp on the pier is lit by her [MASK]"])
-    best = filler.predict(row, row.ids == tokenizer.specials.mask)
-    words = [tokenizer.backend.id_to_token(int(i)) for i in best[row.ids != best]]
-    assert words[-1] == "brother"
-
-
-def test_it_is_a_base_for_train(corpus, sentences, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.txt").write_text("\n".join(sentences[:200]) + "\n")
-    small = "--layers 1 --hidden 32 --heads 2 --vocabulary 160 --seed 3"
-    small += " --set steps=3 --set batch=16 --set max_tokens=24"
-    told = json.loads(run("pretrain", "text.txt", "-o", "base", *small.split(), "--json"))
-    assert (told["steps"], told["folder"], told["vocabulary"]) == (3, "base", 160)
-    text = run("pretrain", "text.txt", "-o", "base", *small.split(), "--resume")
-    assert re.search(r"base: 3 steps, 0\.0 M weights, 160 entries; masked-LM loss \d\.\d\d", text)
-    assert base_kind(tmp_path / "base") == LANGUAGE_MODEL
-    assert not list((tmp_path / "base").rglob("*.bin"))
-    run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
-    vectors = Encoder.load(tmp_path / "model").encode(sentences[:3])
-    assert vectors.shape == (3, 32)
-
-
-def test_bad_lines_are_named(tmp_path):
-    path = tmp_path / "text.csv"
-    path.write_text("text\na good line\n \nanother\n", "utf-8")
-    with pytest.raises(InputError, match=r"text\.csv:3"):
-        pretrain(open_corpus(str(path)), tmp_path / "base", TINY, SHORT)
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"a good line\n\xff\xfe\n")
-    with pytest.raises(InputError, match=r"text\.txt:2"):
-        pretrain(open_corpus(str(path)), tmp_path / "base2", TINY, SHORT)
-    assert not (tmp_path / "base2" / "config.json").exists()
-    shutil.rmtree(tmp_path / "base2")
-    with pytest.raises(OptionError, match="takes one column of text"):
-        pretrain(open_corpus([("a", "b"), ("c", "d")]), tmp_path / "base2", TINY, SHORT)
-    assert not (tmp_path / "base2").exists()
+    (text / "text.txt").write_text("\n".join(lines) + "\n")
+    pretrain("base", "steps=110", "batch=32", "lr=8e-3", "warmup=0.1", "dropout=0.0")
+    log = (text / "base" / "run" / "log.jsonl").read_text().splitlines()
+    losses = [json.loads(line)["loss"] for line in log]
+    words = Counter(word for line in lines for word in line.split())
+    shares = np.array(list(words.values())) / words.total()
+    entropy = -(shares * np.log(shares)).sum()
+    assert losses[0] > entropy
+    assert np.mean(losses[-3:]) < 0.5 * entropy
 
 
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("--layers 0", "layers 0: must be 1 or more"),
-        ("--hidden 60 --heads 7", "does not divide the 60 dimensions"),
-        ("--hidden 193", "name their number with --heads"),
-        ("--vocabulary 3", "vocabulary 3: must be 16 or more"),
-        ("--set pooler=mean", "no such setting of pretraining"),
+        ("--layers 0", "--layers 0: must be 1 or more"),
+        ("--hidden 60 --heads 7", "does not divide 60 dimensions"),
+        ("--vocabulary 3", "a vocabulary of 3 is too small"),
+        ("--set temperature=1", "no setting of pre-training"),
         ("--set step=4", "did you mean 'steps'"),
-        ("--set steps=0", "must be 1 or more"),
+        ("--columns 3", "text.txt"),
     ],
 )
-def test_what_cannot_be_is_refused(tmp_path, options, problem):
-    with pytest.raises(OptionError, match=re.escape(problem)):
-        run("pretrain", "nowhere.txt", "-o", tmp_path / "base", *options.split())
+def test_a_wrong_option_is_named(text, options, problem):
+    with pytest.raises(SystemExit, match=problem):
+        main(["text.txt", "-o", "base", *options.split()])
+    assert not (text / "base").exists()
 
 
-def test_several_processes_are_refused(corpus, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(TrainingError, match="one process"):
-        pretrain(corpus, tmp_path / "base", TINY, SHORT)
-
-
-def test_rows_of_one_token(start):
-    """A text that is cut to nothing but its marks has nothing to mask."""
-    made = objective(start)
-    tokens = Tokens.from_rows([np.array([2, 3], np.int32), np.array([2, 9, 3], np.int32)])
-    given = Batch((tokens,), np.arange(2), step=0, seed=0)
-    assert made(given)["masked_lm"].item() >= 0
+def test_another_shape_or_setting_does_not_resume(text, monkeypatch):
+    with monkeypatch.context() as patch:
+        kill(patch, torch.optim.AdamW, "step", 6)
+        with pytest.raises(Killed):
+            pretrain("base")
+    with pytest.raises(SystemExit, match="a run of another shape"):
+        pretrain("base", shape=[*TINY, "--cased"])
+    with pytest.raises(SystemExit, match="has seed 5, this one 6"):
+        pretrain("base", "seed=6")
+    (text / "base").mkdir()
+    with pytest.raises(SystemExit, match="base: exists"):
+        pretrain("base")

@@ -33,6 +33,7 @@ RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "require_improvement": (bool,),
     "settings": (dict,),
 }
+SIGNS = {True: "ok", False: "FAILED", None: "-"}
 TOML = {
     str: "a text",
     int: "a number",
@@ -45,7 +46,7 @@ TOML = {
 @options.command
 def train(
     corpus: str,
-    output: Annotated[Path, typer.Option("--output", "-o")],
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     base: Annotated[
         str | None, typer.Option(help=f"Model to begin from. [default: {DEFAULT_BASE}]")
     ] = None,
@@ -62,6 +63,7 @@ def train(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
     profile: bool = False,
+    check: bool = False,
     as_json: options.Json = False,
 ) -> options.Output | None:
     """Train a model on text of your own.
@@ -90,6 +92,11 @@ def train(
         assign: A setting, key=value; may be repeated.
         seed: Seed of everything random.
         profile: Show where the time went; kept in run/profile.json.
+        check: Check settings, corpus and method, a method of your own too, and train nothing: one
+            step, its randomness, the gradient by differences, cached gradients, a resume, two
+            processes, and its combination with SimCSE, on a small encoder in float64. Where a
+            masked language model or a guide is wanted, "small" is that of the check. Exits with 1
+            if a check fails.
     """
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks
@@ -121,6 +128,10 @@ def train(
     given: dict[str, Any] = {**stated.get("settings", {}), **assignments(assign or [])}
     if seed is not None:
         given["seed"] = seed
+    if check:
+        return _check(source, name, given, as_json=as_json)
+    if output is None:
+        raise OptionError("--output", "", "name the folder for the model")
     start = base or stated.get("base") or DEFAULT_BASE
     stored = RunFolder(output).defaults() if resume else None
     resolved = resolve_settings(resolve(start), name, given, corpus=source, stored=stored)
@@ -205,6 +216,29 @@ def _run(
     return fit(
         learner, source, settings, folder=output, facts=CardMetadata(base=_public(base)), **choices
     )
+
+
+def _check(
+    source: "Corpus", objective: str, given: dict[str, Any], *, as_json: bool
+) -> options.Output:
+    """Check the values of a run, its corpus, and its method on a small encoder."""
+    # With two processes torch would warn that all parameters are used, as they should be.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from contrasent.train.settings import Settings, choose
+
+    chosen = choose(given, objective)
+    Settings(**chosen.run)
+    from contrasent.train.method_checks import check_objective
+
+    found = []
+    progress.show("silent")
+    for finding in check_objective(objective, chosen.objective, source):
+        found.append(finding)
+        if not as_json:
+            typer.echo(f"{SIGNS[finding.passed]:>6}  {finding.check}: {finding.detail}")
+    failed = any(finding.passed is False for finding in found)
+    facts = {"method": objective, "checks": [asdict(finding) for finding in found]}
+    return options.Output(facts, status=int(failed))
 
 
 def _check_visible(required: bool, evaluator: str | None) -> None:

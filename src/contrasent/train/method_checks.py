@@ -1,55 +1,280 @@
-"""What must hold of every method, checked on a small encoder: ``contrasent check-objective``.
+"""Checks of a training method on a small encoder: ``contrasent train CORPUS --check``.
 
-The encoder has random weights, is made here, and learns from sentences made here: a check needs no
-download and takes seconds. Wherever it can be the arithmetic is in float64, so that "the same"
-means the same but for rounding.
+Encoder and sentences are made here, so a check needs no download and takes seconds. Wherever
+possible the arithmetic is in float64, so that "the same" means the same but for rounding.
 """
 
+import json
 import tempfile
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor
+from torch.multiprocessing.spawn import spawn
 
+from contrasent import parallel
 from contrasent.engine.objective import Objective
-from contrasent.engine.registry import methods, needs_pairs
-from contrasent.errors import OptionError
-from contrasent.train.findings import (
-    Finding,
-    Verdict,
-    check_two_processes,
-    farthest,
-    reported,
-)
-from contrasent.train.trial import STEPS, Trial, make_small_base, with_small_models
+from contrasent.engine.parameters import GuideName, MaskedModelName
+from contrasent.engine.registry import methods, needs_pairs, parameters
+from contrasent.errors import OptionError, UserError
+from contrasent.model.encoder import Encoder
+from contrasent.text.corpus import Corpus, open_corpus
+from contrasent.train.prepare import configure, prepare
+from contrasent.train.rows import collator
+from contrasent.train.settings import Settings
 from contrasent.types import Batch
 
-CACHED_ROWS = 5
+SMALL = "small"  # the small encoder, as the value of a parameter that names a model
+STEPS, ROWS, CACHED_ROWS = 3, 6, 5
+CLOSE = 1e-7  # of the largest number: rounding in float64
+SENTENCES = [
+    f"{who} {did} {what}"
+    for what in ("a wooden ladder", "the copper kettle before dawn", "two lamps")
+    for did in ("mended", "painted", "sold", "forgot the key to")
+    for who in ("the gardener", "an old sailor", "my neighbour", "a young clerk")
+]
+
+Verdict = tuple[bool | None, str]
 
 
-def check_objective(method: str, given: Mapping[str, Any]) -> Iterator[Finding]:
-    """Check a method; findings come as they are made."""
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A method and its parameters on a small encoder with a masked-LM head, in a folder."""
+
+    method: str
+    parameters: Mapping[str, Any]
+    base: Path
+
+    @contextmanager
+    def training(
+        self, *, dropout: float = 0.0, cached_rows: int = 0
+    ) -> Iterator[tuple[Objective, Callable[[int], Batch]]]:
+        """The objective in float64, ready to train, and batches as a run makes them."""
+        small: dict[str, Any] = {"batch": ROWS, "steps": STEPS, "max_tokens": 24, "seed": 3}
+        settings = Settings(**small, dropout=dropout, grad_cache_rows=cached_rows)
+        objective = prepare(self.base, self.method, dict(self.parameters), settings)
+        configure(objective, settings)
+        objective.double().train()
+        with tempfile.TemporaryDirectory() as home:
+            place = Path(home)
+            made = collator(objective, _corpus(objective, place), settings, place / "tokens", None)
+            yield objective, lambda step: made.batch(step, parallel.rank(), parallel.world())
+
+
+def make_small_base(folder: Path) -> Path:
+    """Write a BERT of two layers with random weights, a masked-LM head and a small vocabulary."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertForMaskedLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    marks = list(names.values())
+    words = sorted({word for text in SENTENCES for word in text.split()})
+    vocabulary = {word: i for i, word in enumerate([*marks, *words])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    backend.normalizer = normalizers.BertNormalizer(lowercase=True)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    backend.add_special_tokens(marks)
+    config = BertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        BertForMaskedLM(config).save_pretrained(folder)
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps(names), "utf-8")
+    return folder
+
+
+def with_small_models(method: str, given: Mapping[str, Any], base: Path) -> dict[str, Any]:
+    """The parameters with a folder in the place of "small"."""
+    found = dict(given)
+    for name, parameter in parameters(method).items():
+        if found.get(name) == SMALL and parameter.mark(MaskedModelName):
+            found[name] = str(base)
+        if found.get(name) == SMALL and parameter.mark(GuideName):
+            guide = base.with_name("guide")
+            Encoder.load(base, pooler="mean").save(guide)
+            found[name] = str(guide)
+    return found
+
+
+def _corpus(objective: Objective, folder: Path) -> Corpus:
+    if objective.graded:
+        rows = [(*pair, i % 6) for i, pair in enumerate(pairwise(SENTENCES))]
+        return open_corpus(rows, score=2)
+    if objective.labelled:
+        return open_corpus(list(zip(SENTENCES, SENTENCES[1:], SENTENCES[7:], strict=False)))
+    # Documents of four sentences, for views of the next one.
+    documents = ["\n".join(SENTENCES[i : i + 4]) for i in range(0, len(SENTENCES), 4)]
+    path = folder / "documents.txt"
+    path.write_text("\n\n".join(documents) + "\n", "utf-8")
+    return open_corpus(path, documents=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check; ``passed`` is None where it does not apply."""
+
+    check: str
+    passed: bool | None
+    detail: str
+
+
+def reported(check: Callable[[Trial], Verdict]) -> Callable[[Trial], Finding]:
+    """Make a finding, with the function's name, of a verdict or of what the method raises."""
+
+    @wraps(check)
+    def finding(trial: Trial) -> Finding:
+        name = check.__name__.removeprefix("check_").replace("_", " ")
+        try:
+            return Finding(name, *check(trial))
+        except UserError:
+            raise
+        except Exception as error:  # a method of others may raise anything
+            return Finding(name, False, _failure(error))
+
+    return finding
+
+
+def check_two_processes(trials: Sequence[Trial]) -> list[Finding]:
+    """Whether two processes with half a batch each do what one does with it all; one start."""
+    with tempfile.TemporaryDirectory() as home:
+        place = Path(home)
+        spawn(_work, (place, list(trials)), nprocs=2)  # type: ignore[no-untyped-call]
+        found = []
+        for number, trial in enumerate(trials):
+
+            @reported
+            def two_processes(trial: Trial, number: int = number) -> Verdict:
+                return _compare(place, number, trial)
+
+            found.append(two_processes(trial))
+        return found
+
+
+def _failure(error: Exception) -> str:
+    """An exception of the method, with the line that raised it."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}, line {last.lineno}"
+    return f"{type(error).__name__} in {where}: {' '.join(str(error).split())}"
+
+
+def _trained(trial: Trial) -> tuple[dict[str, Tensor], list[float]]:
+    """State and losses after some steps without dropout, of this process's share of the batches."""
+    with trial.training() as (objective, batch):
+        module = parallel.wrap(objective)
+        optimizer = torch.optim.SGD(objective.parameters(), lr=0.05)
+        losses = []
+        for step in range(STEPS):
+            torch.manual_seed(step)
+            optimizer.zero_grad()
+            loss = objective.loss(module(batch(step)))
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            objective.after_step()
+            losses.append(float(parallel.average(loss)))
+        return {k: v.detach().clone() for k, v in objective.state_dict().items()}, losses
+
+
+def _work(rank: int, place: Path, trials: list[Trial]) -> None:
+    """One of two processes; what it found goes to files."""
+    torch.set_num_threads(1)
+    store = f"file://{place / 'store'}"
+    torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    for number, trial in enumerate(trials):
+        try:
+            state, losses = _trained(trial)
+        except Exception as error:
+            (place / f"{number}.{rank}.txt").write_text(_failure(error), "utf-8")
+            break  # the other process may wait for this one, and ends with it
+        metadata = {"losses": json.dumps(losses)}
+        save_file(state, place / f"{number}.{rank}.safetensors", metadata=metadata)
+    torch.distributed.destroy_process_group()
+
+
+def _compare(place: Path, number: int, trial: Trial) -> Verdict:
+    whole, losses = _trained(trial)
+    before = whole
+    for rank in (0, 1):
+        path = place / f"{number}.{rank}.safetensors"
+        if not path.is_file():
+            failed = [p.read_text("utf-8") for p in sorted(place.glob("*.txt"))]
+            return False, failed[0] if failed else "the processes ended early"
+        with safe_open(path, "pt") as stream:
+            own = json.loads(stream.metadata()["losses"])
+            state = {k: stream.get_tensor(k) for k in stream.keys()}  # noqa: SIM118
+        far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(own)})
+        far = far or farthest(whole, state)
+        if far:
+            remedy = (
+                "average over the rows of the process alone, compare with those of all (gather), "
+                "and draw with random_for(seed, purpose, row, step)"
+            )
+            return False, f"with half a batch each {far}; {remedy}"
+        odd = [k for k, v in state.items() if rank and not torch.equal(v, before[k])]
+        if odd:
+            return False, f"the two processes hold different values of {odd[0]}"
+        before = state
+    return True, f"half a batch each, the same after {STEPS} steps (float64)"
+
+
+def farthest(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> str:
+    """The first difference beyond rounding, in words; empty if there is none."""
+    for name in sorted(one.keys() ^ two.keys()):
+        return f"{name} is there only once"
+    for name, value in one.items():
+        gap = (value.double() - two[name].double()).abs().max().item() if value.numel() else 0.0
+        if not gap <= CLOSE * max(1.0, value.double().abs().max().item() if value.numel() else 0):
+            return f"{name} differs by {gap:.2g}"
+    return ""
+
+
+def check_objective(method: str, given: Mapping[str, Any], corpus: Corpus) -> Iterator[Finding]:
+    """Check a method and whether a corpus suits it; findings come as they are made."""
+
+    @reported
+    def check_corpus(trial: Trial) -> Verdict:
+        with trial.training() as (objective, _):
+            objective.check(corpus.width, ordered=corpus.documents, scored=corpus.scored)
+        return True, f"{corpus.source} suits {objective.name}"
+
     with tempfile.TemporaryDirectory() as home:
         base = make_small_base(Path(home) / "base")
         trial = Trial(method, with_small_models(method, given, base), base)
-        first = check_step(trial)
-        yield first
-        if not first.passed:
-            return
-        yield check_randomness(trial)
-        yield check_slope(trial)
-        yield check_cached_gradients(trial)
-        yield check_resume(trial)
-        (finding,) = check_two_processes([trial])
-        yield finding
+        for check in (check_corpus, check_one_step):
+            finding = check(trial)
+            yield finding
+            if not finding.passed:
+                return
+        for check in (check_randomness, check_gradient, check_cached_gradients, check_resume):
+            yield check(trial)
+        yield from check_two_processes([trial])
         yield check_combination(trial)
 
 
-@reported("one step")
-def check_step(trial: Trial) -> Verdict:
+@reported
+def check_one_step(trial: Trial) -> Verdict:
     """Whether terms are numbers and complete, and all that trains has a gradient."""
     with trial.training(dropout=0.1) as (objective, batch):
         with torch.no_grad():
@@ -67,7 +292,7 @@ def check_step(trial: Trial) -> Verdict:
         return True, f"loss {loss.item():.4f}; all that trains has a gradient"
 
 
-@reported("randomness")
+@reported
 def check_randomness(trial: Trial) -> Verdict:
     """Whether a step is a function of seed and step alone."""
     with trial.training(dropout=0.1) as (objective, batch):
@@ -78,39 +303,40 @@ def check_randomness(trial: Trial) -> Verdict:
     return True, "the same step twice gives the same loss, to the bit"
 
 
-@reported("gradient")
-def check_slope(trial: Trial) -> Verdict:
+@reported
+def check_gradient(trial: Trial) -> Verdict:
     """Whether the gradient is the slope of the loss, by differences in a random direction."""
     with trial.training() as (objective, batch):
-        trained = [p for p in objective.parameters() if p.requires_grad]
         generator = torch.Generator().manual_seed(1)
-        way = [torch.randn(p.shape, generator=generator, dtype=p.dtype) for p in trained]
+        direction = {
+            p: torch.randn(p.shape, generator=generator, dtype=p.dtype)
+            for p in objective.parameters()
+            if p.requires_grad
+        }
         for module in objective.modules():
             # Torch gives the vector of padding no gradient, even where padding is in the loss.
-            if isinstance(module, torch.nn.Embedding) and module.padding_idx is not None:
-                for p, w in zip(trained, way, strict=True):
-                    if p is module.weight:
-                        w[module.padding_idx] = 0.0
+            padding = getattr(module, "padding_idx", None)
+            weight: Any = getattr(module, "weight", None)
+            if padding is not None and weight in direction:
+                direction[weight][padding] = 0.0
         _step(objective, batch(0))
-        pairs = zip(trained, way, strict=True)
-        slope = sum((p.grad * w).sum().item() for p, w in pairs if p.grad is not None)
+        slope = sum((p.grad * w).sum().item() for p, w in direction.items() if p.grad is not None)
         size, losses = 1e-6, []
         for sign in (1, -2):
             with torch.no_grad():
-                for p, w in zip(trained, way, strict=True):
+                for p, w in direction.items():
                     p.add_(w, alpha=sign * size)
             losses.append(_step(objective, batch(0))[1].item())
-        measured = (losses[0] - losses[1]) / (2 * size)
-        if abs(measured - slope) <= 1e-4 * max(abs(measured), abs(slope), 1e-3):
-            return True, "the gradient is the slope of the loss (float64)"
-        problem = (
-            f"the gradient says {slope:.6g}, the loss changes by {measured:.6g}: something is "
-            "detached, rounded or computed in no_grad, which is right only if it is meant"
-        )
-        return False, problem
+    measured = (losses[0] - losses[1]) / (2 * size)
+    if abs(measured - slope) <= 1e-4 * max(abs(measured), abs(slope), 1e-3):
+        return True, "the gradient is the slope of the loss (float64)"
+    return False, (
+        f"the gradient says {slope:.6g}, the loss changes by {measured:.6g}: something is "
+        "detached, rounded or computed in no_grad, which is right only if it is meant"
+    )
 
 
-@reported("cached gradients")
+@reported
 def check_cached_gradients(trial: Trial) -> Verdict:
     """Whether cached gradients (``grad_cache_rows``) are those of the whole batch."""
     found = []
@@ -118,8 +344,8 @@ def check_cached_gradients(trial: Trial) -> Verdict:
         try:
             with trial.training(cached_rows=rows) as (objective, batch):
                 _step(objective, batch(0))
-                named = objective.named_parameters()
-                found.append({k: p.grad for k, p in named if p.grad is not None})
+                grads = ((k, p.grad) for k, p in objective.named_parameters())
+                found.append({k: grad for k, grad in grads if grad is not None})
         except OptionError as error:
             return None, str(error)
     far = farthest(found[0], found[1])
@@ -128,24 +354,22 @@ def check_cached_gradients(trial: Trial) -> Verdict:
     return True, f"{CACHED_ROWS} rows at once, the same gradient (float64)"
 
 
-@reported("resume")
+@reported
 def check_resume(trial: Trial) -> Verdict:
-    """Whether a run that goes on from a checkpoint ends in the bits of one that was not stopped."""
+    """Whether a run resumed from a checkpoint ends in the bits of one that was not stopped."""
     with trial.training(dropout=0.1) as (whole, batch):
-        optimizer = _adam(whole)
-        state: dict[str, Tensor] = {}
-        moments: dict[str, Any] = {}
-        for step in range(STEPS + 1):
-            if step == 2:
-                state = {k: v.clone() for k, v in whole.state_dict().items()}
-                moments = deepcopy(optimizer.state_dict())
-            _update(whole, batch(step), optimizer, step)
+        optimizer = torch.optim.AdamW(whole.parameters(), lr=1e-3)
+        for step in range(2):
+            _update(whole, batch(step), optimizer)
+        state, moments = deepcopy((whole.state_dict(), optimizer.state_dict()))
+        for step in (2, 3):
+            _update(whole, batch(step), optimizer)
     with trial.training(dropout=0.1) as (again, batch):
-        optimizer = _adam(again)
+        optimizer = torch.optim.AdamW(again.parameters(), lr=1e-3)
         again.load_state_dict(state)
         optimizer.load_state_dict(moments)
-        for step in range(2, STEPS + 1):
-            _update(again, batch(step), optimizer, step)
+        for step in (2, 3):
+            _update(again, batch(step), optimizer)
         found = again.state_dict()
     for key, value in whole.state_dict().items():
         if not torch.equal(value, found[key]):
@@ -154,7 +378,7 @@ def check_resume(trial: Trial) -> Verdict:
     return True, "goes on from a checkpoint to the same bits"
 
 
-@reported("combination")
+@reported
 def check_combination(trial: Trial) -> Verdict:
     """Whether the method can be joined to SimCSE by "+"."""
     plain = "simcse_supervised" if needs_pairs(trial.method) else "simcse"
@@ -180,13 +404,7 @@ def _step(objective: Objective, batch: Batch) -> tuple[dict[str, Tensor], Tensor
     return terms, loss
 
 
-def _adam(objective: Objective) -> torch.optim.Optimizer:
-    return torch.optim.AdamW([p for p in objective.parameters() if p.requires_grad], lr=1e-3)
-
-
-def _update(
-    objective: Objective, batch: Batch, optimizer: torch.optim.Optimizer, step: int
-) -> None:
+def _update(objective: Objective, batch: Batch, optimizer: torch.optim.Optimizer) -> None:
     _step(objective, batch)
     optimizer.step()
     objective.after_step()
