@@ -65,7 +65,7 @@ def test_deleted_rows_take_no_part(tmp_path):
         writer.delete(["0"])
     index = Index.open(tmp_path / "index")
     assert near_duplicates(index, 0.9).pairs == ()
-    assert near_duplicates(index, 0.9).kept.tolist() == [0, 1]
+    assert near_duplicates(index, 0.9).kept.tolist() == [1, 2]
 
 
 # ---------------------------------------------------------------------- commands
