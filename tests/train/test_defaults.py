@@ -1,7 +1,6 @@
 """Settings that nobody stated: which rule says them, and what is left as it was."""
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -164,16 +163,6 @@ def test_a_combination_has_the_settings_of_the_first_method_that_departs():
     assert published("masked_lm+dimension_wise") == {}
     with pytest.raises(OptionError, match="did you mean 'diffcse'"):
         published("simcse+difcse")
-
-
-def test_no_torch_is_needed():
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from contrasent.train.defaults import resolve_settings\n"
-        "print(resolve_settings(Path('.'), 'diffcse').settings.lr, 'torch' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["7e-06", "False"], done.stderr
 
 
 def test_the_command_says_what_it_chose(bert, encoder, tmp_path, monkeypatch, capfd, sentences):

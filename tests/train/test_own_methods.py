@@ -2,15 +2,13 @@
 
 import hashlib
 import json
-import subprocess
-import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from contrasent.engine import methods, registry
+from contrasent.engine import registry
 from contrasent.errors import OptionError
 from contrasent.train import method_checks
 from contrasent.train.fit import fit
@@ -203,12 +201,12 @@ def test_a_module_and_an_entry_point_name_it_too(own, monkeypatch):
     monkeypatch.syspath_prepend(str(own.parent))
     assert registry.described("away:Away", {"rate": 4.0})["name"] == "away:Away"
     assert registry.find("away:Away").__name__ == "Away"
-    point = EntryPoint("keep_away", "away:Away", methods.GROUP)
+    point = EntryPoint("keep_away", "away:Away", registry.GROUP)
 
     def entry_points(group, name=None):
         return [point] if name in (None, point.name) else []
 
-    monkeypatch.setattr(methods, "entry_points", entry_points)
+    monkeypatch.setattr(registry, "entry_points", entry_points)
     assert registry.parameters("simcse+keep_away")["rate"].default is None
     assert registry.parameters("keep_away")["rate"].default == 9.0
     assert "keep_away" in registry.names()
@@ -258,11 +256,3 @@ def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, tex
         registry.find(name)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_it_is_checked_before_torch_is_loaded(own):
-    code = (
-        "import sys; from contrasent.engine.registry import check; "
-        f"check('esimcse+{own}', {{'temperature': 0.3}}); sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

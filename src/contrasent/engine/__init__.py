@@ -1,8 +1,7 @@
-"""What a training method is made of; all that a method in a file of your own needs is here.
+"""The parts of training methods: all that a method in a file of your own needs.
 
-The names load what they need on first use: :mod:`contrasent.engine.registry` and
-:mod:`contrasent.engine.parameters` need no torch. Where each is, the imports for type checkers say,
-here as to :mod:`contrasent.engine.source`.
+The names are loaded on first use, from where the imports for type checkers say, since
+:mod:`contrasent.engine.parameters` and a look at the names of methods need no torch.
 """
 
 import ast
@@ -12,18 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from contrasent.engine.contrast import Contrast as Contrast, Duplicates as Duplicates
-    from contrasent.engine.difference import (
-        Difference as Difference,
-        DifferencePrediction as DifferencePrediction,
-    )
-    from contrasent.engine.dimensions import Barlow as Barlow, DimensionWise as DimensionWise
     from contrasent.engine.encodings import (
         BatchEncodings as BatchEncodings,
         Source as Source,
         Term as Term,
         Terms as Terms,
     )
-    from contrasent.engine.graded import GradedPairs as GradedPairs
     from contrasent.engine.guide import Guide as Guide
     from contrasent.engine.masked_models import (
         LanguageHead as LanguageHead,
@@ -33,10 +26,9 @@ if TYPE_CHECKING:
     from contrasent.engine.objective import Objective as Objective
     from contrasent.engine.parameters import (
         Count as Count,
-        Fresh as Fresh,
         GuideFolder as GuideFolder,
         MaskedModelFolder as MaskedModelFolder,
-        Plain as Plain,
+        Neutral as Neutral,
         Positive as Positive,
         Projector as Projector,
         Range as Range,
@@ -46,9 +38,13 @@ if TYPE_CHECKING:
         Weight as Weight,
     )
     from contrasent.engine.queue import MomentumQueue as MomentumQueue, copy_encoder as copy_encoder
+    from contrasent.engine.terms import (
+        Barlow as Barlow,
+        DimensionWise as DimensionWise,
+        GradedPairs as GradedPairs,
+    )
     from contrasent.engine.views import (
         Which as Which,
-        check_templates as check_templates,
         check_view as check_view,
         make_views as make_views,
     )

@@ -4,15 +4,12 @@ Every row has a random generator of its own, a function of (step, corpus row, co
 processes make the same edits as one, and a resumed run the same as before.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.engine.named_models import check_masked_model
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError
 from contrasent.text.batches import random_for
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Batch, Tokens
@@ -32,24 +29,6 @@ class Edited:
 
     tokens: Tokens
     labels: NDArray[np.int64]
-
-
-def check_difference(values: Mapping[str, Any]) -> None:
-    """Refuse parameters of DiffCSE that do not belong together."""
-    if not values["difference_weight"] and not values["contrast_weight"]:
-        raise OptionError("difference_weight", 0, "and contrast_weight 0 leave nothing to learn")
-    if not values["difference_weight"]:
-        return
-    if values["task"] != "detection" and values["edits"] != "replace":
-        raise OptionError("edits", values["edits"], "belongs to task 'detection' alone")
-    if needs_generator(values) and not values["generator"]:
-        check_masked_model("generator", None, None)
-
-
-def needs_generator(values: Mapping[str, Any]) -> bool:
-    """Whether these parameters of DiffCSE make use of a generator."""
-    weight, task, edits = (values[k] for k in ("difference_weight", "task", "edits"))
-    return bool(weight) and task != "masked_lm" and edits != "delete"
 
 
 def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Generator]:

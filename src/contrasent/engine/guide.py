@@ -1,12 +1,15 @@
 """A guide: a frozen encoder that says in training what is alike."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from contrasent.engine.named_models import check_guide
+from contrasent.errors import ModelError, OptionError
 from contrasent.model.encoder import Encoder
+from contrasent.model.folder import describe
+from contrasent.model.pretrained import resolve
 from contrasent.types import Tokens
 
 
@@ -56,3 +59,15 @@ class Guide:
             texts = backend.decode_batch([tokens[i].tolist() for i in range(len(tokens))])
             tokens = self.encoder.tokenise(texts)[0]
         return list(self.encoder(tokens).split([len(column) for column in columns]))
+
+
+def check_guide(option: str, name: str | None) -> Path:
+    """The folder of a guide that is there and says how it pools."""
+    if not name:
+        raise OptionError(
+            option, "", "needs a sentence encoder to learn from, by folder or name@commit"
+        )
+    folder = resolve(name)
+    if describe(folder).pooler is None:
+        raise ModelError(f"{name}: a bare encoder, which does not say how it pools, is no guide")
+    return folder

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.engine import edits
 from contrasent.engine.encodings import BatchEncodings, Term, Terms
-from contrasent.engine.named_models import check_masked_model, check_vocabularies
 from contrasent.errors import ModelError, OptionError
 from contrasent.losses import masked_lm
 from contrasent.model.encoder import Encoder
+from contrasent.model.folder import describe
 from contrasent.model.groups import by_length
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
@@ -251,6 +251,34 @@ def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tu
         vectors.append(hidden[-1][:, : chosen.shape[1]][chosen >= 0])
         targets.append(chosen[chosen >= 0])
     return torch.cat(vectors), torch.cat(targets)
+
+
+def check_masked_model(option: str, name: str | None, base: Path | None) -> Path:
+    """The folder of a masked language model that is there and reads the ids of the base."""
+    if not name:
+        raise OptionError(
+            option,
+            "",
+            "needs a masked language model with the encoder's vocabulary, by folder or name@commit "
+            "(the paper takes distilbert-base-uncased for bert-base-uncased)",
+        )
+    folder = resolve(name)
+    if base is not None:
+        own = Tokenizer.load(describe(base).transformer, max_tokens=16)
+        check_vocabularies(Tokenizer.load(folder, max_tokens=16), own, name)
+    return folder
+
+
+def check_vocabularies(generator: Any, encoder: Any, name: str) -> None:
+    """Reject two tokenizers that give different ids to the same text."""
+    mine, own = (t.backend.get_vocab(with_added_tokens=True) for t in (generator, encoder))
+    if mine != own:
+        differing = next(t for t in sorted(own.keys() | mine.keys()) if own.get(t) != mine.get(t))
+        raise ModelError(
+            f"{name}: its vocabulary ({len(mine)} entries) is not the encoder's ({len(own)}; they "
+            f"differ in {differing!r}), so its predictions would be other words; choose a masked "
+            "language model of the encoder's family"
+        )
 
 
 def _read(name: str) -> nn.Module:

@@ -1,8 +1,6 @@
 """What every objective is: the encoder and all else that trains, and a forward of named terms."""
 
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -10,9 +8,8 @@ from torch import Tensor, nn
 
 from contrasent.engine.contrast import Contrast
 from contrasent.engine.encodings import Baseline, BatchEncodings, Term, Terms
-from contrasent.engine.parameters import check_values, parameters_of
+from contrasent.engine.parameters import check_values, parameters_of, source_digest
 from contrasent.engine.queue import MomentumQueue, copy_encoder
-from contrasent.engine.source import source_digest
 from contrasent.errors import TrainingError
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import make_head
@@ -33,12 +30,11 @@ class Objective(nn.Module):
     attributes below name. Such methods can be combined ("esimcse+simcse_plus_plus").
 
     Attributes:
-        published: settings of a run with which the method was published for BERT base, literals
-            that are read from the source text (:func:`contrasent.engine.registry.published`).
+        published: settings of a run with which the method was published for BERT base.
         labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
         graded: whether every pair must have a score; there are no hard negatives then.
         checks: functions of the parameters, by name, that refuse what does not belong together;
-            they are called before torch is loaded.
+            they are called before any weights are loaded.
         vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
             encoder but vectors, so that cached gradients bound its memory.
         encoder: what will be saved.
@@ -108,8 +104,7 @@ class Objective(nn.Module):
 
     def describe(self) -> dict[str, Any]:
         """Name and own parameters, as logs and model cards show them; a digest of others' files."""
-        file = getattr(sys.modules.get(type(self).__module__), "__file__", None)
-        digest = source_digest(Path(file)) if file else {}
+        digest = source_digest(type(self))
         defaults = {key: p.default for key, p in parameters_of(type(self)).items()}
         return {"name": self.name, **digest, **defaults, **self._given}
 

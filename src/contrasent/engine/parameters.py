@@ -1,29 +1,43 @@
-"""What the parameters of a method, and the settings of a run, may be. No torch here.
+"""Types of the parameters of a method and of the settings of a run; no torch here.
 
 Type, choices and range stand at the parameter::
 
     def __init__(self, encoder, *, temperature: Positive = 0.05, masks: Literal["independent",
                  "fixed"] = "independent"): ...
-
-They are read from there by :mod:`contrasent.engine.source`, without running the file.
 """
 
+import hashlib
 import inspect
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from contrasent.errors import OptionError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Mark = TypeVar("Mark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Where a number must lie; it must be finite too.
+    """The range of a number, which must be finite too; pydantic validates by it.
 
     Attributes:
         above: lower end, excluded.
@@ -55,13 +69,23 @@ class Range:
             and (self.most is None or value <= self.most)
         )
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self._checked, handler(source))
+
+    def _checked(self, value: float | None) -> float | None:
+        if value is not None and value not in self:
+            raise ValueError(f"must be {self}")
+        return value
+
 
 @dataclass(frozen=True, slots=True)
-class Plain:
-    """Marks a parameter of which one value changes nothing: it gives way in a combination.
+class Neutral:
+    """The value of a parameter that changes nothing; in a combination it gives way to others.
 
     Attributes:
-        value: that value.
+        value: such as "dropout" of the view.
     """
 
     value: Any
@@ -88,20 +112,13 @@ Projector = Literal["none", "tanh", "batchnorm"]
 ResampleViews = Literal["epoch", "static"]
 """Whether views are drawn anew in every epoch, or once for the whole run."""
 
-Fresh = ResampleViews
-"""Its former name; deprecated."""
-
 RENAMED = {"chunk": "grad_cache_rows", "fresh": "resample_views"}
 """Former names of settings and parameters, which ``--set``, recipes and stored runs may have."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A keyword-only parameter of a method, or a setting of a run.
-
-    Attributes:
-        hint: its type: int, float, str, bool, None, ``Literal``, unions and ``Annotated`` of these.
-    """
+    """A keyword-only parameter of a method, or a setting of a run, and its type."""
 
     name: str
     hint: Any
@@ -120,11 +137,11 @@ class Parameter:
         return tuple(choice for _, choices in _spread(self.hint) for choice in choices)
 
     def mark(self, kind: type[Mark]) -> Mark | None:
-        """What an ``Annotated`` says of a kind, such as ``Range``."""
+        """The metadata of a kind in the hint's ``Annotated``, such as its ``Range``."""
         return next((m for m in _marks(self.hint) if isinstance(m, kind)), None)
 
     def read(self, value: Any) -> Any:
-        """A value from a text or from TOML, as the type wanted."""
+        """A value from a text or from TOML, in the parameter's type."""
         text = str(value)
         if None in self.kinds and (value is None or text.lower() in {"none", "null"}):
             return None
@@ -139,30 +156,29 @@ class Parameter:
                     return kind(text)
                 except ValueError:
                     continue
-        raise OptionError(self.name, value, f"must be of type {self._wanted}")
+        raise OptionError(self.name, value, f"must be of type {self._types}")
 
     def check(self, value: Any) -> None:
-        """Refuse a value that the parameter cannot have."""
-        if value is None and any(kind is None for kind, _ in _spread(self.hint)):
-            return
-        if self.choices and value not in self.choices:
-            choices = map(str, self.choices)
-            raise OptionError(self.name, value, "no such value", choices=choices)
-        bounds = self.mark(Range)
-        if bounds is None:
-            return
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise OptionError(self.name, value, f"must be of type {self._wanted}")
-        if value not in bounds:
-            raise OptionError(self.name, value, f"must be {bounds}")
+        """Validate a value."""
+        from pydantic import ValidationError
+
+        try:
+            _adapter(self.hint).validate_python(value)
+        except ValidationError as error:
+            if self.choices:
+                choices = map(str, self.choices)
+                raise OptionError(self.name, value, "no such value", choices=choices) from error
+            outside = [e["ctx"]["error"] for e in error.errors() if e["type"] == "value_error"]
+            problem = outside[0] if outside else f"must be of type {self._types}"
+            raise OptionError(self.name, value, str(problem)) from error
 
     @property
-    def _wanted(self) -> str:
+    def _types(self) -> str:
         return " or ".join("none" if k is None else k.__name__ for k in self.kinds)
 
 
 def check_values(parameters: Iterable[Parameter], values: Mapping[str, Any]) -> None:
-    """Refuse values that parameters cannot have; those of other names are left alone."""
+    """Validate the values of parameters; those of other names are left alone."""
     for parameter in parameters:
         if parameter.name in values:
             parameter.check(values[parameter.name])
@@ -175,23 +191,47 @@ def renamed(values: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, A
 
 
 def parameters_of(kind: type) -> dict[str, Parameter]:
-    """The keyword-only parameters of a class, and of its base where it passes them on."""
-    function = kind.__init__  # type: ignore[misc]
+    """The keyword-only parameters of a constructor, and of the base's where it passes them on.
+
+    Raises:
+        TypeError: one has no default, or a type that a command line cannot give.
+    """
+    owner = next(k for k in kind.__mro__ if "__init__" in k.__dict__)
+    function = vars(owner)["__init__"]
+    hints = get_type_hints(function, include_extras=True)
     found: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        hint = parameter.annotation
-        if isinstance(hint, str):
-            hint = eval(hint, function.__globals__)
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            found[name] = Parameter(name, hint, parameter.default)
-        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            owner = next(k for k in kind.__mro__ if "__init__" in k.__dict__)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and owner is not object:
             found = parameters_of(owner.__mro__[1]) | found
+        elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            if name not in hints or parameter.default is inspect.Parameter.empty:
+                raise TypeError(f"the parameter {name} needs a type and a default")
+            found[name] = Parameter(name, hints[name], parameter.default)
+            if not set(found[name].kinds) <= {int, float, str, bool, None}:
+                raise TypeError(
+                    f"the type of the parameter {name} must be int, float, str, bool, None, a "
+                    "Literal, or Annotated from these"
+                )
     return found
 
 
+def source_digest(kind: type) -> dict[str, str]:
+    """The sha256 of a class's file, if that is not this library's."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if not file or Path(file).is_relative_to(Path(__file__).parents[1]):
+        return {}
+    return {"source_sha256": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+
+
+@cache
+def _adapter(hint: Any) -> "TypeAdapter[Any]":
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(hint, config=ConfigDict(strict=True))
+
+
 def _spread(hint: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """The types that a hint joins, None included, each with its choices."""
+    """The types in a union, None included, each with its choices."""
     origin = get_origin(hint)
     if origin is Annotated:
         yield from _spread(get_args(hint)[0])

@@ -1,25 +1,65 @@
-"""Methods by name, alone or joined by "+": their parameters, checked and completed. No torch."""
+"""Methods by name, alone or joined by "+": their classes, and their parameters checked.
 
+A name is that of a file in ``objectives/``; ``path/to/file.py``, with ``:Class`` if the file has
+several; ``package.module:Class``; or one that an installed package declares in the entry-point
+group ``contrasent.objectives``. A name is looked up without torch; its class imports torch.
+"""
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from contrasent.engine.methods import OPTION, Method, locate
-from contrasent.engine.methods import names as names
-from contrasent.engine.named_models import check_guide, check_masked_model
 from contrasent.engine.parameters import (
     GuideName,
     MaskedModelName,
+    Neutral,
     Parameter,
-    Plain,
     check_values,
+    parameters_of,
+    source_digest,
 )
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
     from contrasent.engine.objective import Objective
     from contrasent.model.encoder import Encoder
+
+BUILT_IN = Path(__file__).parents[1] / "objectives"
+GROUP = "contrasent.objectives"
+OPTION = "--objective"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method: its name in logs and cards, which has no folders, its class and its parameters."""
+
+    name: str
+    kind: "type[Objective]"
+    parameters: Mapping[str, Parameter]
+
+
+def names() -> list[str]:
+    """Names of all methods that are installed, sorted."""
+    return sorted(summaries())
+
+
+def summaries() -> dict[str, str]:
+    """A line on each method that is installed, read without importing it."""
+    points = {p.name: f"from {p.dist.name}" if p.dist else "" for p in entry_points(group=GROUP)}
+    for path in sorted(BUILT_IN.glob("[!_]*.py")):
+        text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        points[path.stem] = text.partition("\n")[0]
+    return points
 
 
 def parts(name: str) -> list[str]:
@@ -29,36 +69,36 @@ def parts(name: str) -> list[str]:
 
 def methods(name: str) -> list[Method]:
     """The methods whose names a name joins."""
-    found = [locate(part) for part in parts(name)]
+    found = [_method(part) for part in parts(name)]
     for method in found:
-        if sum(other.source == method.source for other in found) > 1:
+        if sum(other.kind is method.kind for other in found) > 1:
             raise OptionError(OPTION, name, f"names {method.name} twice")
     return found
 
 
 def parameters(name: str) -> dict[str, Parameter]:
-    """The parameters of a method, read from its source.
+    """The parameters of a method.
 
     Of a combination, the parameters of all its methods; where two have the same, the first says
-    its type and default, unless its default is ``Plain`` and another's is not. Those of one name
+    its type and default, unless its default is ``Neutral`` and another's is not. Those of one name
     and different types are different things: each keeps its default, a stated value is for both.
     """
     shared: dict[str, Parameter] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
-            if key not in shared or shared[key].mark(Plain) == Plain(shared[key].default):
+            if key not in shared or shared[key].mark(Neutral) == Neutral(shared[key].default):
                 shared[key] = parameter
     return shared
 
 
 def published(name: str) -> dict[str, Any]:
-    """The settings of a run that a method was published with, read from its source.
+    """The settings of a run that a method was published with.
 
     Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
     rate belongs to its batch, so they stay together. Cached gradients are left out there, since
     the other methods may not allow them.
     """
-    sets = [dict(method.attribute("published", {})) for method in methods(name)]
+    sets = [dict(method.kind.published) for method in methods(name)]
     if len(sets) == 1:
         return sets[0]
     sets = [found for found in sets if found]
@@ -69,31 +109,145 @@ def published(name: str) -> dict[str, Any]:
 
 def needs_pairs(name: str) -> bool:
     """Whether a method, or one of a combination, learns from pairs that belong together."""
-    return any(method.attribute("labelled", False) for method in methods(name))
+    return any(method.kind.labelled for method in methods(name))
 
 
 def needs_scores(name: str) -> bool:
     """Whether a method, or one of a combination, learns from scores of pairs."""
-    return any(method.attribute("graded", False) for method in methods(name))
+    return any(method.kind.graded for method in methods(name))
 
 
 def described(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Name and all parameters, as logs and model cards show them."""
     found = methods(name)
-    digests = {k: v for method in found for k, v in method.digest.items()}
-    if len(found) > 1:
-        digests = {f"{k} of {method.name}": v for method in found for k, v in method.digest.items()}
+    digests = {
+        f"{key} of {method.name}" if len(found) > 1 else key: value
+        for method in found
+        for key, value in source_digest(method.kind).items()
+    }
     defaults = {key: parameter.default for key, parameter in parameters(name).items()}
     return {"name": "+".join(m.name for m in found), **digests, **defaults, **given}
 
 
+def check(
+    name: str, given: Mapping[str, Any], *, base: Path | None = None, models: bool = True
+) -> None:
+    """Validate the parameters of a method before any weights are loaded."""
+    _check_defaults(name, given)
+    for method in methods(name):
+        own = _values(method, name, given)
+        check_values(method.parameters.values(), own)
+        for rule in method.kind.checks:
+            rule(own)
+        if models:
+            _check_models(method, own, base)
+
+
+def find(name: str) -> "Callable[..., Objective]":
+    """The class of a method, or a function that makes a combination of several.
+
+    Call it with an encoder and keyword parameters.
+    """
+    found = methods(name)
+    return partial(_combine, name) if len(found) > 1 else found[0].kind
+
+
+def _method(name: str) -> Method:
+    """The method of a name: its file or module is run, and its class found in it."""
+    head, colon, wanted = name.rpartition(":") if ":" in name else (name, "", "")
+    file = Path(head if head.endswith(".py") else name)
+    if name.isidentifier() and not name.startswith("_") and (BUILT_IN / f"{name}.py").is_file():
+        module = _imported(name, f"contrasent.objectives.{name}")
+    elif file.suffix == ".py":
+        module = _run(name, file.expanduser().resolve())
+        wanted = wanted if colon and head.endswith(".py") else ""
+    else:
+        point = next(iter(entry_points(group=GROUP, name=name)), None)
+        if point is None and ":" not in name:
+            raise OptionError(OPTION, name, "no such objective", choices=names())
+        point = point or EntryPoint(name, name, GROUP)
+        if str(Path.cwd()) not in sys.path and not point.dist:
+            sys.path.append(str(Path.cwd()))  # as ``python -m`` finds the modules beside it
+        module, wanted = _imported(name, point.module), point.attr
+    kind, several = _class(name, module, wanted)
+    shown = name
+    if file.suffix == ".py":
+        shown = f"{file.name}:{kind.__name__}" if several else file.name
+    kind.method_name = shown
+    try:
+        return Method(shown, kind, parameters_of(kind))
+    except (TypeError, NameError) as error:
+        raise OptionError(OPTION, name, str(error)) from error
+
+
+def _imported(name: str, module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except Exception as error:  # whatever a module of others raises while it is run
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise OptionError(OPTION, name, f"there is no module {module!r}") from error
+        raise _broken(name, error) from error
+
+
+def _run(name: str, file: Path) -> ModuleType:
+    """A file as a module named by its content, so that an edited file is run again."""
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise OptionError(OPTION, name, f"cannot be read ({error.strerror})") from error
+    unique = f"contrasent_method_{file.stem}_{hashlib.sha256(text).hexdigest()[:12]}"
+    if unique in sys.modules and sys.modules[unique].__file__ == str(file):
+        return sys.modules[unique]
+    spec = importlib.util.spec_from_file_location(unique, file)
+    if spec is None or spec.loader is None:
+        raise OptionError(OPTION, name, "is no Python file")
+    sys.modules[unique] = module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[unique]
+        if not isinstance(error, Exception):
+            raise
+        raise _broken(name, error) from error
+    return module
+
+
+def _broken(name: str, error: Exception) -> OptionError:
+    if isinstance(error, SyntaxError):
+        return OptionError(OPTION, name, f"line {error.lineno}: not valid Python ({error})")
+    problem = f"cannot be imported ({type(error).__name__}: {error})"
+    return OptionError(OPTION, name, problem.replace("\n", " "))
+
+
+def _class(name: str, module: ModuleType, wanted: str) -> "tuple[type[Objective], bool]":
+    """The objective that a module defines, or that of a name, and whether it defines several."""
+    from contrasent.engine.objective import Objective
+
+    found = {
+        key: kind
+        for key, kind in vars(module).items()
+        if inspect.isclass(kind)
+        and issubclass(kind, Objective)
+        and kind.__module__ == module.__name__
+    }
+    public = [key for key in found if not key.startswith("_")]
+    chosen = [key for key in (found if wanted else public) if wanted in ("", key)]
+    if len(chosen) == 1:
+        return found[chosen[0]], len(public) > 1
+    if not public:
+        raise OptionError(OPTION, name, "defines no Objective")
+    problem = f"has no Objective {wanted!r}" if wanted else f"defines {len(public)} Objectives"
+    problem += f"; name one as {Path(str(module.__file__)).name}:Class"
+    raise OptionError(OPTION, name, problem, choices=public)
+
+
 def _check_defaults(name: str, given: Iterable[str]) -> None:
-    """Refuse a combination whose methods by default do different things in the same place."""
+    """Reject a combination whose methods by default do different things in the same place."""
     departing: dict[str, set[str]] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
-            plain = parameter.mark(Plain)
-            if plain is not None and parameter.default != plain.value:
+            neutral = parameter.mark(Neutral)
+            if neutral is not None and parameter.default != neutral.value:
                 departing.setdefault(key, set()).add(str(parameter.default))
     for key, defaults in departing.items():
         if len(defaults) > 1 and key not in given:
@@ -101,32 +255,15 @@ def _check_defaults(name: str, given: Iterable[str]) -> None:
             raise OptionError(OPTION, name, problem)
 
 
-def check(
-    name: str, given: Mapping[str, Any], *, base: Path | None = None, models: bool = True
-) -> None:
-    """Refuse parameters of a method before any weights are loaded."""
-    _check_defaults(name, given)
-    for method in methods(name):
-        own = _values(method, name, given)
-        check_values(method.parameters.values(), own)
-        for rule in method.attribute("checks", ()):
-            rule(own)
-        for key, parameter in method.parameters.items():
-            if models and own[key] and parameter.mark(MaskedModelName):
-                check_masked_model(key, own[key], base)
-            if models and parameter.mark(GuideName) is not None:
-                check_guide(key, own[key])
+def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) -> None:
+    from contrasent.engine.guide import check_guide
+    from contrasent.engine.masked_models import check_masked_model
 
-
-def find(name: str) -> "Callable[..., Objective]":
-    """The class of a method, or what makes a combination of several.
-
-    Call it with an encoder and keyword parameters.
-    """
-    found = methods(name)
-    if len(found) > 1:
-        return partial(_combine, name)
-    return found[0].load()
+    for key, parameter in method.parameters.items():
+        if values[key] and parameter.mark(MaskedModelName):
+            check_masked_model(key, values[key], base)
+        if parameter.mark(GuideName):
+            check_guide(key, values[key])
 
 
 def _combine(name: str, encoder: "Encoder", **given: Any) -> "Objective":
@@ -138,8 +275,8 @@ def _combine(name: str, encoder: "Encoder", **given: Any) -> "Objective":
             problem = f"no such parameter of {name}"
             raise OptionError("parameter", option, problem, choices=known)
     _check_defaults(name, given)
-    parts = [method.load()(encoder, **_values(method, name, given)) for method in methods(name)]
-    return Combination(encoder, parts, described(name, given))
+    joined = [method.kind(encoder, **_values(method, name, given)) for method in methods(name)]
+    return Combination(encoder, joined, described(name, given))
 
 
 def _values(method: Method, name: str, given: Mapping[str, Any]) -> dict[str, Any]:

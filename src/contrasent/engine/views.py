@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from contrasent.errors import OptionError
-from contrasent.text.tokens import MASK, SLOT
 from contrasent.text.views import Identity, View, make_view, options_of
 
 if TYPE_CHECKING:
@@ -38,43 +37,6 @@ def check_view(values: Mapping[str, Any]) -> dict[str, Any]:
             takes = f"takes {', '.join(known)}" if known else "takes none"
             raise OptionError(option, value, f"does not belong to the view {name!r}, which {takes}")
     return given
-
-
-def check_fixed_masks(values: Mapping[str, Any]) -> None:
-    """Refuse the same dropout masks for views that differ otherwise."""
-    for option, plain in (("view", "dropout"), ("encoders", 1)):
-        if values["masks"] == "fixed" and values[option] != plain:
-            raise OptionError(
-                "masks", "fixed", f"both views are then one vector; {option} must be {plain!r}"
-            )
-
-
-def check_templates(values: Mapping[str, Any]) -> None:
-    """Refuse templates that do not hold a sentence, and after it a mask token.
-
-    Args:
-        values: "template" and "positive_template", by name.
-
-    Raises:
-        OptionError: one does not hold [X] once and [MASK] once after it.
-    """
-    for option in ("template", "positive_template"):
-        text = values[option]
-        if text.count(SLOT) != 1 or text.count(MASK) != 1 or text.index(MASK) < text.index(SLOT):
-            raise OptionError(option, text, f"must hold {SLOT} once and, after it, {MASK} once")
-
-
-def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The view that makes an edited copy, and its options."""
-    edit, ratio = values["copy_edit"], values["edit_ratio"]
-    if edit == "insert":
-        view: dict[str, Any] = {"view": "insert_prediction", "rate": ratio, "rule": "exact"}
-    else:
-        name = {"replace": "masked_lm", "delete": "delete_words"}[edit]
-        view = {"view": name, "percent": 100 * ratio}
-    view |= {"draw": values["copy_draw"], "filler": values["copy_filler"]}
-    check_view(view)
-    return view
 
 
 def make_views(

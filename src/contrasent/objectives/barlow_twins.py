@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from contrasent.engine.dimensions import Barlow
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import Positive, Projector, Size, Weight
+from contrasent.engine.terms import Barlow
 from contrasent.losses import BarlowNorm, Similarity
 from contrasent.model.encoder import Encoder
 

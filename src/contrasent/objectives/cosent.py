@@ -3,9 +3,9 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from contrasent.engine.graded import GradedPairs
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import Positive
+from contrasent.engine.terms import GradedPairs
 from contrasent.losses import cosent
 from contrasent.model.encoder import Encoder
 

@@ -2,9 +2,9 @@
 
 from typing import Any, ClassVar
 
-from contrasent.engine.graded import GradedPairs
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import Positive
+from contrasent.engine.terms import GradedPairs
 from contrasent.losses import cosine_regression
 from contrasent.model.encoder import Encoder
 

@@ -1,5 +1,6 @@
 """DiffCSE: contrast by dropout, and the sentence vector must tell what was edited."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from contrasent.engine.difference import (
@@ -12,13 +13,31 @@ from contrasent.engine.difference import (
     Target,
     Task,
 )
-from contrasent.engine.edits import check_difference, needs_generator
-from contrasent.engine.masked_models import MaskedModel
+from contrasent.engine.masked_models import MaskedModel, check_masked_model
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import MaskedModelFolder, Positive, Projector, Share, Weight
+from contrasent.errors import OptionError
 from contrasent.losses import Normalisation, Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.text.views import Identity, NextSentence
+
+
+def check_difference(values: Mapping[str, Any]) -> None:
+    """Reject parameters of DiffCSE that do not belong together."""
+    if not values["difference_weight"] and not values["contrast_weight"]:
+        raise OptionError("difference_weight", 0, "and contrast_weight 0 leave nothing to learn")
+    if not values["difference_weight"]:
+        return
+    if values["task"] != "detection" and values["edits"] != "replace":
+        raise OptionError("edits", values["edits"], "belongs to task 'detection' alone")
+    if needs_generator(values) and not values["generator"]:
+        check_masked_model("generator", None, None)
+
+
+def needs_generator(values: Mapping[str, Any]) -> bool:
+    """Whether these parameters of DiffCSE make use of a generator."""
+    weight, task, edits = (values[k] for k in ("difference_weight", "task", "edits"))
+    return bool(weight) and task != "masked_lm" and edits != "delete"
 
 
 class DiffCSE(Objective):

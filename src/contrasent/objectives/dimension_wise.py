@@ -1,8 +1,8 @@
 """Dimension-wise contrast as the only loss: an alternative to whitening."""
 
-from contrasent.engine.dimensions import DimensionWise
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import Positive, Projector
+from contrasent.engine.terms import DimensionWise
 from contrasent.losses import Norm, Reduction, Variance
 from contrasent.model.encoder import Encoder
 

@@ -6,7 +6,7 @@ from contrasent.engine.contrast import Contrast
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import (
     MaskedModelFolder,
-    Plain,
+    Neutral,
     Positive,
     Projector,
     Range,
@@ -62,7 +62,7 @@ class ESimCSE(Objective):
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
         projector: Projector = "tanh",
-        view: Annotated[str, Plain("dropout")] = "repeat_tokens",
+        view: Annotated[str, Neutral("dropout")] = "repeat_tokens",
         rate: Annotated[float | None, Range(least=0, most=1)] = None,
         rule: Rule | None = None,
         filler: MaskedModelFolder = None,

@@ -1,6 +1,6 @@
 """PromptBERT: a sentence is what fills the mask of a template around it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,8 +17,17 @@ from contrasent.engine import (
     Projector,
     Prompts,
     Tokens,
-    check_templates,
 )
+from contrasent.errors import OptionError
+from contrasent.text.tokens import MASK, SLOT
+
+
+def check_templates(values: Mapping[str, Any]) -> None:
+    """Reject templates that do not hold [X] once and, after it, [MASK] once."""
+    for option in ("template", "positive_template"):
+        text = values[option]
+        if text.count(SLOT) != 1 or text.count(MASK) != 1 or text.index(MASK) < text.index(SLOT):
+            raise OptionError(option, text, f"must hold {SLOT} once and, after it, {MASK} once")
 
 
 class PromptBERT(Objective):

@@ -1,5 +1,6 @@
 """SimCSE without labels: a sentence is its own positive, dropout makes the difference."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from contrasent.engine.contrast import Contrast, Duplicates
@@ -7,18 +8,28 @@ from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import (
     Count,
     MaskedModelFolder,
-    Plain,
+    Neutral,
     Positive,
     Projector,
     Range,
     ResampleViews,
     Weight,
 )
-from contrasent.engine.views import Which, check_fixed_masks, check_view, make_views
+from contrasent.engine.views import Which, check_view, make_views
+from contrasent.errors import OptionError
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.text.views import Rule
 from contrasent.text.views.tokens import Draw
+
+
+def check_fixed_masks(values: Mapping[str, Any]) -> None:
+    """Reject the same dropout masks for views that differ otherwise."""
+    for option, plain in (("view", "dropout"), ("encoders", 1)):
+        if values["masks"] == "fixed" and values[option] != plain:
+            raise OptionError(
+                "masks", "fixed", f"both views are then one vector; {option} must be {plain!r}"
+            )
 
 
 class SimCSE(Objective):
@@ -76,7 +87,7 @@ class SimCSE(Objective):
         duplicates: Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
         masks: Literal["independent", "fixed"] = "independent",
-        view: Annotated[str, Plain("dropout")] = "dropout",
+        view: Annotated[str, Neutral("dropout")] = "dropout",
         views: Which = "second",
         resample_views: ResampleViews = "epoch",
         percent: Annotated[float | None, Range(least=0, below=100)] = None,

@@ -1,15 +1,29 @@
 """SimCSE with an edited copy of every sentence as one more positive or negative."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from contrasent.engine.contrast import Contrast
 from contrasent.engine.objective import Objective
 from contrasent.engine.parameters import Positive, Projector, ResampleViews, Share, Weight
-from contrasent.engine.views import copy_view, make_views
+from contrasent.engine.views import check_view, make_views
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 from contrasent.text.views import Identity
 from contrasent.text.views.tokens import Draw
+
+
+def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The view that makes an edited copy, and its options."""
+    edit, ratio = values["copy_edit"], values["edit_ratio"]
+    if edit == "insert":
+        view: dict[str, Any] = {"view": "insert_prediction", "rate": ratio, "rule": "exact"}
+    else:
+        name = {"replace": "masked_lm", "delete": "delete_words"}[edit]
+        view = {"view": name, "percent": 100 * ratio}
+    view |= {"draw": values["copy_draw"], "filler": values["copy_filler"]}
+    check_view(view)
+    return view
 
 
 class CopiesSimCSE(Objective):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from contrasent.engine.contrast import Contrast
 from contrasent.engine.encodings import Source
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Count, Plain, Positive, Projector, Weight
+from contrasent.engine.parameters import Count, Neutral, Positive, Projector, Weight
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
 
@@ -41,8 +41,8 @@ class NoisySimCSE(Objective):
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
         projector: Projector = "tanh",
-        positives: Annotated[Literal["noisy", "gaussian", "mean"], Plain("noisy")] = "noisy",
-        negatives: Annotated[Source, Plain("noisy")] = "mean",
+        positives: Annotated[Literal["noisy", "gaussian", "mean"], Neutral("noisy")] = "noisy",
+        negatives: Annotated[Source, Neutral("noisy")] = "mean",
         passes: Count = 10,
         noise_variance: Weight = 0.1,
     ) -> None:

@@ -3,10 +3,10 @@
 from typing import Annotated, Any, ClassVar
 
 from contrasent.engine.contrast import Contrast
-from contrasent.engine.dimensions import DimensionWise
 from contrasent.engine.encodings import Source
 from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Plain, Positive, Projector, Weight
+from contrasent.engine.parameters import Neutral, Positive, Projector, Weight
+from contrasent.engine.terms import DimensionWise
 from contrasent.losses import FactorForm, Norm, Reduction, Similarity, Variance
 from contrasent.model.encoder import Encoder
 
@@ -51,7 +51,7 @@ class SimCSEPlusPlus(Objective):
         temperature: Positive = 0.05,
         similarity: Similarity = "cosine",
         projector: Projector = "tanh",
-        negatives: Annotated[Source, Plain("noisy")] = "off_dropout",
+        negatives: Annotated[Source, Neutral("noisy")] = "off_dropout",
         factor: Positive = 0.9,
         factor_form: FactorForm = "positive_logit",
         dimension_weight: Weight = 0.1,

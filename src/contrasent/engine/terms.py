@@ -1,12 +1,15 @@
-"""Terms between the dimensions of anchors and positives."""
+"""Terms that see vectors alone: of dimensions, and of pairs with scores."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from contrasent import parallel
 from contrasent.engine.encodings import BatchEncodings, Term, Terms
-from contrasent.losses import BarlowNorm, barlow_twins, dimension_wise_contrast
+from contrasent.errors import TrainingError
+from contrasent.losses import BarlowNorm, barlow_twins, dimension_wise_contrast, pair_cosines
 from contrasent.text.batches import random_for
 
 ARTIFICIAL = 200
@@ -54,3 +57,48 @@ class Barlow(Term):
         noise = torch.randn(self.artificial, first.shape[1], generator=generator)
         options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
         return {"barlow": barlow_twins(first, second, artificial=noise.to(first), **options)}
+
+
+class GradedPairs(Term):
+    """A term of the pairs' similarities and their scores, both of all processes.
+
+    Attributes:
+        name: of the term.
+        loss: maps similarities (n,) and scores (n,) to a scalar.
+        similarity: maps two columns (n, d) to similarities (n,).
+        unit: scores are divided by it, and must then lie from -1 to 1; None leaves them alone.
+    """
+
+    vectors_only = True
+
+    def __init__(
+        self,
+        name: str,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        *,
+        similarity: Callable[[Tensor, Tensor], Tensor] = pair_cosines,
+        unit: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.name, self.loss, self.similarity, self.unit = name, loss, similarity, unit
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch.
+
+        Raises:
+            TrainingError: the batch has no scores, or one beyond the unit.
+        """
+        scores = encodings.batch.scores
+        if scores is None:
+            raise TrainingError(f"the term {self.name!r} needs a corpus with scores")
+        if self.unit is not None:
+            worst = scores[abs(scores).argmax()]
+            if abs(worst) > self.unit:
+                raise TrainingError(
+                    f"score {worst:g} is beyond the highest, {self.unit:g}, which stands for pairs "
+                    "that mean the same; set highest_score"
+                )
+            scores = scores / self.unit
+        found = self.similarity(*encodings.noisy[:2])
+        given = torch.from_numpy(scores).to(found)
+        return {self.name: self.loss(parallel.gather(found), parallel.gather(given))}
