@@ -6,7 +6,7 @@ The names below load what they need on first use, so that importing the package 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from contrasent.cores import sleep_at_barriers
+from contrasent.processes import sleep_at_barriers
 
 if TYPE_CHECKING:
     from contrasent.errors import UserError

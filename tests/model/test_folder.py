@@ -132,6 +132,7 @@ def test_the_older_schema_is_written(bert, tmp_path):
         "config.json",
         "config_sentence_transformers.json",
         "golden/vectors.safetensors",
+        "golden/weights.json",
         "model.safetensors",
         "modules.json",
         "sentence_bert_config.json",

@@ -183,7 +183,7 @@ def shards(monkeypatch):
     """Shards of twenty rows, and two processes to make them."""
     monkeypatch.setattr(module, "SHARD", 20)
     monkeypatch.setattr(module, "SHARDS", 12)
-    monkeypatch.setattr(module.cores, "usable", lambda: 2)
+    monkeypatch.setattr(module.processes, "usable_cores", lambda: 2)
 
 
 def serial(tokenizer):
@@ -221,7 +221,7 @@ def test_one_process_helps_a_training_that_does_not_wait(
     tokenizer, tmp_path, shards, monkeypatch, waited_for, count
 ):
     """On a single core; where it is waited for, this process makes the shards itself."""
-    monkeypatch.setattr(module.cores, "usable", lambda: 1)
+    monkeypatch.setattr(module.processes, "usable_cores", lambda: 1)
     monkeypatch.setattr(module, "WAITED_FOR", waited_for)
     cache = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False)
     assert len(cache._workers) == count

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from contrasent import cores
+from contrasent import processes
 from contrasent.errors import InputError, OptionError, OutputError, TrainingError
 from contrasent.model.card import CardMetadata
 from contrasent.model.encoder import Encoder
@@ -121,7 +121,7 @@ def test_a_run_that_does_not_wait_for_its_tokens_is_the_same(start, monkeypatch)
     monkeypatch.setattr(cache, "SHARD", 10)
     monkeypatch.setattr(cache, "SHARDS", 8)
     monkeypatch.setattr(cache, "WAITED_FOR", 0)
-    monkeypatch.setattr(cores, "usable", lambda: 2)
+    monkeypatch.setattr(processes, "usable_cores", lambda: 2)
     _, begun = start("begun", steps=12)
     assert same(weights(whole.folder), weights(begun.folder))
     assert log(whole.folder) == log(begun.folder)

@@ -7,7 +7,7 @@ import platform
 import pytest
 import torch
 
-from contrasent import memory
+from contrasent import processes
 from contrasent.errors import TrainingError
 from contrasent.train import fit as module
 from contrasent.train.fit import fit
@@ -166,8 +166,8 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
             calls.append("trim")
 
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
-    with pytest.raises(ValueError, match="stop"), memory.retain_freed_memory():
-        assert calls[0] == (memory.MMAP_MAX, 0)
+    with pytest.raises(ValueError, match="stop"), processes.retain_freed_memory():
+        assert calls[0] == (processes.MMAP_MAX, 0)
         inside = dict(calls)
         calls.clear()
         raise ValueError("stop")
@@ -179,5 +179,5 @@ def test_memory_is_kept_for_the_block_alone(monkeypatch):
 def test_elsewhere_memory_is_left_alone(monkeypatch):
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(ctypes, "CDLL", None)
-    with memory.retain_freed_memory():
+    with processes.retain_freed_memory():
         pass

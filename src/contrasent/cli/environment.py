@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 
-from contrasent.cores import threads
+from contrasent.processes import threads
 
 EXTRAS = {
     "documents": "adapt reads PDF, Word, PowerPoint and parquet",

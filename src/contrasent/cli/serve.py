@@ -95,18 +95,18 @@ def serve(
         raise OptionError("--hybrid", True, "goes with --index INDEX")
     listener = _listen(host, port)
     stored = {} if library is None else library.manifest.settings
-    encode = open_model(
-        folder,
-        replace(
-            loading,
-            pooler=loading.pooler or stored.get("pooler"),
-            max_tokens=loading.max_tokens or stored.get("max_tokens"),
-        ),
+    pooler, max_tokens = (
+        getattr(loading, key) or stored.get(key) for key in ("pooler", "max_tokens")
     )
+    try:
+        encode = open_model(folder, replace(loading, pooler=pooler, max_tokens=max_tokens))
+    except BaseException:
+        listener.close()
+        raise
     import uvicorn
 
     from contrasent.cli.search import model_of
-    from contrasent.memory import release_freed_memory
+    from contrasent.processes import release_freed_memory
     from contrasent.serve.app import create_app
     from contrasent.serve.server import Server
 

@@ -17,8 +17,8 @@ from contrasent.cli.loading import (
     untrained_dimensions,
 )
 from contrasent.cli.options import Loading, Workers
-from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
+from contrasent.processes import threads
 
 if TYPE_CHECKING:
     from contrasent.encoding.engines import Engine

@@ -7,7 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Protocol
 
-from contrasent import workers
+from contrasent import processes
 from contrasent.encoding.job import Advance, Done, Job
 from contrasent.errors import UserError
 
@@ -56,7 +56,7 @@ class Local:
 
     def _pooled(self, job: Job, shards: Sequence[int]) -> Iterator[Done]:
         context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self.workers, context, initializer=workers.end_with_parent)
+        pool = ProcessPoolExecutor(self.workers, context, initializer=processes.end_with_parent)
         try:
             running: set[Future[Done]] = {pool.submit(_run, job, shard) for shard in shards}
             while running:

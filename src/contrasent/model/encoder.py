@@ -17,7 +17,7 @@ from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
-from contrasent.model.golden import PROBES, EncoderConfig, Golden, write_golden
+from contrasent.model.golden import PROBES, EncoderConfig, Golden, check_weights, write_golden
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.pooled import PooledBackbone, full, workers
 from contrasent.model.poolers import check_pooler
@@ -77,6 +77,7 @@ class Encoder(PooledBackbone):
         attention_dropout: float | None = None,
         revision: str | None = None,
         device: str | None = None,
+        check: bool = True,
     ) -> "Encoder":
         """Load a model by folder or name; settings that are not given are the folder's own.
 
@@ -90,13 +91,17 @@ class Encoder(PooledBackbone):
             attention_dropout: the same for attention weights.
             revision: commit of a model on the hub.
             device: "cpu", "cuda", ...; if None, this process's GPU if there is one.
+            check: compare the weights with the digests that :meth:`save` stored.
 
         Raises:
-            ModelError: no model there, weights missing, newly initialised or of another shape, or
-                no pooling is specified.
+            ModelError: no model there, weights missing, damaged, newly initialised or of another
+                shape, or no pooling is specified.
             OptionError: a value that cannot be.
         """
-        stored = folder_.describe(resolve(name, revision=revision))
+        folder = resolve(name, revision=revision)
+        stored = folder_.describe(folder)
+        if check:
+            check_weights(folder)
         pooling = stored.pooler if pooler is None else pooler
         if pooling is None:
             raise ModelError(

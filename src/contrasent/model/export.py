@@ -22,7 +22,7 @@ from contrasent.errors import ModelError
 from contrasent.files import atomic_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.exports import Export, source_files, write_export
-from contrasent.model.golden import PROBES
+from contrasent.model.golden import PROBES, digest
 from contrasent.model.poolers import layer_weights, pooler
 from contrasent.model.prompts import NAME as PROMPTS
 from contrasent.model.runtime import GRAPHS, Exported, check_engine, check_target
@@ -157,6 +157,8 @@ def export(
             written.made.update(quantise(graph, encoder.tokenizer, list(calibration)))
         if engine == "openvino":
             _to_openvino(graph, folder / GRAPHS["openvino"])
+        files = sorted(folder.glob(f"{graph.stem}.*"))
+        written = replace(written, graph={path.name: digest(path) for path in files})
         write_export(folder, written)
         found = Exported.load(folder).encode(texts, batch=8)
         difference, cosine = _difference(found, wanted)

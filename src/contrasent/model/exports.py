@@ -1,6 +1,5 @@
 """What stands beside an exported graph, ``export.json``, and in its model's card."""
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file, write_json
-from contrasent.model.golden import EncoderConfig
+from contrasent.model.golden import EncoderConfig, digest
 
 NAME = "export.json"
 FORMAT = "contrasent-export-1"
@@ -35,6 +34,7 @@ class Export:
         sources: sha256 of the model's files that it was made from, by name; empty if it lies
             elsewhere.
         made: versions of what made it, and how it was quantised.
+        graph: sha256 of the graph's files, by name; empty if none was stored.
     """
 
     engine: str
@@ -45,6 +45,7 @@ class Export:
     compared: int
     sources: dict[str, str] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
+    graph: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -82,9 +83,7 @@ def source_files(model: Path) -> dict[str, str]:
     for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
         decides = path.suffix == ".safetensors" or path.name in DECIDING
         if path.is_file() and decides and path.name != "golden.safetensors":
-            with path.open("rb") as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            found[path.relative_to(model).as_posix()] = digest
+            found[path.relative_to(model).as_posix()] = digest(path)
     return found
 
 

@@ -3,9 +3,11 @@
 They lie in the model's folder as ``golden/vectors.safetensors`` (a folder of its own: some servers
 read every ``*.safetensors`` beside config.json as weights): token ids, vectors and the encoder's
 settings. A copy of the folder, another program that loads it, or a server that serves it can be
-checked against them (``contrasent doctor``).
+checked against them (``contrasent doctor``). ``golden/weights.json`` has the sha256 of each file of
+weights, which loading compares: one flipped bit would give other vectors without a word.
 """
 
+import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import ModelError
-from contrasent.files import atomic_file
+from contrasent.files import atomic_file, write_json
+from contrasent.model.storage import read_object
 from contrasent.types import Tokens, Vectors
 
 NAME = "golden/vectors.safetensors"
 FORMAT = "contrasent-golden-1"
+WEIGHTS = "golden/weights.json"
 
 PROBES = (
     "A short sentence.",
@@ -87,7 +91,7 @@ class Golden:
 
 
 def write_golden(folder: Path, golden: Golden) -> None:
-    """Put golden vectors into a model's folder, atomically; equal models, equal bytes."""
+    """Write golden vectors and the weights' digests of a model; equal models, equal bytes."""
     from safetensors.numpy import save
 
     arrays: dict[str, Any] = {
@@ -100,6 +104,30 @@ def write_golden(folder: Path, golden: Golden) -> None:
     data = save(arrays, {"golden": json.dumps(header)})
     with atomic_file(folder / NAME, "wb") as stream:
         stream.write(data)
+    weights = [*folder.glob("*.safetensors"), *folder.glob("[0-9]*_*/*.safetensors")]
+    names = sorted(path.relative_to(folder).as_posix() for path in weights)
+    write_json(folder / WEIGHTS, {name: digest(folder / name) for name in names})
+
+
+def digest(path: Path) -> str:
+    """The sha256 of a file: 0.05 s for 90 MB."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def changed_weights(folder: Path) -> list[Path]:
+    """The files of weights that are not as they were saved; none where there are no digests."""
+    saved = ((folder / name, value) for name, value in read_object(folder / WEIGHTS).items())
+    return [path for path, value in saved if path.is_file() and digest(path) != value]
+
+
+def check_weights(folder: Path) -> None:
+    """Raise a ModelError if the weights are not as they were saved."""
+    for path in changed_weights(folder):
+        raise ModelError(
+            f"{path}: is not as it was saved (its sha256 differs); copy it again, or, if it was "
+            f"changed on purpose, accept it by 'contrasent doctor {folder} --write'"
+        )
 
 
 def read_golden(folder: Path) -> Golden:

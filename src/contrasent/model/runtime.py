@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, check_choice
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.exports import (
@@ -29,8 +28,10 @@ from contrasent.model.exports import (
     read_export,
     source_files,
 )
+from contrasent.model.golden import digest
 from contrasent.model.prompts import Prompts
 from contrasent.model.sessions import Run, check_session, open_session
+from contrasent.processes import threads
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, Vectors
 
@@ -71,6 +72,12 @@ class Exported:
         tokenizer = Tokenizer.load(place, max_tokens=export.facts.max_tokens)
         graph = place / GRAPHS[export.engine]
         check_session(export.engine, graph)
+        for name, saved in export.graph.items():
+            if digest(place / name) != saved:
+                raise ModelError(
+                    f"{place / name}: is not as it was exported (its sha256 differs); copy it or "
+                    "export the model again"
+                )
         return cls(export, tokenizer, graph, Prompts.read(place))
 
     @property

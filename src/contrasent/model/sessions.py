@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.cores import threads
 from contrasent.errors import MissingExtraError, ModelError
-from contrasent.memory import limit_onednn_cache
+from contrasent.processes import limit_onednn_cache, threads
 from contrasent.types import Vectors
 
 Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]

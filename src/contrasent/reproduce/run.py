@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from contrasent import progress, workers
+from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.report import shown
 from contrasent.reproduce.jobs import Job, Plan
@@ -217,7 +217,7 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
 
 def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
     os.setpgrp()  # Ctrl-C in a terminal is the first process's to pass on, once
-    workers.end_with_parent()
+    processes.end_with_parent()
     progress.show(shown)
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
     try:

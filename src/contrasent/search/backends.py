@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.cores import threads
 from contrasent.errors import InputError, import_extra
+from contrasent.processes import threads
 from contrasent.search.manifest import BINARY, FAISS_KINDS, Part
 from contrasent.search.segment import check_size, open_array
 from contrasent.types import Vectors

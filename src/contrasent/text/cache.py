@@ -26,7 +26,7 @@ import tokenizers
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from contrasent import cores, progress
+from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.files import atomic_folder, writing
 from contrasent.text.corpus import Corpus
@@ -110,7 +110,7 @@ class TokenCache:
     def start(self) -> None:
         """Begin to make the missing shards in other processes; one that is waited for is no use."""
         missing = self._missing()
-        count = min(cores.usable(), len(missing))
+        count = min(processes.usable_cores(), len(missing))
         if count < (1 if len(self) > WAITED_FOR else 2) or self._workers:
             return
         command = [sys.executable, "-c", "from contrasent.text.cache import _work; _work()"]

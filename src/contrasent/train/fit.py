@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from contrasent import memory, parallel, progress
+from contrasent import parallel, processes, progress
 from contrasent.engine.objective import Objective
 from contrasent.errors import UserError
 from contrasent.files import write_json
@@ -93,7 +93,7 @@ def fit(
         clock.settle = torch.cuda.synchronize
     shape = geometry if settings.geometry_every else None
     with parallel.processes():
-        with memory.retain_freed_memory():
+        with processes.retain_freed_memory():
             loop = _Loop(
                 objective,
                 open_corpus(corpus) if not isinstance(corpus, Corpus) else corpus,

@@ -1,0 +1,115 @@
+"""What a process takes of its machine: threads, freed memory, and when it ends."""
+
+import os
+import platform
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SPINS = 1000
+"""How often a thread of GNU OpenMP looks whether it may go on before it sleeps: some 10 to 50 us.
+
+That is about what sleeping and waking cost. The runtime's own default is 300,000 looks, several
+milliseconds and longer than a time slice: on a busy machine the threads of a product spent their
+time waiting for one that was not scheduled.
+"""
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
+"""Names of glibc's ``mallopt``."""
+MEBIBYTE = 2**20
+KERNELS = 128
+"""Kernels that oneDNN (bf16 products, OpenVINO) may cache.
+
+It caches one, with its scratch memory, for each shape, 1,024 by default, and batches of sentences
+have a new shape at every step. With 128 a small encoder trained in 0.9 GB; without a bound it grew
+past 3 GB.
+"""
+
+
+def sleep_at_barriers() -> None:
+    """Let threads that wait sleep soon, so that a busy machine's cores go to those that compute.
+
+    torch's GNU OpenMP reads its settings once, when torch is imported: so this is done when
+    ``contrasent`` is. ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT``, where set, are left alone.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
+
+
+def threads() -> int:
+    """OMP_NUM_THREADS, or one for each core that this process may use."""
+    setting = os.environ.get("OMP_NUM_THREADS", "")
+    return int(setting) if setting.isdigit() and int(setting) > 0 else usable_cores()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    given = getattr(os, "sched_getaffinity", None)
+    return len(given(0)) if given is not None else (os.cpu_count() or 1)
+
+
+def limit_onednn_cache() -> None:
+    """Bound oneDNN's cache of kernels; has an effect only before its first use in the process."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(KERNELS))
+
+
+def release_freed_memory() -> None:
+    """Return large blocks to the system as soon as they are freed, from now on.
+
+    For a long-lived process whose batches vary in size: by default glibc soon takes large blocks
+    from its own heaps, which fragment and grow. Without glibc this does nothing.
+    """
+    limit_onednn_cache()
+    if platform.libc_ver()[0] == "glibc":
+        _mallopt((MMAP_THRESHOLD, MEBIBYTE), (TRIM_THRESHOLD, MEBIBYTE))
+
+
+@contextmanager
+def retain_freed_memory() -> Iterator[None]:
+    """Keep freed memory in the process for the block; it is returned to the system afterwards.
+
+    By default glibc returns large blocks at once, and every step pays for fresh pages, cleared and
+    mapped one by one. Without glibc only oneDNN's cache is bounded.
+    """
+    limit_onednn_cache()
+    if platform.libc_ver()[0] != "glibc":
+        yield
+        return
+    library = _mallopt((MMAP_MAX, 0), (TRIM_THRESHOLD, -1), (TOP_PAD, 64 * MEBIBYTE))
+    try:
+        yield
+    finally:
+        # Where glibc's own adjustment ends: it is off once any of these has been set.
+        _mallopt((MMAP_MAX, 65536), (MMAP_THRESHOLD, 32 * MEBIBYTE))
+        _mallopt((TRIM_THRESHOLD, 64 * MEBIBYTE), (TOP_PAD, 128 * 1024))
+        library.malloc_trim(0)
+
+
+def _mallopt(*settings: tuple[int, int]) -> Any:
+    """Set what glibc's allocator does; the C library."""
+    import ctypes
+
+    library = ctypes.CDLL(None)
+    for name, value in settings:
+        library.mallopt(name, value)
+    return library
+
+
+def end_with_parent() -> None:
+    """Send this process SIGTERM once the one that started it has ended.
+
+    Without it a worker outlives a command that is killed: it waits for work for ever, or goes on
+    with a job of hours that nobody waits for.
+    """
+    import multiprocessing
+    import threading
+
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def follow() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=follow, daemon=True).start()
