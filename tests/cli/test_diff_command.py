@@ -1,4 +1,4 @@
-"""diff and threshold on the command line: models, exports and servers, in any mix."""
+"""diff on the command line: models, exports and servers, in any mix."""
 
 import json
 import threading
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from commands import run
-from contrasent.errors import DataError, InputError, ModelError, OptionError, OutputError
+from contrasent.errors import DataError, InputError, ModelError, OptionError
 from contrasent.search.index import Index
 from contrasent.serve import client
 from tiny_models import made_sentences
@@ -192,56 +192,6 @@ def test_a_sample_of_documents(model, tmp_path):
     assert "a sample of 300 (its error is in the intervals)" in run("diff", *arguments)
 
 
-def test_a_threshold_of_random_pairs(index, texts):
-    found = json.loads(run("threshold", index, "--unlabelled", "--alpha", 0.01, "--json"))
-    kept = Index.open(index)
-    assert kept.manifest.threshold == found["value"]
-    vectors = kept.vectors_of(np.arange(len(texts)))
-    scores = vectors @ vectors.T
-    pairs = scores[np.triu_indices(len(texts), 1)]
-    assert (pairs >= found["value"]).mean() == pytest.approx(0.01, abs=0.003)
-    np.fill_diagonal(scores, -1)
-    reach = (scores.max(axis=1) >= found["value"]).mean()
-    assert found["found"] == found["nearest_other_row"]["reach"] == pytest.approx(reach)
-    following = np.einsum("ij,ij->i", vectors[:-1], vectors[1:])
-    assert found["rows_in_sequence"]["median"] == pytest.approx(np.median(following))
-    # search takes it, dedupe does not: unrelated is one thing and the same another
-    hits = json.loads(run("search", index, texts[3], "--threshold", "auto", "--json", "-k", 150))
-    assert hits["threshold"] == found["value"]
-    expected = (vectors @ vectors[3] >= found["value"]).sum()
-    assert len(hits["results"][0]["hits"]) == expected < 150
-    assert json.loads(run("dedupe", index, "--json"))["threshold"] == 0.95
-    # and diff carries it over where OLD made the index
-    source = kept.manifest.source
-    assert json.loads(run("diff", source, source, "--on", index, "--json"))["threshold"]["old"] == (
-        pytest.approx(found["value"])
-    )
-
-
-def test_a_threshold_of_rated_pairs(index, tmp_path, texts):
-    """Pairs whose scores are known from the index: those above the median are the same."""
-    kept = Index.open(index)
-    random = np.random.default_rng(0)
-    first, second = random.integers(0, len(texts), (2, 400))
-    scores = np.einsum("ij,ij->i", kept.vectors_of(first), kept.vectors_of(second))
-    cut = float(np.median(scores))
-    rows = [
-        (texts[a], texts[b], int(s >= cut)) for a, b, s in zip(first, second, scores, strict=True)
-    ]
-    path = tmp_path / "pairs.jsonl"
-    keys = ("one", "two", "same")
-    path.write_text("".join(json.dumps(dict(zip(keys, r, strict=True))) + "\n" for r in rows))
-    said = run("threshold", index, "--pairs", path)
-    assert "guaranteed with 95 % confidence (400 pairs)" in said
-    found = Index.open(index).manifest.settings["threshold"]
-    assert cut - 1e-5 <= found["value"] < np.quantile(scores, 0.75)
-    assert found["found"] > 0.5
-    assert json.loads(run("dedupe", index, "--json"))["threshold"] == found["value"]
-    source = kept.manifest.source
-    shift = ("diff", source, source, "--on", index, "--json", "--pairs", path)
-    assert json.loads(run(*shift))["threshold"]["kept"] == "precision"
-
-
 def test_bad_input(model, index, corpus, tmp_path):
     mean = model / "mean"
     with pytest.raises(OptionError, match="--on"):
@@ -256,23 +206,3 @@ def test_bad_input(model, index, corpus, tmp_path):
     (tmp_path / "few.txt").write_text("one\ntwo\n")
     with pytest.raises(DataError, match="2 different queries are too few"):
         run("diff", mean, mean, "--on", corpus, "--queries", tmp_path / "few.txt")
-    with pytest.raises(OptionError, match="choose --pairs FILE or --unlabelled"):
-        run("threshold", index)
-    (tmp_path / "pairs.csv").write_text("a,b,label\none,two,0.5\n")
-    with pytest.raises(InputError, match=r"pair 1 has the label 0\.5; 1 is the same and 0 is not"):
-        run("threshold", index, "--pairs", tmp_path / "pairs.csv")
-    (tmp_path / "pairs.csv").write_text("a,b,label\none,two,1\n")
-    with pytest.raises(OptionError, match="goes with --threshold"):
-        run("diff", mean, mean, "--on", corpus, "--pairs", tmp_path / "pairs.csv")
-    with pytest.raises(DataError, match="1 pairs are too few"):
-        run("threshold", index, "--pairs", tmp_path / "pairs.csv")
-    with pytest.raises(InputError, match="is no index"):
-        run("threshold", tmp_path, "--unlabelled")
-    with pytest.raises(OptionError, match="has none; find it with 'contrasent threshold"):
-        run("search", index, "tea", "--threshold", "auto")
-    with pytest.raises(OptionError, match="must be a number, or auto"):
-        run("search", index, "tea", "--threshold", "high")
-    (tmp_path / "milvus").mkdir()
-    (tmp_path / "milvus" / "milvus.json").write_text("{}")
-    with pytest.raises(OutputError, match="is in Milvus"):
-        run("threshold", tmp_path / "milvus", "--unlabelled")

@@ -25,7 +25,6 @@ PRINTED = {
     "recipes": "recipes",
     "data-list": "data list",
     "compare": "compare other.json mine.json",
-    "threshold": "threshold my-index --unlabelled",
     "diff": "diff my-model other-model --on my-index",
     "index-remove": "index ix --remove note-3",
     "index-model": "index my-index --model other-model",

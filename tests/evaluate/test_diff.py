@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.diff import diff_models
+from contrasent.evaluate.diff import diff_models, shift
 from contrasent.evaluate.neighbours import Ranked, document_error, measured, nearest, spare
 from contrasent.evaluate.text_groups import compare_groups, script, text_groups
 
@@ -212,6 +212,23 @@ def test_lengths_and_scripts():
     assert script("12 + 3") == "none"
     groups = text_groups(["a" * n for n in range(1, 31)])
     assert [groups["length"].count(name) for name in dict.fromkeys(groups["length"])] == [10] * 3
+
+
+# ---------------------------------------------------------------- a threshold carried over
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_monotone_change_of_scores_moves_the_threshold_with_it(seed):
+    random = np.random.default_rng(seed)
+    old = random.uniform(size=(30, 10))
+    threshold = float(np.quantile(old, 0.8))
+    moved = shift(threshold, old, 3 * old - 1, resamples=50)
+    reached = old[old >= threshold]
+    assert moved.new == pytest.approx(3 * reached.min() - 1)
+    assert moved.at == pytest.approx(len(reached) / old.size)
+    assert moved.low <= moved.new + 1e-9 and moved.high >= moved.new - 1e-9
+    none = shift(2.0, old, old)
+    assert (none.new, none.at) == (None, 0.0)
 
 
 # ---------------------------------------------------------------- bad input

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +39,8 @@ def folder(tmp_path):
     with Writer(tmp_path / "index") as writer:
         writer.add(TEXTS[40:], old, metadata=[{"n": n} for n in range(40, 50)])
         writer.delete(["3", "44"])
-        for name in ("hybrid", "threshold", "note"):
-            value = {"lexical_weight": 0.3} if name == "hybrid" else {"value": 0.5}
-            writer.keep_setting(name, value)
+        own = {"hybrid": {"lexical_weight": 0.3}, "note": {"value": 0.5}, "pooler": "cls"}
+        writer.manifest = replace(writer.manifest, settings={**writer.manifest.settings, **own})
     return tmp_path / "index"
 
 
@@ -213,7 +213,7 @@ def test_map_index(folder):
         expected = own @ matrix
         assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
     assert made.manifest.settings["mapped"] == {"from": "old", "overlap@10": 0.9}
-    assert made.model == "new" and "threshold" not in made.manifest.settings
+    assert made.model == "new" and "pooler" not in made.manifest.settings
     again = reembed(folder, new, model="new")
     assert "mapped" not in again.manifest.settings
     check_renewed(again, new)

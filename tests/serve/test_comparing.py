@@ -13,7 +13,6 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.metrics import rank_biased_overlap
 from contrasent.search.index import Index
 from contrasent.search.reembed import reembed
-from contrasent.search.writer import Writer
 from contrasent.serve import library
 from contrasent.serve.app import create_app
 
@@ -114,15 +113,3 @@ def test_a_served_index_gets_another_model(model, encoder, folder, monkeypatch, 
         time.sleep(0.2)
         search(url)
         assert search(url) == expected[known]
-
-
-def test_health_says_the_threshold(model, folder):
-    with running(create_app(model, index=Index.open(folder))) as url:
-        assert httpx.get(f"{url}/health", timeout=60).json()["threshold"] is None
-    with Writer(folder) as writer:
-        writer.keep_setting("threshold", {"value": 0.25, "basis": "random"})
-    with running(create_app(model, index=Index.open(folder))) as url:
-        assert httpx.get(f"{url}/health", timeout=60).json()["threshold"] == 0.25
-    with running(create_app(model, index=Index.open(folder), hybrid=True)) as url:
-        # fused scores are no cosines
-        assert httpx.get(f"{url}/health", timeout=60).json()["threshold"] is None

@@ -284,30 +284,6 @@ def test_two_indexes_side_by_side(browser, model, index, encoder, width, scheme)
         page.close()
 
 
-def test_the_threshold_stands_between(browser, model, index, tmp_path):
-    from contrasent.search.index import Index
-    from contrasent.search.writer import Writer
-    from contrasent.serve.app import create_app
-
-    index.save(tmp_path / "index")
-    with Writer(tmp_path / "index") as writer:
-        writer.keep_setting("threshold", {"value": 0.2, "basis": "random"})
-    with running(create_app(model, index=Index.open(tmp_path / "index"))) as url:
-        page = browser.new_page()
-        page.goto(url)
-        sync_api.expect(page.locator("#facts")).to_contain_text("10 texts")
-        page.fill("#query", "monetary policy")
-        page.press("#query", "Enter")
-        sync_api.expect(page.locator("#results li.border")).to_contain_text("below 0.2000")
-        items = page.locator("#results li")
-        rows = [(li.get_attribute("class"), li.inner_text()) for li in items.all()]
-        at = [kind for kind, _ in rows].index("border")
-        scores = [float(text.split()[0]) for kind, text in rows if kind != "border"]
-        assert min(scores[:at]) >= 0.2 > max(scores[at:])
-        shoot(page, "threshold")
-        page.close()
-
-
 def test_key(browser, model, index):
     from contrasent.serve.app import create_app
     from contrasent.serve.settings import Settings

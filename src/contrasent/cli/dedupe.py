@@ -11,13 +11,12 @@ if TYPE_CHECKING:
     from contrasent.search.pairs import Duplicates
 
 SHOWN = 10
-USUAL = 0.95
 
 
 @options.command
 def dedupe(
     index: options.IndexFolder,
-    threshold: float | None = None,
+    threshold: float = 0.95,
     output: Listing = None,
     remove: bool = False,
     overwrite: options.Overwrite = False,
@@ -28,8 +27,7 @@ def dedupe(
     the text it repeats and their score.
 
     Options:
-        threshold: Cosine from which two texts count as the same. [default: that which 'threshold
-            --pairs' has found for the index, else 0.95]
+        threshold: Cosine from which two texts count as the same.
         remove: Remove the near-duplicates from the index.
     """
     check_listing(output, overwrite, threshold)
@@ -37,10 +35,6 @@ def dedupe(
     from contrasent.search.pairs import near_duplicates
 
     with local_index(index) as opened:
-        if threshold is None:
-            manifest = opened.manifest  # a threshold of random pairs parts the unrelated alone
-            rated = manifest.threshold and manifest.settings["threshold"]["basis"] == "pairs"
-            threshold = float(manifest.threshold or USUAL) if rated else USUAL
         found = near_duplicates(opened, threshold)
         write_listing(output, _listed(opened, found))
         pairs: list[dict[str, Any]] = [

@@ -1,6 +1,6 @@
 """``contrasent diff OLD NEW --on INDEX|CORPUS``."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +13,10 @@ from contrasent.errors import InputError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contrasent.cli.searched import Searched
     from contrasent.evaluate.diff import Diff
     from contrasent.model.prompts import Model
     from contrasent.serve.client import RemoteModel
+    from contrasent.types import Vectors
 
 CHANGED = 3
 """Exit code of --fail-over, as of --require-improvement."""
@@ -37,7 +37,6 @@ def diff(
     sample: int = 1000,
     documents: Annotated[int, typer.Option(min=200)] = 20000,
     threshold: float | None = None,
-    pairs: Path | None = None,
     column: options.Column = None,
     report: Path | None = None,
     fail_over: Annotated[float | None, typer.Option(min=0, max=1)] = None,
@@ -56,8 +55,7 @@ def diff(
         queries: File with one query a line; if not given, documents are the queries.
         sample: Queries at most, drawn at random; at least 20.
         documents: Documents at most, drawn at random.
-        threshold: Score of OLD to carry over to NEW; the index's own if not given.
-        pairs: Rated pairs (text, text, 0 or 1), to carry it over by precision.
+        threshold: Score of OLD to carry over to NEW.
         report: Write all of it as a page: FILE.html.
         fail_over: Exit with 3 unless the share of the ten nearest that changed is surely (upper
             end of its interval) at most this.
@@ -66,8 +64,6 @@ def diff(
     if not on:
         raise OptionError("--on", on, "name the index, or the texts, that both models search")
     from contrasent.cli.search import read_queries
-    from contrasent.cli.searched import open_searched
-    from contrasent.cli.threshold import read_same_pairs
     from contrasent.evaluate.diff import diff_models
     from contrasent.files import check_writable
     from contrasent.search.lexical import language_of
@@ -77,17 +73,12 @@ def diff(
     wanted = None if queries is None else read_queries(queries)
     if wanted == []:
         raise InputError(queries or "", "holds no query")
-    rated = None if pairs is None else read_same_pairs(pairs)
     searched = open_searched(on, documents, column, seed)
     models = {
         side: _open_side(name, side, loading, searched)
         for side, name in zip(SIDES, (old, new), strict=True)
     }
     known = searched.vectors_by(models["old"])
-    if threshold is None and known is not None:
-        threshold = searched.threshold
-    if pairs is not None and threshold is None:
-        raise OptionError("--pairs", str(pairs), "goes with --threshold, which it carries over")
     found = diff_models(
         models["old"],
         models["new"],
@@ -98,7 +89,6 @@ def diff(
         old_vectors=known,
         metric=searched.metric,
         threshold=threshold,
-        pairs=rated,
         labels={
             "language": [
                 language_of([text]) for text in (searched.texts if wanted is None else wanted)
@@ -123,6 +113,79 @@ def diff(
     if fail_over is not None:
         lines.append(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")
     return options.Output(facts, "\n".join(lines), status=0 if passed else CHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The documents, and what an index that they are from says of its vectors."""
+
+    texts: list[str]
+    of: int
+    metric: str = "cosine"
+    model: str = ""
+    source: str = ""
+    settings: dict[str, Any] = field(default_factory=dict)
+    vectors: "Vectors | None" = None
+
+    def vectors_by(self, model: "Counting[Model] | RemoteModel") -> "Vectors | None":
+        """The stored vectors, if this model made them; a quantised copy has its own."""
+        if not isinstance(model, Counting):
+            made = model.identity == self.model != ""
+        else:
+            exact = ("int8" in model.runtime) == ("int8" in _runtime_of(self.source))
+            made = model.encoder.identity == self.model and exact
+        return self.vectors if made and not self.settings.get("mapped") else None
+
+
+def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched:
+    """Read the documents of an index or a corpus."""
+    import numpy as np
+
+    from contrasent.search.manifest import MILVUS, NAME
+    from contrasent.search.opening import open_index
+    from contrasent.search.records import Records
+    from contrasent.search.records import column as position
+
+    random = np.random.default_rng(seed)
+    place = Path(on)
+    if not any((place / name).is_file() for name in (NAME, MILVUS)):
+        rows = Records(on, text=None if column is None else position(column))
+        texts = [text for text, _, _ in rows]
+        if len(texts) > most:
+            chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
+            return Searched([texts[at] for at in chosen], len(texts))
+        return Searched(texts, len(texts))
+    if column is not None:
+        raise OptionError("--column", column, f"{on} is an index, which has one text a row")
+    opened = open_index(place)
+    from contrasent.search.index import Index
+
+    of = len(opened)
+    if isinstance(opened, Index):
+        numbers = np.flatnonzero(opened.alive())
+        if of > most:
+            numbers = np.sort(random.choice(numbers, most, replace=False))
+        held: Any = opened
+    else:
+        held = opened.sample(most)
+        numbers = np.arange(len(held))
+    texts = [held.named(int(row))["text"] for row in numbers]
+    return Searched(
+        texts,
+        of,
+        opened.metric,
+        opened.model,
+        opened.manifest.source,
+        opened.manifest.settings,
+        held.vectors_of(numbers),
+    )
+
+
+def _runtime_of(source: str) -> str:
+    """What computed the vectors of an index, by the model that it names."""
+    from contrasent.model.exports import NAME, read_export
+
+    return read_export(Path(source)).name if (Path(source) / NAME).is_file() else "torch"
 
 
 def _open_side(
@@ -211,8 +274,7 @@ def _shift_line(found: "Diff") -> str:
     assert one is not None
     if one.new is None:
         return f"threshold {one.old:.4f}: no hit of OLD reaches it, so it cannot be carried over"
-    kept = {"share": "as many of the hits", "precision": "as high a precision of the pairs"}
-    what = f"{kept[one.kept]} above it ({one.at:.1%})"
+    what = f"as many of the hits above it ({one.at:.1%})"
     return f"threshold {one.old:.4f} -> {one.new:.4f} [{one.low:.4f}, {one.high:.4f}]: {what}"
 
 

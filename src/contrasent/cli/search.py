@@ -24,7 +24,7 @@ def search(
     loading: Annotated[options.Loading, "runtime"],
     query: Annotated[list[str] | None, typer.Argument(metavar='"QUERY"...')] = None,
     k: Annotated[int, typer.Option("-k")] = 10,
-    threshold: str | None = None,
+    threshold: float | None = None,
     where: list[str] | None = None,
     exact: bool = False,
     hybrid: options.Hybrid = None,
@@ -38,7 +38,7 @@ def search(
         index: Index folder, made by 'contrasent index'.
         query: What to find.
         k: Results for each query.
-        threshold: Leave out results that score less; auto: what 'threshold' has found.
+        threshold: Leave out results that score less.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
         exact: Look at every row, even of an approximate index.
         queries: File with one query a line, besides those named.
@@ -58,11 +58,10 @@ def search(
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
     opened = open_index(index)
     searched = searcher(opened, hybrid=hybrid, lexical_weight=lexical_weight)
-    least = _threshold(threshold, opened, dense=searched is opened)
     encode = model_of(opened, model, loading)
     began = time.monotonic()
     found = searched.search(
-        wanted, encode=encode, k=k, threshold=least, where=condition, exact=exact
+        wanted, encode=encode, k=k, threshold=threshold, where=condition, exact=exact
     )
     seconds = time.monotonic() - began
     facts = {
@@ -70,7 +69,7 @@ def search(
         "model": opened.model,
         "k": k,
         "hybrid": searched is not opened,
-        "threshold": least,
+        "threshold": threshold,
         "where": condition,
         "seconds": round(seconds, 4),
         "truncated": encode.truncated,
@@ -106,23 +105,6 @@ def model_of(index: "AnyIndex", model: str | None, loading: options.Loading) -> 
     encode = open_model(folder, replace(loading, **stored))
     index.check_model(encode.encoder.identity, f"the model {name}")
     return encode
-
-
-def _threshold(text: str | None, index: "AnyIndex", *, dense: bool) -> float | None:
-    """A threshold from the command line; "auto" is the index's own."""
-    if text is None:
-        return None
-    if text != "auto":
-        try:
-            return float(text)
-        except ValueError as error:
-            raise OptionError("--threshold", text, "must be a number, or auto") from error
-    if not dense:
-        raise OptionError("--threshold", text, "is of vectors alone; search with --dense")
-    if index.manifest.threshold is None:
-        problem = f"{index.folder} has none; find it with 'contrasent threshold {index.folder}'"
-        raise OptionError("--threshold", text, problem)
-    return index.manifest.threshold
 
 
 def read_queries(path: Path) -> list[str]:

@@ -31,9 +31,8 @@ from contrasent.evaluate.neighbours import (
     spare,
 )
 from contrasent.evaluate.text_groups import Group, compare_groups, text_groups
-from contrasent.evaluate.threshold import Shift, shift_by_precision, shift_by_share
 from contrasent.evaluate.vectors import check_vectors
-from contrasent.stats.bootstrap import FEWEST
+from contrasent.stats.bootstrap import FEWEST, Counts, draw_counts, interval
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 DEPTH = 100
@@ -71,6 +70,23 @@ class Moved:
     text: str
     lost: int
     gained: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """Where a threshold must move.
+
+    Attributes:
+        new: of the other model, with as large a share of hits above it; None if no hit is.
+        low: lower end of its 95 % interval.
+        at: the share.
+    """
+
+    old: float
+    new: float | None
+    low: float | None
+    high: float | None
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +135,6 @@ def diff_models(
     old_vectors: Vectors | None = None,
     metric: str = "cosine",
     threshold: float | None = None,
-    pairs: tuple[Sequence[str], Sequence[str], ArrayLike] | None = None,
     labels: Mapping[str, Sequence[str]] | None = None,
     seed: int = 0,
 ) -> Diff:
@@ -136,7 +151,6 @@ def diff_models(
         old_vectors: (n, d) of the documents by ``old``, if they are known.
         metric: "cosine" or "dot".
         threshold: a score of ``old``, to be carried over to ``new``.
-        pairs: texts, texts and whether each pair is the same, to carry it over by precision.
         labels: further groups of queries: by kind a name for each of ``queries`` (or documents).
         seed: of all that is drawn.
 
@@ -186,7 +200,7 @@ def diff_models(
         changed=_changed(wanted, texts, a, b, values),
         moved=_moved(texts, a.rows[:, :10], b.rows[:, :10]),
         scores=score_quantiles(deep, of_queries, of_documents, own, random),
-        threshold=_shift(threshold, a, b, encoders, pairs, metric, seed),
+        threshold=None if threshold is None else shift(threshold, a.scores, b.scores, seed=seed),
         groups=compare_groups(change, groups, random),
         speed=_texts_per_second(encoders, texts[:TIMED]),
     )
@@ -238,25 +252,30 @@ def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
     )
 
 
-def _shift(
-    threshold: float | None,
-    old: Ranked,
-    new: Ranked,
-    encoders: Mapping[str, EncodeFn],
-    pairs: tuple[Sequence[str], Sequence[str], ArrayLike] | None,
-    metric: str,
-    seed: int,
-) -> Shift | None:
-    if threshold is None:
-        return None
-    if pairs is None:
-        return shift_by_share(threshold, old.scores, new.scores, seed=seed)
-    first, second, same = pairs
-    scores = []
-    for encode in encoders.values():
-        a, b = (encoded(encode, texts, "document") for texts in (first, second))
-        scores.append(metrics.cosine(a, b) if metric == "cosine" else np.einsum("ij,ij->i", a, b))
-    return shift_by_precision(threshold, scores[0], scores[1], same, seed=seed)
+def shift(
+    threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
+) -> Shift:
+    """The threshold above which as many hits are as above the old one; queries are resampled.
+
+    ``old``: (q, k) scores of what the old model finds. ``new``: (q, k) those of the new model.
+    """
+    a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
+    above = (a >= threshold).sum(axis=1)
+    share = float(above.mean() / a.shape[1])
+    if share == 0:
+        return Shift(threshold, None, None, None, 0.0)
+    flat = b.ravel()
+    order = np.argsort(-flat, kind="stable")
+    query, falling = order // b.shape[1], flat[order]
+
+    def place(counts: Counts | Floats) -> float:
+        at = int(np.searchsorted(np.cumsum(counts[query]), counts @ above))
+        return float(falling[min(at, len(falling) - 1)])
+
+    value = place(np.ones(len(a)))
+    blocks = draw_counts([len(a)], resamples, seed)
+    low, high = interval([place(c.astype(np.float64)) for block in blocks for c in block])
+    return Shift(threshold, value, low, high, share)
 
 
 def _texts_per_second(encoders: Mapping[str, EncodeFn], texts: Sequence[str]) -> dict[str, float]:

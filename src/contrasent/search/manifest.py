@@ -77,13 +77,6 @@ class Manifest:
         parts = [*self.segments, self.deleted, self.backend]
         return {part.name for part in parts if part is not None}
 
-    @property
-    def threshold(self) -> float | None:
-        """The score that means "the same" here, as ``contrasent threshold`` found it, if it did."""
-        stored = self.settings.get("threshold")
-        value = stored.get("value") if isinstance(stored, dict) else None
-        return float(value) if isinstance(value, int | float) else None
-
     def next(self, **changes: Any) -> "Manifest":
         """The following generation."""
         return replace(self, generation=self.generation + 1, **changes)

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import OptionError, UserError
+from contrasent.errors import OptionError
 from contrasent.search.exact import nearest_of
 from contrasent.search.rows import Rows
 from contrasent.types import Vectors
 
 ROWS = 1024
 COLUMNS = 8192
-FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,51 +108,6 @@ def _with_block(
     found = scores[np.arange(len(vectors)), at]
     better = found > best
     return np.where(better, found, best), np.where(better, here[chosen[at]], partner)
-
-
-def random_scores(index: Rows, count: int = 100_000, seed: int = 0) -> NDArray[np.float32]:
-    """(about ``count``,) scores of pairs of rows taken at random, of different texts."""
-    rows = _enough(index)
-    first, second = np.random.default_rng(seed).choice(rows, (2, count))
-    scores = []
-    for start in range(0, count, COLUMNS):
-        part = slice(start, start + COLUMNS)
-        a, b = index.vectors_of(first[part]), index.vectors_of(second[part])
-        # The same vector is the same text, if not the same row.
-        scores.append(np.einsum("ij,ij->i", a, b)[(a != b).any(axis=1)])
-    return np.concatenate(scores)
-
-
-def neighbour_scores(index: Rows, count: int = 1000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all rows,) the score of rows taken at random with the nearest other row."""
-    rows = _enough(index)
-    chosen = np.random.default_rng(seed).choice(rows, min(count, len(rows)), replace=False)
-    vectors = index.vectors_of(chosen)
-    best = np.full(len(chosen), -np.inf, dtype=np.float32)
-    for start in range(0, len(rows), COLUMNS):
-        others = rows[start : start + COLUMNS]
-        scores = vectors @ index.vectors_of(others).T
-        scores[chosen[:, None] == others] = -np.inf
-        best = np.maximum(best, scores.max(axis=1))
-    return best
-
-
-def following_scores(index: Rows, count: int = 10_000, seed: int = 0) -> NDArray[np.float32]:
-    """(count or all but one,) the score of rows taken at random with the row behind each."""
-    rows = _enough(index)
-    places = np.arange(len(rows) - 1)
-    if len(places) > count:
-        places = np.random.default_rng(seed).choice(places, count, replace=False)
-    a, b = index.vectors_of(rows[places]), index.vectors_of(rows[places + 1])
-    found: NDArray[np.float32] = np.einsum("ij,ij->i", a, b)
-    return found
-
-
-def _enough(index: Rows) -> NDArray[np.int64]:
-    rows = np.flatnonzero(index.alive())
-    if len(rows) < FEWEST_ROWS:
-        raise UserError(f"{len(rows)} rows are too few for a threshold; {FEWEST_ROWS} are needed")
-    return rows
 
 
 def check_cosine(index: Rows, threshold: float) -> None:

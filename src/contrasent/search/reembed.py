@@ -29,7 +29,7 @@ from contrasent.types import EncodeFn, Vectors, for_task
 
 PLACE = "reembedding"
 """Folder inside the index for vectors that are made but not in use yet."""
-OF_MODEL = ("pooler", "max_tokens", "threshold", "mapped")
+OF_MODEL = ("pooler", "max_tokens", "mapped")
 """Settings of an index that are another's with another model."""
 RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)
 FEWEST = 200

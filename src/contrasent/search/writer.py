@@ -121,13 +121,6 @@ class Writer(WriterBase):
         part = self._write(blocks)
         self._change(segments=(part,) if part.rows else ())
 
-    def keep_setting(self, name: str, value: Any) -> None:
-        """Keep JSON with the index under a name; None takes it away."""
-        settings = {**self.manifest.settings, name: value}
-        if value is None:
-            del settings[name]
-        self.manifest = replace(self.manifest, settings=settings)
-
     # ------------------------------------------------------------------ commit
 
     def commit(self) -> Index:

@@ -231,7 +231,6 @@ def _add_status(
                 "dimension": model.dimension,
                 "max_tokens": model.max_tokens,
                 "texts": None if now is None else now.texts,
-                "threshold": None if now is None else now.threshold,
                 "compare": None if beside is None else beside.name,
                 "key_needed": bool(limits.api_key),
             }

@@ -47,11 +47,6 @@ class Snapshot:
     texts: int
     encode: EncodeFn | None
 
-    @property
-    def threshold(self) -> float | None:
-        """The score that means "the same" here, if it is known and what a search gives."""
-        return None if isinstance(self.searcher, Hybrid) else self.index.manifest.threshold
-
 
 class Library:
     """The newest snapshot of an index."""

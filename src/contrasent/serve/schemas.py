@@ -188,7 +188,6 @@ class Health(BaseModel):
     dimension: int
     max_tokens: int
     texts: int | None
-    threshold: float | None = Field(description="The index's own score for the same, if any.")
     compare: str | None = Field(description="Name of the index beside it, if there is one.")
     key_needed: bool
 

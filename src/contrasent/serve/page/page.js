@@ -53,7 +53,7 @@ function onSubmit(form, note, work) {
 
 // ------------------------------------------------------------------ state of the server, theme
 
-let state = { threshold: null, compare: null };
+let state = { compare: null };
 
 async function health() {
   try {
@@ -136,12 +136,6 @@ function list(target, hits) {
     item.append(left, right);
     return item;
   });
-  // Where the index has a threshold, a line stands between.
-  const below = hits.findIndex((hit) => state.threshold !== null && hit.score < state.threshold);
-  if (target === "results" && below >= 0) {
-    const words = `below ${state.threshold.toFixed(4)}, the threshold of this index`;
-    items.splice(below, 0, element("li", "border", words));
-  }
   $(target).replaceChildren(...items);
 }
 
