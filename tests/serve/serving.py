@@ -24,7 +24,7 @@ def running(app):
     """Serve an app; gives its address."""
     import uvicorn
 
-    from contrasent.serve.server import Server
+    from contrasent.serve.app import Server
 
     config = uvicorn.Config(app, port=0, access_log=False, log_config=None, lifespan="on")
     server = Server(config)

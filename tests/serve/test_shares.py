@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from contrasent.serve.app import create_app
-from contrasent.serve.batcher import Batcher, QueueFull
+from contrasent.serve.batching import Batcher, QueueFull
 from contrasent.serve.guard import client_of
 from contrasent.serve.settings import Settings
 from contrasent.types import Tokens
@@ -59,7 +59,7 @@ def test_clients_take_turns_whatever_they_ask():
     assert sum(len(batch) for batch in batches) == 16 + 160 + 8
     assert batcher.waiting == 0
     assert not batcher.queues
-    assert not batcher.held
+    assert not batcher.queued
 
 
 def test_a_client_fills_its_share_of_the_queue_and_no_more():
@@ -79,14 +79,14 @@ def test_a_client_fills_its_share_of_the_queue_and_no_more():
             await batcher.submit(rows(11), "third")
         given_up = asyncio.ensure_future(batcher.submit(rows(5), "greedy"))
         await asyncio.sleep(0)
-        assert batcher.held == {"greedy": 200, "other": 180}
+        assert batcher.queued == {"greedy": 200, "other": 180}
         given_up.cancel()
         await asyncio.sleep(0)
-        assert batcher.held == {"greedy": 180, "other": 180}
+        assert batcher.queued == {"greedy": 180, "other": 180}
         embed.free.set()
         await asyncio.gather(*asked)
         await batcher.stop()
-        assert not batcher.held
+        assert not batcher.queued
 
     asyncio.run(go())
 

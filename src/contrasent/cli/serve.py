@@ -107,8 +107,7 @@ def serve(
 
     from contrasent.cli.search import model_of
     from contrasent.processes import release_freed_memory
-    from contrasent.serve.app import create_app
-    from contrasent.serve.server import Server
+    from contrasent.serve.app import Server, create_app
 
     release_freed_memory()
 

@@ -1,7 +1,7 @@
-"""What stands before every request: host, key, size, time, number; and what is logged after it.
+"""Checks before every request (host, key, size, time, number), and the log line after it.
 
 Logs are one JSON object a line with method, route, status and time: never a text, a query, a
-header or an address.
+header or an address. Metrics are in Prometheus' format, and nothing is sent anywhere.
 """
 
 import asyncio
@@ -11,43 +11,65 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 from typing import Any
 
+import prometheus_client as prometheus
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from contrasent.serve.metrics import Metrics
 from contrasent.serve.settings import Settings
 
 log = logging.getLogger("contrasent.serve")
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
 OPEN = frozenset({"/", "/health", "/docs", "/openapi.json", "/page.js", "/page.css", "/docs.js"})
-"""Routes that need no key: they hold nothing of the model's or the index's."""
+"""Routes that need no key: they show nothing of the model or the index."""
 
 PROBES = frozenset({"/health", "/metrics"})
 """Routes that answer however busy the server is."""
 
 DRAINED = 4
-"""Bodies up to so many times the limit are read to their end before they are refused."""
+"""Bodies up to so many times the limit are read to their end before they are rejected."""
 
-HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cache-control", b"no-store"),
-)
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
-def client_of(scope: MutableMapping[str, Any]) -> str:
-    """Whose request it is: an IPv4 address, or the network of an IPv6 one (a /64 is one client's).
+class ApiError(HTTPException):
+    """A request that is answered by an error with a code, as OpenAI's clients expect it."""
 
-    Used for its share of the server alone, and never logged.
+    def __init__(
+        self, status: int, message: str, code: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status, message, headers)
+        self.code = code
+
+
+def error_response(error: HTTPException, param: str | None = None) -> Response:
+    """The answer to a request that fails, in OpenAI's form."""
+    problem = {
+        "message": str(error.detail).encode("utf-8", "replace").decode(),
+        "type": "invalid_request_error" if error.status_code < 500 else "server_error",
+        "param": param,
+        "code": getattr(error, "code", "http"),
+    }
+    body = json.dumps({"error": problem})
+    return Response(body, error.status_code, error.headers, "application/json")
+
+
+def client_of(scope: Scope) -> str:
+    """Whose request it is: an IPv4 address, or the /64 network of an IPv6 one.
+
+    It decides on the share of the server alone, and is never logged.
     """
     address = str((scope.get("client") or ("",))[0])
     try:
@@ -57,44 +79,47 @@ def client_of(scope: MutableMapping[str, Any]) -> str:
     return address if known.version == 4 else str(ip_network(f"{known}/64", strict=False))
 
 
-class Refused(Exception):
-    """A request that is answered by an error."""
+class Metrics:
+    """The counters of one server."""
 
-    def __init__(
-        self, status: int, message: str, code: str, headers: dict[str, str] | None = None
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.code = status, message, code
-        self.headers = headers or {}
+    def __init__(self) -> None:
+        self.registry = prometheus.CollectorRegistry()
+        own: Any = {"namespace": "contrasent", "registry": self.registry}
+        counter, gauge, histogram = prometheus.Counter, prometheus.Gauge, prometheus.Histogram
+        labels = ("method", "route", "status")
+        self.requests = counter("requests", "Requests answered.", labels, **own)
+        about = "Time from the first byte of a request to the last of its answer."
+        self.seconds = histogram("request_seconds", about, ["route"], buckets=SECONDS, **own)
+        self.active = gauge("active_requests", "Requests at work.", **own)
+        self.waiting = gauge("queue_tokens", "Tokens that wait for a batch.", **own)
+        self.tokens = counter("tokens", "Tokens encoded.", **own)
+        self.inputs = counter("inputs", "Texts encoded.", **own)
+        self.truncated = counter("truncated_inputs", "Texts cut at the longest input.", **own)
+        about = "Time of a forward pass."
+        self.batch_seconds = histogram("batch_seconds", about, buckets=SECONDS, **own)
+        self.batch_rows = histogram("batch_rows", "Texts in a forward pass.", buckets=ROWS, **own)
 
-    def response(self) -> Response:
-        """The answer."""
-        return error_response(self.status, self.message, self.code, headers=self.headers)
+    def batch(self, rows: int, tokens: int, seconds: float) -> None:
+        """Count a batch."""
+        self.inputs.inc(rows)
+        self.tokens.inc(tokens)
+        self.batch_rows.observe(rows)
+        self.batch_seconds.observe(seconds)
 
-
-def error_response(
-    status: int,
-    message: str,
-    code: str,
-    param: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """An error as OpenAI's clients expect it."""
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    clean = message.encode("utf-8", "replace").decode()
-    error = {"message": clean, "type": kind, "param": param, "code": code}
-    return Response(json.dumps({"error": error}), status, headers, "application/json")
+    def text(self) -> bytes:
+        """The answer of /metrics."""
+        return prometheus.generate_latest(self.registry)
 
 
 class Guard:
     """ASGI middleware; see the module."""
 
-    def __init__(self, app: App, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.active = 0
         self.of_client: Counter[str] = Counter()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -102,30 +127,24 @@ class Guard:
         began = time.perf_counter()
         identity = uuid.uuid4().hex
         status = 0
-        started = False
 
         async def sending(message: Message) -> None:
-            nonlocal status, started
+            nonlocal status
             if message["type"] == "http.response.start":
-                status, started = message["status"], True
-                own = [*HEADERS, (b"x-request-id", identity.encode())]
-                message["headers"] = [*message.get("headers", []), *own]
+                status = message["status"]
+                MutableHeaders(scope=message).update(HEADERS | {"x-request-id": identity})
             await send(message)
 
         counted = scope["path"] not in PROBES
         client = client_of(scope)
         self._count(client, counted)
         try:
-            try:
-                self._check(scope, counted)
-                body = await self._body(scope, receive)
-                await self._run(scope, body, receive, sending)
-            except Refused as refused:
-                if not started:
-                    await refused.response()(scope, receive, sending)
-        except asyncio.CancelledError:
-            status = status or 499
-            raise
+            self._check(scope, client, counted)
+            body = await self._body(scope, receive)
+            await self._run(scope, body, receive, sending)
+        except ApiError as error:
+            if not status:
+                await error_response(error)(scope, receive, sending)
         finally:
             self._count(client, -counted)
             self._record(scope, status or 499, time.perf_counter() - began, identity)
@@ -137,49 +156,39 @@ class Guard:
             del self.of_client[client]
         self.metrics.active.set(self.active)
 
-    def _check(self, scope: MutableMapping[str, Any], counted: bool) -> None:
-        headers = dict(scope["headers"])
-        if self.settings.hosts:
-            host = headers.get(b"host", b"").decode("latin-1")
+    def _check(self, scope: Scope, client: str, counted: bool) -> None:
+        headers, settings = Headers(scope=scope), self.settings
+        if settings.hosts:
+            host = headers.get("host", "")
             name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-            if name.lower() not in self.settings.hosts:
-                raise Refused(
-                    400,
-                    "this server does not answer to that Host; allow it with --allow-host",
-                    "unknown_host",
-                )
-        if self.settings.api_key and scope["path"] not in OPEN:
-            wanted = f"Bearer {self.settings.api_key}".encode()
-            if not hmac.compare_digest(headers.get(b"authorization", b""), wanted):
-                raise Refused(
-                    401,
-                    "a key is needed: Authorization: Bearer KEY",
-                    "invalid_api_key",
-                    {"WWW-Authenticate": "Bearer"},
-                )
-        own = self.of_client[client_of(scope)]
-        busy = self.active > self.settings.max_requests
-        if counted and (busy or own > self.settings.client_requests):
-            raise Refused(
-                429,
-                f"too many requests at work{'' if busy else ' for one client'}; try again",
-                "too_many_requests",
-                {"Retry-After": "1"},
-            )
+            if name.lower() not in settings.hosts:
+                problem = "this server does not answer to that Host; allow it with --allow-host"
+                raise ApiError(400, problem, "unknown_host")
+        if settings.api_key and scope["path"] not in OPEN:
+            key = headers.get("authorization", "").encode("latin-1")
+            if not hmac.compare_digest(key, f"Bearer {settings.api_key}".encode()):
+                problem = "a key is needed: Authorization: Bearer KEY"
+                raise ApiError(401, problem, "invalid_api_key", {"WWW-Authenticate": "Bearer"})
+        busy = self.active > settings.max_requests
+        if counted and (busy or self.of_client[client] > settings.client_requests):
+            problem = f"too many requests at work{'' if busy else ' for one client'}; try again"
+            raise ApiError(429, problem, "too_many_requests", {"Retry-After": "1"})
         if scope["method"] == "POST":
-            kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-            if kind != b"application/json":
-                raise Refused(415, "the body must be application/json", "unsupported_media_type")
+            kind = headers.get("content-type", "").split(";")[0].strip().lower()
+            if kind != "application/json":
+                problem = "the body must be application/json"
+                raise ApiError(415, problem, "unsupported_media_type")
 
-    async def _body(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
-        """The whole body; one that is too large is read on for a while, unkept.
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body.
 
-        A client that is still sending when the answer comes would see a broken connection and
-        not the answer.
+        Starlette's own limit answers at once: a client that is still sending would then see a
+        broken connection and not the answer. One that is too large is therefore read on for a
+        while, and dropped.
         """
         limit = self.settings.max_body
-        length = dict(scope["headers"]).get(b"content-length", b"0")
-        declared = int(length) if length.isdigit() and len(length) < 20 else 0
+        length = Headers(scope=scope).get("content-length", "0")
+        declared = int(length) if length.isdecimal() and len(length) < 20 else 0
         parts: list[bytes] = []
         size = 0
         try:
@@ -187,7 +196,7 @@ class Guard:
                 while declared <= DRAINED * limit and size <= DRAINED * limit:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused(400, "the client has gone", "disconnected")
+                        raise ApiError(400, "the client has gone", "disconnected")
                     part = message.get("body", b"")
                     size += len(part)
                     if size <= limit:
@@ -197,53 +206,36 @@ class Guard:
                     if not message.get("more_body", False):
                         break
         except TimeoutError as error:
-            raise Refused(
-                408,
-                f"the body did not arrive within {self.settings.timeout:g} s",
-                "timeout",
-                {"Connection": "close"},
-            ) from error
+            problem = f"the body did not arrive within {self.settings.timeout:g} s"
+            raise ApiError(408, problem, "timeout", {"Connection": "close"}) from error
         if max(declared, size) > limit:
-            raise Refused(
-                413,
-                f"the body is larger than {limit:,} bytes",
-                "body_too_large",
-                {"Connection": "close"},
-            )
+            problem = f"the body is larger than {limit:,} bytes"
+            raise ApiError(413, problem, "body_too_large", {"Connection": "close"})
         return b"".join(parts)
 
-    async def _run(
-        self, scope: MutableMapping[str, Any], body: bytes, receive: Receive, send: Send
-    ) -> None:
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         """Run the app, and stop it when the client goes away."""
         given = False
-        never = asyncio.Event()
 
         async def replay() -> Message:
             nonlocal given
-            if not given:
-                given = True
-                return {"type": "http.request", "body": body, "more_body": False}
-            await never.wait()
-            return {"type": "http.disconnect"}
+            if given:
+                await asyncio.Event().wait()
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
 
         work = asyncio.ensure_future(self.app(scope, replay, send))
         gone = asyncio.ensure_future(_disconnected(receive))
+        gone.add_done_callback(lambda task: task.cancelled() or work.cancel())
         try:
-            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
-                return
             await work
+        except asyncio.CancelledError:
+            if not gone.done():
+                raise
         finally:
-            for task in (work, gone):
-                task.cancel()
-            await asyncio.gather(work, gone, return_exceptions=True)
+            gone.cancel()
 
-    def _record(
-        self, scope: MutableMapping[str, Any], status: int, seconds: float, identity: str
-    ) -> None:
+    def _record(self, scope: Scope, status: int, seconds: float, identity: str) -> None:
         route = getattr(scope.get("route"), "path", "other")
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
         self.metrics.requests.labels(method, route, str(status)).inc()

@@ -1,7 +1,9 @@
-"""What requests and answers look like; the OpenAPI page is made of this."""
+"""The forms of requests and answers, which FastAPI describes at /openapi.json."""
 
 from typing import Annotated, Any, Literal
 
+import orjson
+from fastapi import Response
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -13,8 +15,14 @@ from pydantic import (
 )
 
 
-def whole(text: str) -> str:
-    """Refuse half a surrogate pair, which JSON can write and no tokenizer reads."""
+def reply(data: Any) -> Response:
+    """An answer in JSON, vectors included."""
+    body = orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
+    return Response(body, media_type="application/json")
+
+
+def _no_surrogate(text: str) -> str:
+    """Reject half a surrogate pair, which JSON can write and no tokenizer reads."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -22,21 +30,20 @@ def whole(text: str) -> str:
     return text
 
 
-def number(value: Any) -> Any:
+def _whole(value: Any) -> Any:
     """Take 21.0 for 21, as JSON does, and neither true nor "21"."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[StrictInt, BeforeValidator(number)]
-Text = Annotated[StrictStr, AfterValidator(whole)]
-Ids = Annotated[list[Whole], Field(min_length=1)]
+Text = Annotated[StrictStr, AfterValidator(_no_surrogate)]
 Texts = Annotated[list[Text], Field(min_length=1)]
+TokenId = Annotated[StrictInt, Field(ge=0), BeforeValidator(_whole)]
+Ids = Annotated[list[TokenId], Field(min_length=1)]
+Count = Annotated[StrictInt, Field(ge=1), BeforeValidator(_whole)]
 
 
 class RequestBody(BaseModel):
-    """A request body; unknown keys are refused, so that a misspelt option is not lost."""
+    """A request body; unknown keys are errors, so that a misspelt option is not lost."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,8 +59,9 @@ class EmbeddingRequest(RequestBody):
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="base64 is little-endian float32."
     )
-    dimensions: Annotated[Whole, Field(ge=1)] | None = Field(
-        None, description="Keep the first so many dimensions, scaled to length one again."
+    dimensions: Count | None = Field(
+        None,
+        description="Keep the first so many of the model's dimensions, scaled to length one again.",
     )
     prompt_name: Text | None = Field(
         None, description="Prompt of the model to put before each text, such as query."
@@ -64,7 +72,7 @@ class EmbeddingRequest(RequestBody):
 class Embedding(BaseModel):
     """One vector."""
 
-    object: Literal["embedding"] = "embedding"
+    object: Literal["embedding"]
     index: int
     embedding: list[float] | str
 
@@ -79,7 +87,7 @@ class Usage(BaseModel):
 class EmbeddingResponse(BaseModel):
     """As OpenAI's; ``truncated`` is ours: how many inputs were cut at the longest input."""
 
-    object: Literal["list"] = "list"
+    object: Literal["list"]
     data: list[Embedding]
     model: str
     usage: Usage
@@ -87,10 +95,10 @@ class EmbeddingResponse(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """A model; beyond OpenAI's fields, what is needed to use it right."""
+    """A model; beyond OpenAI's fields, those needed to use it right."""
 
     id: str
-    object: Literal["model"] = "model"
+    object: Literal["model"]
     created: int
     owned_by: str
     dimension: int
@@ -103,7 +111,7 @@ class ModelInfo(BaseModel):
 class ModelList(BaseModel):
     """The models served: one."""
 
-    object: Literal["list"] = "list"
+    object: Literal["list"]
     data: list[ModelInfo]
 
 
@@ -122,15 +130,19 @@ class SimilarityResponse(BaseModel):
     truncated: int
 
 
+Where = Annotated[
+    dict[str, Any] | None,
+    Field(description='Filter on metadata, such as {"year": {"$gte": 2000}}.'),
+]
+
+
 class SearchRequest(RequestBody):
     """Queries for the server's index."""
 
     query: Text | Texts
-    k: Annotated[Whole, Field(ge=1)] = 10
+    k: Count = 10
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
-    where: dict[str, Any] | None = Field(
-        None, description='Filter on metadata, such as {"year": {"$gte": 2000}}.'
-    )
+    where: Where = None
 
 
 class FoundHit(BaseModel):
@@ -143,14 +155,14 @@ class FoundHit(BaseModel):
 
 
 class Result(BaseModel):
-    """What one query found, best first."""
+    """The hits of one query, best first."""
 
     query: str
     hits: list[FoundHit]
 
 
 class SearchResponse(BaseModel):
-    """What each query found."""
+    """The hits of each query."""
 
     results: list[Result]
     texts: int
@@ -158,21 +170,21 @@ class SearchResponse(BaseModel):
 
 
 class CompareRequest(RequestBody):
-    """A query for the server's index and the one beside it."""
+    """A query for both indexes of the server."""
 
     query: Text
-    k: Annotated[Whole, Field(ge=1)] = 10
-    where: dict[str, Any] | None = Field(None, description="Filter on metadata, as of /search.")
+    k: Count = 10
+    where: Where = None
 
 
 class ComparedHit(FoundHit):
-    """A text found, and its rank from 1 in the other list, null if that is not so deep."""
+    """A text found, and its rank from 1 in the other list, null if it is not in its first 100."""
 
     other: int | None
 
 
 class CompareResponse(BaseModel):
-    """What both indexes find, best first; ``overlap`` is the share of the two lists in common."""
+    """The hits of both indexes, best first; ``overlap`` is the share that both lists have."""
 
     old: list[ComparedHit]
     new: list[ComparedHit]
@@ -188,7 +200,7 @@ class Health(BaseModel):
     dimension: int
     max_tokens: int
     texts: int | None
-    compare: str | None = Field(description="Name of the index beside it, if there is one.")
+    compare: str | None = Field(description="Name of the second index, if there is one.")
     key_needed: bool
 
 
@@ -210,15 +222,29 @@ class MapResponse(BaseModel):
 
 
 class Problem(BaseModel):
-    """What was wrong."""
+    """An error's message, kind and code."""
 
     message: str
     type: str
-    param: str | None = None
-    code: str | None = None
+    param: str | None
+    code: str | None
 
 
 class ErrorResponse(BaseModel):
     """As OpenAI's errors."""
 
     error: Problem
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {
+        "model": ErrorResponse,
+        "description": "400: cannot be answered as it is. 401: a key is needed. 404: no such "
+        "model or no index. 408: the body did not arrive in time. 413: the body is too large. "
+        "415: the body is not application/json. 429: busy; Retry-After says when to try again.",
+    },
+    503: {
+        "model": ErrorResponse,
+        "description": "Not done in time, or the index cannot be read.",
+    },
+}

@@ -17,10 +17,10 @@ class Served:
         identity: a hash of all that decides its vectors.
         max_tokens: texts are cut at this many tokens, special ones included.
         tokenise: sentences and the prompt of each to rows of ids, and which were cut.
-        wrap: rows of bare token ids to rows with special tokens, and whether each was cut.
+        wrap: rows of bare token ids to rows with special tokens, and which were cut.
         embed: rows of ids to vectors; called from one thread.
-        prompts: texts to put before a sentence, by name.
-        default_prompt: the one before texts for which none is named.
+        prompts: by name.
+        default_prompt: before texts for which none is named.
         nested: sizes that vectors were trained to be cut to.
     """
 
@@ -49,7 +49,7 @@ class Settings:
         max_compared: texts on each side of a comparison.
         max_body: bytes of one request's body.
         timeout: seconds for one request, its body and its answer each.
-        api_key: what clients must send as bearer token, or "" for none.
+        api_key: the bearer token that clients must send, or "" for none.
         hosts: names that the Host header may have; empty allows any.
     """
 

@@ -30,8 +30,7 @@ function kind(schema, parts) {
   if (schema.$ref) {
     const name = schema.$ref.split("/").pop();
     const fields = parts[name].properties;
-    return name === "Where" ? "filter on metadata, such as {\"year\": {\"$gte\": 2000}}"
-      : `{${Object.entries(fields).map(([key, one]) => `${key}: ${kind(one, parts)}`).join("; ")}}`;
+    return `{${Object.entries(fields).map(([key, one]) => `${key}: ${kind(one, parts)}`).join("; ")}}`;
   }
   if (schema.anyOf) return [...new Set(schema.anyOf.map((one) => kind(one, parts)))].join(" or ");
   if (schema.enum || schema.const !== undefined) {

@@ -1,30 +1,33 @@
-"""Dynamic batching: requests that wait while a forward pass runs share the next one.
+"""Requests that wait while a forward pass runs share the next one.
 
 A batch is filled up to a budget of tokens, a few rows of each waiting client in turn and of each
-of its requests in turn, so that a short request is not held up behind a long one, nor one client
-behind another's hundred requests. The queue is bounded in tokens, in all and for each client; what
-does not fit is refused at once, and rows of a request that was given up are never computed.
+of its requests in turn, so that a short request does not wait for a long one, nor one client for
+another's hundred requests. The queue is bounded in tokens, in all and for each client.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numpy.typing import NDArray
 
+from contrasent.serve.guard import ApiError
+from contrasent.serve.settings import Served, Settings
 from contrasent.types import Tokens, Vectors
 
 TURN = 8
 """Rows that a request gets in a batch before the next request has its turn."""
 
 Observe = Callable[[int, int, float], None]
-"""observe(rows, tokens, seconds): a batch is done."""
+"""observe(rows, tokens, seconds), after each batch."""
 
 
 class QueueFull(Exception):
-    """The queue has no room, for this client or at all; try again after ``seconds``."""
+    """The queue has no room, for this client or for anybody; try again after ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__("the queue is full")
@@ -59,7 +62,7 @@ class Batcher:
         self.client_tokens = queue_tokens if client_tokens is None else client_tokens
         self.observe = observe
         self.queues: dict[str, deque[Job]] = {}  # the first client's turn is next
-        self.held: Counter[str] = Counter()  # tokens that wait, by client
+        self.queued: Counter[str] = Counter()  # tokens in the queue, by client
         self.rate = 0.0  # tokens a second, a moving average
         self.wake = asyncio.Event()
         self.closing = False
@@ -67,11 +70,11 @@ class Batcher:
         self.worker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to work, in the running event loop."""
+        """Start the worker in the running event loop."""
         self.worker = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Finish what was accepted, then end."""
+        """Finish the accepted requests, then end."""
         self.closing = True
         self.wake.set()
         if self.worker is not None:
@@ -80,23 +83,23 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Tokens that wait."""
-        return self.held.total()
+        """Number of tokens in the queue."""
+        return self.queued.total()
 
     async def submit(self, tokens: Tokens, client: str = "") -> Vectors:
         """Vectors of rows; when the caller is cancelled, rows not begun are dropped."""
         if not len(tokens):
             return np.empty((0, self.dimension), dtype=np.float32)
         total = int(tokens.lengths.sum())
-        for held, room in (
+        for tokens_queued, room in (
             (self.waiting, self.queue_tokens),
-            (self.held[client], self.client_tokens),
+            (self.queued[client], self.client_tokens),
         ):
-            if held and held + total > room:
-                raise QueueFull(held / self.rate if self.rate else 1.0)
+            if tokens_queued and tokens_queued + total > room:
+                raise QueueFull(tokens_queued / self.rate if self.rate else 1.0)
         job = Job(tokens, self.dimension, client)
         self.queues.setdefault(client, deque()).append(job)
-        self._hold(client, total)
+        self._count(client, total)
         self.wake.set()
         try:
             return await job.result
@@ -104,10 +107,10 @@ class Batcher:
             self._drop(job)
             raise
 
-    def _hold(self, client: str, tokens: int) -> None:
-        self.held[client] += tokens
-        if not self.held[client]:
-            del self.held[client]
+    def _count(self, client: str, tokens: int) -> None:
+        self.queued[client] += tokens
+        if not self.queued[client]:
+            del self.queued[client]
 
     def _remove(self, job: Job) -> None:
         queue = self.queues[job.client]
@@ -118,7 +121,7 @@ class Batcher:
     def _drop(self, job: Job) -> None:
         if job in self.queues.get(job.client, ()):
             self._remove(job)
-            self._hold(job.client, -int(job.lengths[job.next :].sum()))
+            self._count(job.client, -int(job.lengths[job.next :].sum()))
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -147,7 +150,7 @@ class Batcher:
             self.observe(len(tokens), total, seconds)
 
     def _take(self) -> list[tuple[Job, int, int]]:
-        """The rows of the next batch, as (request, first row, last row + 1)."""
+        """Rows of the next batch, as (request, first row, last row + 1)."""
         room = self.batch_tokens
         taken: dict[int, tuple[Job, int, int]] = {}
         while self.queues and room > 0:
@@ -163,7 +166,7 @@ class Batcher:
                 used += length
                 job.next += 1
             room -= used
-            self._hold(client, -used)
+            self._count(client, -used)
             start = taken[id(job)][1] if id(job) in taken else first
             taken[id(job)] = (job, start, job.next)
             queue.rotate(-1)
@@ -186,3 +189,53 @@ class Batcher:
             self._drop(job)
             if not job.result.done():
                 job.result.set_exception(error)
+
+
+class Embedder:
+    """Texts or token ids to vectors, through the batcher and within the limits.
+
+    Its methods return (n, d) vectors, the number of tokens, and the number of inputs that were cut.
+    """
+
+    def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
+        self.model, self.batcher, self.settings = model, batcher, settings
+
+    async def texts(
+        self, texts: Sequence[str], client: str, prompt: str | None = None
+    ) -> tuple[Vectors, int, int]:
+        """Encode texts after a prompt, the model's default one if None."""
+        first = self.model.default_prompt if prompt is None else prompt
+        return await self._embed(
+            *await asyncio.to_thread(self.model.tokenise, texts, first), client
+        )
+
+    async def ids(self, rows: Sequence[Sequence[int]], client: str) -> tuple[Vectors, int, int]:
+        """Encode token ids without special tokens."""
+        self.check_count(len(rows))
+        last = self.model.vocabulary - 1
+        for token in (token for row in rows for token in row):
+            if not 0 <= token <= last:
+                raise ApiError(400, f"token id {token} is not in 0 to {last}", "invalid_token")
+        return await self._embed(*await asyncio.to_thread(self.model.wrap, rows), client)
+
+    def check_count(self, count: int, most: int | None = None) -> None:
+        """Reject more inputs than one request may have."""
+        most = self.settings.max_inputs if most is None else most
+        if count > most:
+            problem = f"{count:,} inputs in one list; at most {most:,} are taken"
+            raise ApiError(400, problem, "too_many_inputs")
+
+    async def _embed(
+        self, tokens: Tokens, cut: NDArray[np.bool_], client: str
+    ) -> tuple[Vectors, int, int]:
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                vectors = await self.batcher.submit(tokens, client)
+        except QueueFull as full:
+            seconds = str(max(1, math.ceil(min(full.seconds, 60.0))))
+            problem = f"the queue is full; try again in {seconds} s"
+            raise ApiError(429, problem, "queue_full", {"Retry-After": seconds}) from full
+        except TimeoutError as error:
+            problem = f"not done within {self.settings.timeout:g} s"
+            raise ApiError(503, problem, "timeout", {"Retry-After": "5"}) from error
+        return vectors, int(tokens.lengths.sum()), int(cut.sum())
