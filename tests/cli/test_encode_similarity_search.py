@@ -216,8 +216,8 @@ def test_bad_input_costs_no_torch(arguments, error, words, tmp_path, lines, buil
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: the text is no text"),
-        ('{"text": "a"}\n{"other": "b"}\n', r"t\.jsonl:2: the text is missing"),
+        ('{"text": "a"}\n{"text": 3}\n', r"t\.jsonl:2: column .text. holds 3, no text"),
+        ('{"text": "a"}\n{"other": "b"}\n', r"t\.jsonl:2: column .text. is missing"),
         ('{"text": "a", "id": null}\n', r"t\.jsonl:1: the id must be"),
         ('{"text": "a", "id": "x"}\n{"text": "b", "id": "x"}\n', "'x'.*twice"),
         ("", "holds no text"),

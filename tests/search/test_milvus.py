@@ -352,7 +352,7 @@ def test_files_that_are_refused(tmp_path):
     with pytest.raises(InputError, match="has no column 'vector', but text"):
         EncodedRecords(str(bare))
     bare.write_bytes(b"no parquet")
-    with pytest.raises(InputError, match="is no parquet file"):
+    with pytest.raises(InputError, match="this is no whole parquet file"):
         EncodedRecords(str(bare))
     (tmp_path / "texts.txt").write_text("a\n")
     with pytest.raises(InputError, match="vectors are read from parquet"):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.errors import InputError, MissingExtraError, OptionError
-from contrasent.text import readers
+from contrasent.text import sources
 from contrasent.text.corpus import open_corpus, read_labelled_pairs
 
 TRIPLES = [
@@ -493,7 +493,7 @@ def test_a_link_that_leads_nowhere(put):
 
 
 def test_a_line_without_end_is_refused(put, monkeypatch):
-    monkeypatch.setattr(readers, "LONGEST", 1000)
+    monkeypatch.setattr(sources, "LONGEST", 1000)
     fails(reading(put("a.txt", "one\n" + "x" * 1001)), "a.txt:2: a line of 1,000 characters")
 
 

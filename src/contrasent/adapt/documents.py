@@ -36,8 +36,7 @@ from contrasent.adapt.formats.table import (
 from contrasent.adapt.sections import Document as Document
 from contrasent.adapt.sections import Section as Section
 from contrasent.errors import InputError, MissingExtraError, OptionError
-from contrasent.text.readers import LONGEST
-from contrasent.text.sources import missing
+from contrasent.text.sources import LONGEST, missing
 
 Parsed = tuple[str, tuple[Section, ...]]
 

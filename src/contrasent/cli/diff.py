@@ -144,12 +144,12 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     from contrasent.search.manifest import MILVUS, NAME
     from contrasent.search.opening import open_index
     from contrasent.search.records import Records
-    from contrasent.search.records import column as position
+    from contrasent.text.tables import column as position
 
     random = np.random.default_rng(seed)
     place = Path(on)
     if not any((place / name).is_file() for name in (NAME, MILVUS)):
-        rows = Records(on, text=None if column is None else position(column))
+        rows = Records(on, text=position(column))
         texts = [text for text, _, _ in rows]
         if len(texts) > most:
             chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()

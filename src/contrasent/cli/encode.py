@@ -165,8 +165,8 @@ def _check_output(output: Path, overwrite: bool) -> None:
 
 def open_texts(source: str, column: str | None) -> "Corpus":
     """Open a corpus of one column."""
-    from contrasent.search.records import column as position
     from contrasent.text.corpus import open_corpus
+    from contrasent.text.tables import column as position
 
     columns = None if column is None else [position(column)]
     corpus = open_corpus(source, columns=columns, at_least=1)

@@ -186,15 +186,15 @@ def _rows(
     """The rows to index: of any file, or of parquet with their vectors."""
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.records import Records
-    from contrasent.search.records import column as position
+    from contrasent.text.tables import column as position
 
     names = [name.strip() for name in metadata.split(",")] if metadata else []
     if encoded:
         return EncodedRecords(corpus, text=column, identity=id_column, metadata=names)
     return Records(
         corpus,
-        text=None if column is None else position(column),
-        identity=None if id_column is None else position(id_column),
+        text=position(column),
+        identity=position(id_column),
         metadata=[position(name) for name in names],
     )
 

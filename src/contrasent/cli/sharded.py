@@ -34,10 +34,11 @@ def encode_sharded(
     request: Request,
 ) -> Output:
     """``contrasent encode`` into shards of parquet."""
-    from contrasent.encoding.inputs import column, plan
+    from contrasent.encoding.inputs import plan
     from contrasent.encoding.job import Job, chosen_shards, opened, plan_before, read_begun
     from contrasent.encoding.places import Folder
     from contrasent.encoding.table import TYPES
+    from contrasent.text.tables import column
 
     if find_spec("pyarrow") is None:
         raise MissingExtraError("pyarrow", "parquet", "encoding in shards")

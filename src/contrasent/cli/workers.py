@@ -195,10 +195,10 @@ def index_vectors(
         yield encode
         return
     from contrasent.encoding.gathering import Stored
-    from contrasent.encoding.inputs import column as position
     from contrasent.encoding.inputs import plan
     from contrasent.encoding.job import Job, opened, plan_before, read_begun
     from contrasent.encoding.places import Folder
+    from contrasent.text.tables import column as position
 
     engine = make_engine(workers)
     place = Folder(str(output.with_name(f".{output.name}.vectors")))

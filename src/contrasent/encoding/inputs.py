@@ -4,21 +4,14 @@ Of parquet only the footers are read to plan, and only a shard's row groups to e
 formats are counted once, and read from their beginning up to the shard's last row.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any
 
 from contrasent.encoding.places import absolute, is_url, locate, open_binary
 from contrasent.errors import InputError, OptionError, import_extra
-from contrasent.text.readers import Reading, Record, form_of, read, read_parquet
-from contrasent.text.sources import find
-from contrasent.text.tables import position, text_cell
-
-TEXT_NAMES = ("text", "sentence")
-SHOWN = 3
+from contrasent.text.sources import Source, find, form_of
+from contrasent.text.tables import Table, by_name, id_cell, open_table, text_cell
 
 Row = tuple[str, str | None]
 """A text and its id; None where there is no column of ids."""
@@ -139,54 +132,33 @@ def plan(
 
 def _count(part: Part, chosen: Plan) -> int:
     """Rows of a file whose columns are there."""
-    with _opened(part, chosen) as (reading, _, _, stream):
-        if stream is None:
-            return sum(1 for _, cells in reading.rows if cells is not None)
-        pq = import_extra("pyarrow.parquet", "parquet", part.name, package="pyarrow")
-        return int(pq.ParquetFile(stream).metadata.num_rows)
+    return _opened(part, chosen)[0].count()
 
 
 def read_rows(part: Part, chosen: Plan, first: int, count: int) -> Iterator[Row]:
     """Some rows of a file: text and id."""
-    with _opened(part, chosen) as (reading, text, identity, stream):
-        if stream is None:
-            full = (record for record in reading.rows if record[1] is not None)
-            records: Iterator[Record] = islice(full, first, first + count)
-            name = reading.names[text] if reading.names else ""
-        else:
-            names = reading.names or ()
-            name = names[text]
-            wanted = [name] if identity is None else [name, names[identity]]
-            text, identity = 0, None if identity is None else 1
-            records = _parquet_rows(stream, part.name, wanted, first, count)
-        for number, cells in records:
-            cells = cells or ()
-            yield (
-                text_cell(cells[text], name, part.name, number),
-                None if identity is None else id_cell(cells[identity], part.name, number),
-            )
+    table, text, identity = _opened(part, chosen)
+    name = table.columns[text] if table.names else ""
+    for number, cells in table.part(
+        (text,) if identity is None else (text, identity), first, count
+    ):
+        cells = cells or ()
+        yield (
+            text_cell(cells[0], name, part.name, number),
+            None if identity is None else id_cell(cells[1], part.name, number),
+        )
 
 
-@contextmanager
-def _opened(
-    part: Part, chosen: Plan
-) -> Iterator[tuple[Reading, int, int | None, IO[bytes] | None]]:
-    """A file's rows, where text and id stand, and for parquet its stream."""
+def _opened(part: Part, chosen: Plan) -> tuple[Table, int, int | None]:
+    """A file, and where text and id stand."""
     form = form_of(Path(part.name)) or ""
-    by_name = any(isinstance(column, str) for column in (chosen.text, chosen.identity))
-    header = by_name or (chosen.text is None and chosen.identity is None)
-    if form == ".parquet":
-        with open_binary(part.name) as stream:
-            reading = read_parquet(stream, part.name)
-            names = reading.names or ()
-            yield reading, *_columns(reading, names, chosen, part.name), stream
-        return
-    path = local_copy(part.name)
-    head = read(path, form, header=header, source=part.name)
-    first = next((cells for _, cells in head.rows if cells is not None), ())
-    names = head.names or tuple(map(str, range(len(first))))
-    columns = _columns(head, names, chosen, part.name) if names else (0, None)
-    yield read(path, form, header=header, source=part.name), *columns, None
+    path = (lambda: open_binary(part.name)) if form == ".parquet" else local_copy(part.name)
+    header = by_name((chosen.text, chosen.identity))
+    table = open_table(Source(path, form, part.name), header=header)
+    if not table.columns:  # an empty file
+        return table, 0, None
+    text = table.text_column() if chosen.text is None else table.position(chosen.text, "--column")
+    return table, text, None if chosen.identity is None else table.position(chosen.identity, "--id")
 
 
 def local_copy(name: str) -> Path:
@@ -198,70 +170,3 @@ def local_copy(name: str) -> Path:
         return Path(fsspec.open_local(f"simplecache::{name}", simplecache={"same_names": True}))
     except OSError as error:
         raise InputError(name, f"cannot read ({error})") from error
-
-
-def _columns(
-    reading: Reading, names: tuple[str, ...], chosen: Plan, source: str
-) -> tuple[int, int | None]:
-    def at(column: str | int, option: str) -> int:
-        return position(reading, len(names), column, source, option)
-
-    text = text_column(names, source) if chosen.text is None else at(chosen.text, "--column")
-    return text, None if chosen.identity is None else at(chosen.identity, "--id")
-
-
-def column(value: str | None) -> str | int | None:
-    """A column as it is named on the command line: digits are a position from 0."""
-    return int(value) if value is not None and value.isdecimal() else value
-
-
-def text_column(names: Sequence[str], source: str) -> int:
-    """Where the text stands if nobody says: the only column, or that called text or sentence."""
-    if len(names) == 1:
-        return 0
-    for name in TEXT_NAMES:
-        if name in names:
-            return names.index(name)
-    problem = f"{source} has {len(names)} columns; name the one with the text"
-    raise OptionError("--column", "", problem, choices=names)
-
-
-def id_cell(cell: Any, source: str, line: int) -> str:
-    """A cell's id: a string, or a whole number as one."""
-    if isinstance(cell, str) and cell:
-        return cell
-    if isinstance(cell, int) and not isinstance(cell, bool):
-        return str(cell)
-    raise InputError(source, "the id must be a string or a whole number", line=line)
-
-
-def _parquet_rows(
-    stream: IO[bytes], source: str, names: list[str], first: int, count: int
-) -> Iterator[Record]:
-    """Rows of a parquet file by number, of the row groups that hold them."""
-    pa = import_extra("pyarrow", "parquet", f"reading {source}")
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(stream, buffer_size=1 << 20, pre_buffer=False)
-        begins, before, groups = 0, 0, []
-        for group in range(file.num_row_groups):
-            rows = file.metadata.row_group(group).num_rows
-            if begins + rows <= first:
-                before += rows
-            elif begins < first + count:
-                groups.append(group)
-            begins += rows
-        number = before
-        for batch in file.iter_batches(1024, row_groups=groups, columns=names, use_threads=False):
-            if number + len(batch) > first:
-                lead = max(0, first - number)
-                part = batch.slice(lead, first + count - number - lead)
-                series = [part.column(name).to_pylist() for name in names]
-                yield from enumerate(zip(*series, strict=True), number + lead + 1)
-            number += len(batch)
-            if number >= first + count:
-                return
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(source, f"this is no whole parquet file ({reason})") from error

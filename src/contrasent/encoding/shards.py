@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import InputError, OutputError
 from contrasent.files import atomic_file, check_writable, encoded, write_json, write_text
-from contrasent.text.readers import reading
+from contrasent.text.sources import reading
 from contrasent.types import EncodeFn, Vectors, batched
 
 NAME = "manifest.json"

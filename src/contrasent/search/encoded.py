@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from contrasent.encoding.table import KEY
-from contrasent.errors import InputError, ModelError, OptionError, import_extra
+from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.search.checks import check_vectors
 from contrasent.search.segment import Segment
-from contrasent.text.readers import reading
 from contrasent.text.sources import Source, find
+from contrasent.text.tables import parquet_file
 from contrasent.types import Vectors
 
 VECTOR, TEXT, ID, SCALE = "vector", "text", "id", "scale"
@@ -40,7 +41,8 @@ class EncodedRecords:
         models: set[str | None] = set()
         names: list[str] = []
         for file in self.files:
-            schema = _opened(file).schema_arrow
+            with _opened(file) as opened:
+                schema = opened.schema_arrow
             names = schema.names
             if VECTOR not in names:
                 listed = ", ".join(names)
@@ -78,46 +80,47 @@ class EncodedRecords:
         first, dimension = 0, None
         wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
         for file in self.files:
-            opened = _opened(file)
-            if first + opened.metadata.num_rows <= skip:
-                first += opened.metadata.num_rows
-                continue
-            for part in opened.iter_batches(batch, columns=sorted(map(str, wanted))):
-                first += len(part)
-                part = part.slice(max(0, len(part) - max(0, first - skip)))
-                if not len(part):
+            with _opened(file) as opened:
+                rows = opened.metadata.num_rows
+                if first + rows <= skip:
+                    first += rows
                     continue
-                where = f"{file.shown}, rows up to {first:,}"
-                vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
-                dimension = vectors.shape[1]
-                begin = first - len(part)
-                ids = [str(begin + at) for at in range(len(part))]
-                if self.identity is not None:
-                    ids = [_string(value, "id", where) for value in part[self.identity].to_pylist()]
-                texts = [""] * len(part)
-                if self.text is not None:
-                    texts = [_string(value, "text", where) for value in part[self.text].to_pylist()]
-                extra: list[Any] = [None] * len(part)
-                if self.metadata:
-                    table = part.select(list(self.metadata)).to_pylist()
-                    # Values that JSON does not know, such as dates, become strings.
-                    extra = [json.loads(json.dumps(row, default=str)) for row in table]
-                yield Segment.pack(vectors, texts, ids, extra)
+                for part in opened.iter_batches(batch, columns=sorted(map(str, wanted))):
+                    first += len(part)
+                    part = part.slice(max(0, len(part) - max(0, first - skip)))
+                    if len(part):
+                        where = f"{file.shown}, rows up to {first:,}"
+                        block = self._block(part, where, first - len(part), dimension, metric)
+                        dimension = block.vectors.shape[1]
+                        yield block
+
+    def _block(
+        self, part: Any, where: str, begin: int, dimension: int | None, metric: str
+    ) -> Segment:
+        """Rows of a file, ``begin`` the number of the first."""
+        vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
+        ids = [str(begin + at) for at in range(len(part))]
+        if self.identity is not None:
+            ids = [_string(value, "id", where) for value in part[self.identity].to_pylist()]
+        texts = [""] * len(part)
+        if self.text is not None:
+            texts = [_string(value, "text", where) for value in part[self.text].to_pylist()]
+        extra: list[Any] = [None] * len(part)
+        if self.metadata:
+            table = part.select(list(self.metadata)).to_pylist()
+            # Values that JSON does not know, such as dates, become strings.
+            extra = [json.loads(json.dumps(row, default=str)) for row in table]
+        return Segment.pack(vectors, texts, ids, extra)
 
 
-def _opened(file: Source) -> Any:
-    pa = import_extra("pyarrow", "parquet", f"reading {file.shown}")
-    import pyarrow.parquet as pq
-
+@contextmanager
+def _opened(file: Source) -> Iterator[Any]:
     if file.form != ".parquet":
         raise InputError(
             file.shown, "vectors are read from parquet, as contrasent encode writes it"
         )
-    with reading(file.shown):
-        try:
-            return pq.ParquetFile(file.path, buffer_size=1 << 20, pre_buffer=False)
-        except pa.ArrowException as error:
-            raise InputError(file.shown, f"is no parquet file ({error})") from error
+    with parquet_file(file) as opened:
+        yield opened
 
 
 def _model_of(metadata: dict[bytes, bytes]) -> str | None:

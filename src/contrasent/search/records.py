@@ -2,16 +2,40 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
 
-from contrasent.encoding.inputs import id_cell, text_column
 from contrasent.errors import InputError
 from contrasent.search.segment_writer import IndexRow
-from contrasent.text.readers import ABSENT, Reading, read
-from contrasent.text.sources import Source, find
-from contrasent.text.tables import position
+from contrasent.text.sources import find
+from contrasent.text.tables import ABSENT, Table, by_name, id_cell, open_table, text_cell
 
 ALL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Positions of text, id and metadata in a table."""
+
+    table: Table
+    text: int
+    identity: int | None
+    metadata: tuple[int, ...]
+
+    def rows(self) -> Iterator[IndexRow | None]:
+        """The rows; None for a blank line."""
+        chosen = (self.text, *(() if self.identity is None else (self.identity,)), *self.metadata)
+        source, names = self.table.source, [self.table.columns[at] for at in self.metadata]
+        text_name = self.table.columns[self.text] if self.table.names else ""
+        for number, cells in self.table.rows(chosen):
+            if cells is None:
+                yield None
+                continue
+            text = text_cell(cells[0], text_name, source, number)
+            name = None if self.identity is None else id_cell(cells[1], source, number)
+            values = zip(names, cells[len(cells) - len(names) :], strict=True)
+            # Values that JSON does not know, such as dates in parquet, become strings.
+            extra = {name: value for name, value in values if value is not ABSENT}
+            yield text, name, json.loads(json.dumps(extra, default=str)) if names else None
 
 
 class Records:
@@ -29,13 +53,13 @@ class Records:
         identity: str | int | None = None,
         metadata: Sequence[str | int] = (),
     ) -> None:
-        self.source, self.text, self.identity, self.metadata = source, text, identity, metadata
-        self.files = find(source)
         self.skipped = 0
-        chosen = [column for column in (text, identity, *metadata) if column is not None]
-        # A csv starts with a header, unless all columns are chosen by position: as in a corpus.
-        self.header = not chosen or any(isinstance(column, str) for column in chosen)
-        if all(self._opened(file) is None for file in self.files):
+        header = by_name((text, identity, *metadata))
+        tables = [open_table(file, header=header) for file in find(source)]
+        self.tables = [
+            _columns(table, text, identity, metadata) for table in tables if table.first is not None
+        ]
+        if not self.tables:
             raise InputError(source, "holds no text")
 
     def check(self, identity: str, model: str, *, words: bool) -> None:
@@ -43,55 +67,25 @@ class Records:
 
     def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0
-        for file in self.files:
-            opened = self._opened(file)
-            if opened is None:
-                continue
-            reading, text, identity, metadata = opened
-            for number, cells in reading.rows:
-                if cells is None:
+        for table in self.tables:
+            for row in table.rows():
+                if row is None:
                     skipped += 1
-                    continue
-                extra = {name: cells[at] for name, at in metadata if cells[at] is not ABSENT}
-                # Values that JSON does not know, such as dates in parquet, become strings.
-                yield (
-                    _text(cells[text], file.shown, number),
-                    None if identity is None else id_cell(cells[identity], file.shown, number),
-                    json.loads(json.dumps(extra, default=str)) if metadata else None,
-                )
+                else:
+                    yield row
         self.skipped = skipped
 
-    def _opened(
-        self, file: Source
-    ) -> tuple[Reading, int, int | None, list[tuple[str, int]]] | None:
-        reading = self._read(file)
-        first = next((cells for _, cells in reading.rows if cells is not None), None)
-        if first is None:
-            return None
-        names = reading.names or tuple(map(str, range(len(first))))
 
-        def find(column: str | int, option: str) -> int:
-            return position(reading, len(names), column, file.shown, option)
-
-        text = text_column(names, file.shown) if self.text is None else find(self.text, "--column")
-        identity = None if self.identity is None else find(self.identity, "--id")
-        if list(self.metadata) == [ALL]:
-            chosen = [at for at in range(len(names)) if at not in (text, identity)]
-        else:
-            chosen = [find(name, "--metadata") for name in self.metadata]
-        return self._read(file), text, identity, [(names[at], at) for at in chosen]
-
-    def _read(self, file: Source) -> Reading:
-        return read(file.path, file.form, header=self.header, source=file.shown)
-
-
-def column(value: str) -> str | int:
-    """A column as it is named on the command line: digits are a position from 0."""
-    return int(value) if value.isdecimal() else value
-
-
-def _text(cell: Any, source: str, line: int) -> str:
-    if not isinstance(cell, str) or not cell.strip():
-        what = "is missing" if cell is ABSENT else "is blank" if cell == "" else "is no text"
-        raise InputError(source, f"the text {what}; every row needs one", line=line)
-    return cell.strip()
+def _columns(
+    table: Table,
+    text: str | int | None,
+    identity: str | int | None,
+    metadata: Sequence[str | int],
+) -> RecordColumns:
+    place = table.text_column() if text is None else table.position(text, "--column")
+    name = None if identity is None else table.position(identity, "--id")
+    if list(metadata) == [ALL]:
+        others = [at for at in range(len(table.columns)) if at not in (place, name)]
+    else:
+        others = [table.position(one, "--metadata") for one in metadata]
+    return RecordColumns(table, place, name, tuple(others))

@@ -1,22 +1,15 @@
 """A corpus: rows of text that can be read again and again, and need not fit in memory.
 
 One column is sentences, two are pairs of texts that mean the same, three and more are pairs with
-hard negatives; a column of scores says how similar the texts of each pair are. What is read, by
-suffix; all but parquet also packed, as ``.csv.gz``:
-
-* ``.txt``: a sentence a line. Blank lines are passed over and counted.
-* ``.csv``: quoted as in RFC 4180. The first row names the columns; where all columns are chosen
-  by position there is no such row, and the first one is data.
-* ``.tsv``: the same without quoting: a quotation mark is a letter.
-* ``.jsonl``: a string, an array or an object a line, whichever the first line is.
-* ``.parquet``: with the extra ``parquet``.
-
-Text is UTF-8, with or without a byte order mark.
+hard negatives; a column of scores says how similar the texts of each pair are. Formats:
+:mod:`contrasent.text.tables`. The first row of a csv or tsv names the columns; where all columns
+are chosen by position there is no such row, and the first one is data. Blank lines are passed over
+and counted.
 """
 
 import hashlib
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,16 +20,39 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import find
 from contrasent.text.tables import (
-    MEMORY,
     Columns,
+    Record,
     Table,
-    check_same_columns,
-    checked,
-    memory_table,
+    as_number,
+    brief,
+    by_name,
     number_cell,
     open_table,
     text_cell,
+    uneven,
 )
+
+MEMORY = "rows in memory"
+HEADER_LENGTH = 80
+"""Characters in a column's name: beyond it a first row is taken for data, not for a header."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Chosen columns of a table, that of the scores last."""
+
+    table: Table
+    chosen: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, or their positions."""
+        return tuple(self.table.columns[at] for at in self.chosen)
+
+    @property
+    def choice(self) -> str:
+        """The choice and the format, for a digest."""
+        return f"{self.table.form} {self.names if self.table.names else self.chosen}"
 
 
 class Corpus:
@@ -55,7 +71,7 @@ class Corpus:
     def __init__(
         self,
         source: str,
-        tables: Sequence[Table],
+        tables: Sequence[Selection],
         *,
         at_least: int,
         documents: bool = False,
@@ -80,8 +96,10 @@ class Corpus:
         scores = array("d")
         for table in self._tables:
             begins = self.documents
-            names = table.names[: self.width] if table.named or self.width > 1 else ("",)
-            for line, cells in table.rows():
+            source, names = table.table.source, table.names[: self.width]
+            if table.table.names is None and self.width == 1:
+                names = ("",)
+            for line, cells in table.table.rows(table.chosen):
                 if cells is None:
                     skipped += 1
                     begins = self.documents
@@ -92,10 +110,10 @@ class Corpus:
                 count += 1
                 if self.scored:
                     *cells, score = cells
-                    scores.append(number_cell(score, table.names[-1], table.source, line))
+                    scores.append(number_cell(score, table.names[-1], source, line))
                 yield tuple(
                     [
-                        text_cell(cell, name, table.source, line)
+                        text_cell(cell, name, source, line)
                         for cell, name in zip(cells, names, strict=True)
                     ]
                 )
@@ -110,7 +128,7 @@ class Corpus:
         total = hashlib.sha256()
         for table in self._tables:
             one = hashlib.sha256(table.choice.encode() + b" scored" * self.scored)
-            for block in table.content():
+            for block in table.table.content():
                 one.update(block)
             total.update(one.digest())
         return total.hexdigest()
@@ -145,19 +163,20 @@ def open_corpus(
         OptionError: there is no such column.
         MissingExtraError: parquet without pyarrow.
     """
-    columns = checked(columns)
+    columns = _checked(columns)
+    scored = score is not None
     if not isinstance(source, str | Path):
-        table = memory_table(source, columns, score)
-        return Corpus(MEMORY, [table], at_least=at_least, scored=score is not None)
+        selection = _select(_memory_table(source), columns, score)
+        return Corpus(MEMORY, [selection], at_least=at_least, scored=scored)
     files = find(source)
-    opened = [open_table(file, columns, text_only=True, score=score) for file in files]
-    tables = [table for table in opened if table is not None]
+    header = columns is None or by_name((*columns, score))
+    opened = [open_table(file, header=header) for file in files]
+    tables = [_select(table, columns, score) for table in opened if _has_rows(table)]
     shown = files[0].shown if len(files) == 1 else str(source)
     if not tables:
         raise InputError(shown, "the file is empty" if len(files) == 1 else "all files are empty")
     for table in tables[1:]:
-        check_same_columns(tables[0], table)
-    scored = score is not None
+        _check_same_columns(tables[0], table)
     return Corpus(shown, tables, at_least=at_least, documents=documents, scored=scored)
 
 
@@ -184,25 +203,127 @@ def read_labelled_pairs(path: str | Path, *, columns: Columns | None = None) -> 
     ``columns``: first text, second text and number, by name or position; by default the file's
     three columns. The STS Benchmark's own files take ``(5, 6, 4)``.
     """
-    columns = checked(columns)
+    columns = _checked(columns)
     if columns is not None and len(columns) != 3:
         raise OptionError("columns", list(columns), "two texts and a number are three columns")
     files = find(path)
     if len(files) > 1 or Path(path).is_dir() or files[0].form == ".txt":
         raise InputError(path, "labelled pairs are one file, .tsv, .csv, .jsonl or .parquet")
-    table = open_table(files[0], columns, text_only=False)
-    if table is None:
+    table = open_table(files[0], header=columns is None or by_name(columns))
+    if not _has_rows(table):
         raise InputError(path, "the file is empty")
-    if len(table.names) != 3:
-        listed = ", ".join(table.names)
+    selection = _select(table, columns, None, numbers=True)
+    if len(selection.names) != 3:
+        listed = ", ".join(selection.names)
         problem = f"two texts and a number are needed; choose three columns of {listed}"
         raise InputError(path, problem)
     pairs = LabelledPairs(table.source, [], [], np.empty(0))
     scores = []
-    one, two, label = table.names
-    for line, cells in table.rows():
+    one, two, label = selection.names
+    for line, cells in table.rows(selection.chosen):
         if cells is not None:
             pairs.first.append(text_cell(cells[0], one, table.source, line))
             pairs.second.append(text_cell(cells[1], two, table.source, line))
             scores.append(number_cell(cells[2], label, table.source, line))
     return replace(pairs, scores=np.array(scores, dtype=np.float64))
+
+
+def _checked(columns: Columns | None) -> Columns | None:
+    """Take one name for a list of one, and reject a list of none."""
+    if isinstance(columns, str):
+        return (columns,)
+    if columns is not None and len(columns) == 0:
+        raise OptionError("columns", list(columns), "choose at least one column")
+    return columns
+
+
+def _has_rows(table: Table) -> bool:
+    """Whether a table has rows; a header without any is an error."""
+    if table.first is None and table.names and table.form in (".csv", ".tsv"):
+        problem = "one row only, the header; choose columns by position if it has none"
+        raise InputError(table.source, problem)
+    return table.first is not None
+
+
+def _select(
+    table: Table, columns: Columns | None, score: str | int | None, *, numbers: bool = False
+) -> Selection:
+    """Choose columns; by default all, and unless ``numbers`` are allowed, those of text."""
+    last = () if score is None else (table.position(score, "score"),)
+    if columns is not None:
+        return Selection(table, tuple(table.position(one) for one in columns) + last)
+    others = [at for at in range(len(table.columns)) if at not in last]
+    listed = ", ".join(table.columns)
+    if table.form in (".csv", ".tsv"):
+        _check_header(table.columns, table.source)
+        for at in others:
+            cell = (table.first or ())[at]
+            if not numbers and as_number(cell) is not None:
+                name = table.columns[at]
+                problem = f"column {name!r} holds numbers ({cell!r}); choose columns of {listed}"
+                raise InputError(table.source, problem)
+    else:
+        others = [at for at in others if table.text[at] or numbers]
+        if not others:
+            raise InputError(table.source, f"no column of {listed} holds text")
+    return Selection(table, tuple(others) + last)
+
+
+def _check_header(names: Sequence[str], source: str) -> None:
+    """Reject a first row that reads like data, which would be lost without a word."""
+    if len(names) == 1 and (other := next((c for c in "\t;,|" if c in names[0]), None)):
+        problem = (
+            f"the first row is one column with {other!r} in it, {brief(names[0])}; columns are "
+            "separated by a comma in .csv, by a tab in .tsv"
+        )
+        raise InputError(source, problem)
+    for name in names:
+        sentence = " " in name and name.endswith((".", "!", "?"))
+        if not name:
+            doubt = "holds an empty name"
+        elif names.count(name) > 1:
+            doubt = f"holds {brief(name)} twice"
+        elif sentence or len(name) > HEADER_LENGTH or as_number(name) is not None:
+            doubt = f"reads like data, {brief(name)}"
+        else:
+            continue
+        problem = f"the first row must name the columns but {doubt}; choose columns by position "
+        raise InputError(source, f"{problem}(0, 1, ...) if it is no header, by name if it is one")
+
+
+def _check_same_columns(first: Selection, other: Selection) -> None:
+    """Reject a file of a folder whose columns are not those of the folder's first file."""
+    same = len(first.chosen) == len(other.chosen)
+    if same and first.table.names and other.table.names:
+        same = first.names == other.names
+    if not same:
+        raise InputError(
+            other.table.source,
+            f"the file gives {', '.join(other.names)} where {Path(first.table.source).name} gives "
+            f"{', '.join(first.names)}; files of one folder must have the same columns",
+        )
+
+
+def _memory_table(texts: Iterable[str | Sequence[Any]]) -> Table:
+    """Rows that are in memory already, as a table without names."""
+    held = [
+        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
+        for row in texts
+    ]
+    if not held:
+        raise InputError(MEMORY, "there are none")
+    width = len(held[0])
+
+    def rows() -> Iterator[Record]:
+        for number, row in enumerate(held, 1):
+            if len(row) != width:
+                raise uneven(MEMORY, number, len(row), width)
+            yield number, row
+
+    def content() -> Iterator[bytes]:
+        for row in held:
+            for text in row:
+                data = str(text).encode(errors="surrogatepass")
+                yield len(data).to_bytes(8, "little") + data
+
+    return Table(MEMORY, f"memory {width}", None, held[0], (True,) * width, rows, content)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from contrasent.errors import DataError
 from contrasent.text.official import Pin
-from contrasent.text.readers import form_of, read
+from contrasent.text.sources import Source, form_of
+from contrasent.text.tables import open_table
 
 PATIENCE = 5.0
 """Seconds to wait for an answer."""
@@ -55,14 +56,14 @@ def split_files(names: list[str], split: str, config: str = "") -> list[str]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    reading = read(path, form_of(path) or "", header=True, source=str(path))
-    names = reading.names or ()
+    table = open_table(Source(path, form_of(path) or "", str(path)), header=True)
+    names = table.columns
     try:
         one, two = names.index("sentence1"), names.index("sentence2")
         score = names.index("score" if "score" in names else "similarity_score")
-        for _, cells in reading.rows:
+        for _, cells in table.rows((one, two, score)):
             if cells is not None:
-                yield str(cells[one]), str(cells[two]), float(cells[score])
+                yield str(cells[0]), str(cells[1]), float(cells[2])
     except (TypeError, ValueError) as error:
         raise DataError(
             f"{path}: its rows have {', '.join(names)}; expected sentence1, sentence2 and a number "

@@ -1,21 +1,32 @@
-"""From what a user named to the files behind it: a file, a folder of them, or standard input."""
+"""From a name to bytes and lines of text: a file, a folder, standard input or a pipe, gzip too."""
 
+import gzip
+import io
 import os
 import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from contrasent.errors import InputError
 from contrasent.files import writing
-from contrasent.text.readers import FORMATS, PACKED, form_of, reading
 
+FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
+PACKED = (".txt", ".csv", ".tsv", ".jsonl")
+"""The formats that are also read as gzip: ".txt.gz"."""
 KNOWN = ", ".join((*FORMATS, *(f"{form}.gz" for form in PACKED)))
+
+LONGEST = 1 << 26
+"""Characters in one line: beyond it a file is taken for something else than text."""
+
+Lines = Iterator[tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +34,43 @@ class Source:
     """One file to read.
 
     Attributes:
-        path: where its bytes are.
-        shown: what the user called it, for messages.
-        spool: what keeps a temporary copy of standard input alive.
+        path: where its bytes are; of parquet also a function that opens them.
+        shown: its name in messages.
+        spool: keeps a temporary copy of standard input alive.
     """
 
-    path: Path
+    path: Path | Callable[[], AbstractContextManager[IO[bytes]]]
     form: str
     shown: str
     spool: "Spool | None" = None
+
+    def content(self) -> Iterator[bytes]:
+        """The bytes of the file, block by block."""
+        with reading(self.shown), self._opened() as stream:
+            while block := stream.read(1 << 20):
+                yield block
+
+    def lines(self) -> Lines:
+        r"""Numbered lines; they end in "\n", "\r\n" or "\r", and a byte order mark is cut off."""
+        with reading(self.shown), self._opened(unpack=True) as raw:
+            # Undecodable bytes come through as surrogates, so that their line can be named.
+            stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape")
+            number = 0
+            while line := stream.readline(LONGEST):
+                number += 1
+                if not line.isascii():
+                    _check_decoded(line, self.shown, number)
+                if len(line) == LONGEST:
+                    problem = f"a line of {LONGEST:,} characters or more: this is not a text file"
+                    raise InputError(self.shown, problem, line=number)
+                yield number, line
+
+    def _opened(self, *, unpack: bool = False) -> AbstractContextManager[IO[bytes]]:
+        if not isinstance(self.path, Path):
+            return self.path()
+        if unpack and self.path.suffix.lower() == ".gz":
+            return cast("IO[bytes]", gzip.open(self.path, "rb"))
+        return self.path.open("rb")
 
 
 class Spool:
@@ -51,6 +90,16 @@ def _remove(path: Path, owner: int) -> None:
         path.unlink(missing_ok=True)
 
 
+def form_of(path: Path) -> str | None:
+    """The format that a file's suffix stands for, such as ".csv" for "a.csv.gz", or None."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] in FORMATS:
+        return suffixes[-1]
+    if len(suffixes) > 1 and suffixes[-1] == ".gz" and suffixes[-2] in PACKED:
+        return suffixes[-2]
+    return None
+
+
 def find(source: str | Path) -> list[Source]:
     """The files that a name stands for, in the order of their paths.
 
@@ -59,22 +108,41 @@ def find(source: str | Path) -> list[Source]:
     whose suffix is known; hidden ones are passed over.
     """
     if str(source) == "-":
-        spool = Spool(sys.stdin.buffer)
-        return [Source(spool.path, ".txt", "standard input", spool)]
+        return [_spooled(sys.stdin.buffer, "standard input")]
     path = Path(source)
     if path.is_dir():
-        return _folder(path)
+        found = [
+            Source(path, form, str(path))
+            for path in sorted(_visible(path))
+            if (form := form_of(path)) is not None
+        ]
+        if not found:
+            raise InputError(path, f"the folder holds no text; put files there of {KNOWN}")
+        return found
     if not path.exists():
         raise InputError(source, missing(path))
     if not path.is_file():
         with reading(str(source)), path.open("rb") as stream:
-            spool = Spool(stream)
-        return [Source(spool.path, ".txt", str(source), spool)]
+            return [_spooled(stream, str(source))]
     form = form_of(path)
     if form is None:
         suffix = path.suffix or "none"
         raise InputError(source, f"unknown format (suffix {suffix}); rename it to one of {KNOWN}")
     return [Source(path, form, str(source))]
+
+
+def _spooled(stream: IO[bytes], shown: str) -> Source:
+    spool = Spool(stream)
+    return Source(spool.path, ".txt", shown, spool)
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    def fail(error: OSError) -> None:
+        raise InputError(error.filename, f"cannot read ({error.strerror or error})") from error
+
+    for parent, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(parent, name) for name in names if not name.startswith("."))
 
 
 def missing(path: Path) -> str:
@@ -91,21 +159,25 @@ def missing(path: Path) -> str:
     return f"{what}; did you mean {str(path.parent / near[0])!r}?" if near else what
 
 
-def _folder(folder: Path) -> list[Source]:
-    found = [
-        Source(path, form, str(path))
-        for path in sorted(_visible(folder))
-        if (form := form_of(path)) is not None
-    ]
-    if not found:
-        raise InputError(folder, f"the folder holds no text; put files there of {KNOWN}")
-    return found
+@contextmanager
+def reading(source: str) -> Iterator[None]:
+    """Turn an operating system's complaint about a file into an ``InputError``."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(source, f"this is no whole gzip file ({error})") from error
+    except OSError as error:
+        raise InputError(source, f"cannot read ({error.strerror or error})") from error
 
 
-def _visible(folder: Path) -> Iterator[Path]:
-    def refuse(error: OSError) -> None:
-        raise InputError(error.filename, f"cannot read ({error.strerror or error})") from error
-
-    for parent, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(parent, name) for name in names if not name.startswith("."))
+def _check_decoded(line: str, source: str, number: int) -> None:
+    try:
+        line.encode()
+    except UnicodeEncodeError as error:
+        problem = (
+            f"byte 0x{ord(line[error.start]) - 0xDC00:02x} at character {error.start + 1} is not "
+            "UTF-8; convert the file, for instance: iconv -f LATIN1 -t UTF-8 FILE"
+        )
+        if number == 1 and line.startswith(("\udcff\udcfe", "\udcfe\udcff")):
+            problem = "the file is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 FILE"
+        raise InputError(source, problem, line=number) from None

@@ -1,151 +1,162 @@
-"""One file, or rows in memory, with its columns chosen; and what a single cell may hold."""
+"""The one reader of tables: files of txt, csv, tsv, jsonl and parquet.
 
+* ``.txt``: a text a line.
+* ``.csv``: quoted as in RFC 4180.
+* ``.tsv``: the same without quoting: a quotation mark is a letter.
+* ``.jsonl``: a string, an array or an object a line, whichever the first line is.
+* ``.parquet``: with the extra ``parquet``.
+
+Rows are streamed: memory does not grow with the file, and every complaint names the file and the
+line (in parquet: the row). Text is UTF-8, with or without a byte order mark.
+"""
+
+import csv
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from contrasent.errors import InputError, OptionError
-from contrasent.text.readers import ABSENT, Reading, Record, brief, content, read, read_parquet
-from contrasent.text.sources import Source
+from contrasent.errors import InputError, OptionError, import_extra
+from contrasent.text.sources import LONGEST, Lines, Source, reading
 
 Columns = Sequence[str | int]
 """Columns by name, or by position from 0."""
 
-MEMORY = "rows in memory"
+Record = tuple[int, Sequence[Any] | None]
+"""A line's number, from 1, and its cells; None where the line is blank."""
 
-HEADER_LENGTH = 80
-"""Characters in a column's name: beyond it a first row is taken for data, not for a header."""
+ABSENT = object()
+"""The cell of a jsonl object that lacks the key."""
+TEXT_NAMES = ("text", "sentence")
+
+Absent = TypeVar("Absent", str, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is read anew as often as one likes.
+    """A table whose head has been read; its rows are read anew as often as one likes.
 
     Attributes:
-        source: what the user called it, for messages.
-        names: of the chosen columns; their positions where they have no names.
-        choice: what was chosen and how it is read, for a digest.
-        rows: starts to read the rows, chosen columns only.
+        source: its name in messages.
+        names: of its columns; None where they only have positions.
+        first: the first row, of parquet without its cells; None where there is none.
+        text: for each column whether its first cell, or its type, is text.
+        stream: starts to read all rows, the header not among them.
         content: starts to read the bytes behind them.
     """
 
     source: str
-    names: tuple[str, ...]
-    named: bool
-    choice: str
-    rows: Callable[[], Iterator[Record]]
+    form: str
+    names: tuple[str, ...] | None
+    first: Sequence[Any] | None
+    text: tuple[bool, ...]
+    stream: Callable[[], Iterator[Record]]
     content: Callable[[], Iterator[bytes]]
+    file: Source | None = None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns' names, or their positions."""
+        return self.names or tuple(map(str, range(len(self.first or ()))))
 
-def checked(columns: Columns | None) -> Columns | None:
-    """Take one name for a list of one, and refuse a list of none."""
-    if isinstance(columns, str):
-        return (columns,)
-    if columns is not None and len(columns) == 0:
-        raise OptionError("columns", list(columns), "choose at least one column")
-    return columns
+    def position(self, column: str | int, option: str = "columns") -> int:
+        """The position of a column, from 0."""
+        width = len(self.columns)
+        if not isinstance(column, str):
+            if not 0 <= column < width:
+                problem = f"{self.source} has columns 0 to {width - 1}"
+                raise OptionError(option, column, problem)
+            return column
+        if self.names is None:
+            listed = f"choose by position, 0 to {width - 1}"
+            problem = f"the columns of {self.source} have no names; {listed}"
+            raise OptionError(option, column, problem)
+        if column not in self.names:
+            problem = f"no such column in {self.source}"
+            raise OptionError(option, column, problem, choices=self.names)
+        return self.names.index(column)
 
+    def text_column(self, option: str = "--column") -> int:
+        """The only column, or the one called text or sentence."""
+        if len(self.columns) == 1:
+            return 0
+        for name in TEXT_NAMES:
+            if name in self.columns:
+                return self.columns.index(name)
+        problem = f"{self.source} has {len(self.columns)} columns; name the one with the text"
+        raise OptionError(option, "", problem, choices=self.columns)
 
-def open_table(
-    file: Source,
-    columns: Columns | None,
-    *,
-    text_only: bool,
-    score: str | int | None = None,
-) -> Table | None:
-    """Read the head of a file and choose its columns."""
-    header = columns is None or any(isinstance(column, str) for column in (*columns, score))
-
-    def again() -> Reading:
-        return read(file.path, file.form, header=header, source=file.shown)
-
-    head = again()
-    first = next((cells for _, cells in head.rows if cells is not None), None)
-    if first is None:
-        if head.names and file.form in (".csv", ".tsv"):
-            problem = "one row only, the header; choose columns by position if it has none"
-            raise InputError(file.shown, problem)
-        return None
-    last = _scores_column(head, first, score, file.shown)
-    chosen = (
-        _every_column(head, first, file, text_only, last)
-        if columns is None
-        else tuple(position(head, len(first), one, file.shown) for one in columns)
-    ) + last
-    names = tuple(head.names[i] if head.names else str(i) for i in chosen)
-
-    def rows() -> Iterator[Record]:
-        if file.form == ".parquet":  # other columns are not even read
-            return read_parquet(file.path, file.shown, names).rows
-        return _pick(again().rows, chosen)
-
-    return Table(
-        source=file.shown,
-        names=names,
-        named=head.names is not None,
-        choice=f"{file.form} {names if head.names else chosen}",
-        rows=rows,
-        content=lambda: content(file.path, file.shown),
-    )
-
-
-def memory_table(
-    texts: Iterable[str | Sequence[Any]], columns: Columns | None, score: str | int | None = None
-) -> Table:
-    """Rows that are in memory already, as a table without names; ``score`` as in ``open_table``."""
-    held = [
-        tuple(row) if isinstance(row, Iterable) and not isinstance(row, str) else (row,)
-        for row in texts
-    ]
-    if not held:
-        raise InputError(MEMORY, "there are none")
-    width = len(held[0])
-    head = Reading(None, iter(()))
-    last = _scores_column(head, held[0], score, MEMORY)
-    chosen = tuple(at for at in range(width) if at not in last)
-    if columns is not None:
-        chosen = tuple(position(head, width, one, MEMORY) for one in columns)
-    chosen += last
-
-    def rows() -> Iterator[Record]:
-        for number, row in enumerate(held, 1):
-            if len(row) != width:
-                problem = f"{len(row)} columns where the first row has {width}"
-                raise InputError(MEMORY, problem, line=number)
-            yield number, [row[at] for at in chosen]
-
-    def hashed() -> Iterator[bytes]:
-        for row in held:
-            for text in row:
-                data = str(text).encode(errors="surrogatepass")
-                yield len(data).to_bytes(8, "little") + data
-
-    names = tuple(map(str, chosen))
-    return Table(MEMORY, names, False, f"memory {width} {chosen}", rows, hashed)
-
-
-def check_same_columns(first: Table, other: Table) -> None:
-    """Refuse a file of a folder whose columns are not those of the folder's first file."""
-    same = len(first.names) == len(other.names)
-    if same and first.named and other.named:
-        same = first.names == other.names
-    if not same:
-        raise InputError(
-            other.source,
-            f"the file gives {_listed(other.names)} where {Path(first.source).name} gives "
-            f"{_listed(first.names)}; files of one folder must have the same columns",
+    def rows(self, chosen: Sequence[int]) -> Iterator[Record]:
+        """Some columns of all rows."""
+        if self.file is not None and self.form == ".parquet":  # other columns are not even read
+            return _parquet_rows(self.file, [self.columns[at] for at in chosen])
+        return (
+            (number, None if cells is None else [cells[at] for at in chosen])
+            for number, cells in self.stream()
         )
+
+    def part(self, chosen: Sequence[int], first: int, count: int) -> Iterator[Record]:
+        """Some columns of ``count`` rows from number ``first`` on, blank lines not counted."""
+        if self.file is not None and self.form == ".parquet":
+            return _parquet_rows(self.file, [self.columns[at] for at in chosen], first, count)
+        full = (record for record in self.rows(chosen) if record[1] is not None)
+        return islice(full, first, first + count)
+
+    def count(self) -> int:
+        """Rows, blank lines not counted."""
+        if self.file is not None and self.form == ".parquet":
+            with parquet_file(self.file) as opened:
+                return int(opened.metadata.num_rows)
+        return sum(1 for _, cells in self.stream() if cells is not None)
+
+
+def open_table(file: Source, *, header: bool) -> Table:
+    """Read the head of a file; ``header``: whether the first row of a csv or tsv names columns."""
+    if file.form == ".parquet":
+        return _parquet_table(file)
+
+    def opened() -> tuple[tuple[str, ...] | None, Iterator[Record]]:
+        lines = file.lines()
+        if file.form == ".jsonl":
+            return _jsonl(lines, file.shown)
+        if file.form == ".txt":
+            return None, ((n, None if line.isspace() else (line,)) for n, line in lines)
+        rows = _csv_rows(lines, file.shown) if file.form == ".csv" else _tsv_rows(lines)
+        return _even(rows, header, file.shown)
+
+    def stream() -> Iterator[Record]:
+        return opened()[1]
+
+    names, rows = opened()
+    first = next((cells for _, cells in rows if cells is not None), None)
+    text = tuple(isinstance(cell, str) for cell in first or ())
+    return Table(file.shown, file.form, names, first, text, stream, file.content, file)
+
+
+def by_name(columns: Iterable[str | int | None]) -> bool:
+    """Whether a csv or tsv has a header: unless all columns are chosen by position."""
+    chosen = [column for column in columns if column is not None]
+    return not chosen or any(isinstance(column, str) for column in chosen)
+
+
+def column(value: str | Absent) -> str | int | Absent:
+    """A column as it is named on the command line: digits are a position from 0."""
+    return int(value) if isinstance(value, str) and value.isdecimal() else value
+
+
+# ---------------------------------------------------------------------- cells
 
 
 def text_cell(value: Any, column: str, source: str, line: int) -> str:
     """A cell's text, without the white space around it."""
     if not isinstance(value, str):
         where = f"column {column!r}" if column else "the row"
-        what = (
-            "is missing" if value is None or value is ABSENT else f"holds {brief(value)}, no text"
-        )
+        absent = value is None or value is ABSENT
+        what = "is missing" if absent else f"holds {brief(value)}, no text"
         raise InputError(source, f"{where} {what}", line=line)
     text = value.strip()
     if not text:
@@ -164,7 +175,7 @@ def text_cell(value: Any, column: str, source: str, line: int) -> str:
 
 def number_cell(value: Any, column: str, source: str, line: int) -> float:
     """A cell's number."""
-    number = _as_number(value)
+    number = as_number(value)
     if number is None:
         problem = f"label {brief(value)} is not a number (column {column!r})"
         if value is ABSENT or value is None:
@@ -177,8 +188,18 @@ def number_cell(value: Any, column: str, source: str, line: int) -> float:
     return number
 
 
-def _as_number(value: Any) -> float | None:
-    if isinstance(value, str) and "_" in value:  # Python reads 1_000, data files do not mean it
+def id_cell(value: Any, source: str, line: int) -> str:
+    """A cell's id: a string, or a whole number as one."""
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise InputError(source, "the id must be a string or a whole number", line=line)
+
+
+def as_number(value: Any) -> float | None:
+    """A number, or None; ``1_000`` is none, which Python reads but data files do not mean."""
+    if isinstance(value, str) and "_" in value:
         return None
     try:
         return float(value)
@@ -186,76 +207,171 @@ def _as_number(value: Any) -> float | None:
         return None
 
 
-def _pick(rows: Iterator[Record], chosen: tuple[int, ...]) -> Iterator[Record]:
-    for number, cells in rows:
-        yield number, None if cells is None else [cells[at] for at in chosen]
+def brief(value: object) -> str:
+    """A value as Python writes it, cut to what fits in a message."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
-def _scores_column(
-    head: Reading, first: Sequence[Any], score: str | int | None, source: str
-) -> tuple[int, ...]:
-    """The position of the scores, or none."""
-    return () if score is None else (position(head, len(first), score, source, "score"),)
+# ---------------------------------------------------------------------- formats
 
 
-def _every_column(
-    head: Reading, first: Sequence[Any], file: Source, text_only: bool, last: tuple[int, ...]
-) -> tuple[int, ...]:
-    others = [i for i in range(len(first)) if i not in last]
-    if file.form in (".csv", ".tsv"):
-        names = head.names or ()
-        _check_header(names, file.shown)
-        for i in others:
-            if text_only and _as_number(first[i]) is not None:
-                problem = f"column {names[i]!r} holds numbers ({first[i]!r}); choose columns of "
-                raise InputError(file.shown, problem + _listed(names))
-        return tuple(others)
-    text = head.text or tuple(isinstance(cell, str) for cell in first)
-    chosen = tuple(i for i in others if text[i] or not text_only)
-    if not chosen:
-        names = head.names or tuple(str(i) for i in range(len(first)))
-        raise InputError(file.shown, f"no column of {_listed(names)} holds text")
-    return chosen
+def _tsv_rows(lines: Lines) -> Iterator[Record]:
+    # Quotes are letters here, as in the STS files, whose stray quotes would swallow lines.
+    for number, line in lines:
+        blank = line.isspace() and "\t" not in line
+        yield number, None if blank else line.rstrip("\n").split("\t")
 
 
-def _check_header(names: Sequence[str], source: str) -> None:
-    """Refuse a first row that reads like data, which would be lost without a word."""
-    if len(names) == 1 and (other := next((c for c in "\t;,|" if c in names[0]), None)):
-        problem = (
-            f"the first row is one column with {other!r} in it, {brief(names[0])}; columns are "
-            "separated by a comma in .csv, by a tab in .tsv"
-        )
-        raise InputError(source, problem)
-    for name in names:
-        sentence = " " in name and name.endswith((".", "!", "?"))
-        if not name:
-            doubt = "holds an empty name"
-        elif names.count(name) > 1:
-            doubt = f"holds {brief(name)} twice"
-        elif sentence or len(name) > HEADER_LENGTH or _as_number(name) is not None:
-            doubt = f"reads like data, {brief(name)}"
-        else:
+def _csv_rows(lines: Lines, source: str) -> Iterator[Record]:
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
+    rows = csv.reader((line for _, line in lines), strict=True)
+    while True:
+        number = rows.line_num + 1
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = f"the row is no csv ({error}); check its quotes"
+            raise InputError(source, problem, line=number) from None
+        yield number, cells or None
+
+
+def _even(
+    rows: Iterator[Record], header: bool, source: str
+) -> tuple[tuple[str, ...] | None, Iterator[Record]]:
+    """Take the header off, and hold every row to the number of fields of the first."""
+    first = next((row for row in rows if row[1] is not None), None)
+    if first is None or first[1] is None:
+        return None, iter(())
+    width = len(first[1])
+
+    def checked() -> Iterator[Record]:
+        for number, cells in rows if header else chain([first], rows):
+            if cells is not None and len(cells) != width:
+                raise uneven(source, number, len(cells), width)
+            yield number, cells
+
+    return tuple(cell.strip() for cell in first[1]) if header else None, checked()
+
+
+def _jsonl(lines: Lines, source: str) -> tuple[tuple[str, ...] | None, Iterator[Record]]:
+    """Every line a string, an array, or an object; the first line decides for all."""
+    values = _json_values(lines, source)
+    start = next((row for row in values if row[1] is not None), None)
+    if start is None:
+        return None, iter(())
+    first: Any = start[1]
+    kinds: dict[type, str] = {str: "string", list: "array", dict: "object"}
+    kind = kinds.get(type(first))
+    if kind is None:
+        problem = f"{brief(first)} is neither a string, nor an array, nor an object"
+        raise InputError(source, problem, line=start[0])
+    names = tuple(first) if kind == "object" else None
+
+    def rows() -> Iterator[Record]:
+        for number, value in chain([start], values):
+            if value is None:
+                yield number, None
+            elif type(value) is not type(first):
+                problem = f"{brief(value)} is no {kind}, as the first row is"
+                raise InputError(source, problem, line=number)
+            elif kind == "object":
+                yield number, [value.get(name, ABSENT) for name in names or ()]
+            elif kind == "array" and len(value) != len(first):
+                raise uneven(source, number, len(value), len(first))
+            else:
+                yield number, value if kind == "array" else (value,)
+
+    return names, rows()
+
+
+def _json_values(lines: Lines, source: str) -> Iterator[tuple[int, Any]]:
+    for number, line in lines:
+        if line.isspace():
+            yield number, None
             continue
-        problem = f"the first row must name the columns but {doubt}; choose columns by position "
-        raise InputError(source, f"{problem}(0, 1, ...) if it is no header, by name if it is one")
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            problem = f"the line is no JSON ({error.msg} at character {error.colno})"
+            raise InputError(source, problem, line=number) from None
+        except (RecursionError, ValueError) as error:  # nested too deep; a number of 5,000 digits
+            problem = f"the line is no JSON that can be read ({error})"
+            raise InputError(source, problem, line=number) from None
+        if value is None:
+            raise InputError(source, "null is no text", line=number)
+        yield number, value
 
 
-def position(
-    head: Reading, width: int, column: str | int, source: str, option: str = "columns"
-) -> int:
-    """Where a column stands."""
-    if not isinstance(column, str):
-        if not 0 <= column < width:
-            problem = f"{source} has columns 0 to {width - 1}"
-            raise OptionError(option, column, problem)
-        return column
-    if head.names is None:
-        problem = f"the columns of {source} have no names; choose by position, 0 to {width - 1}"
-        raise OptionError(option, column, problem)
-    if column not in head.names:
-        raise OptionError(option, column, f"no such column in {source}", choices=head.names)
-    return head.names.index(column)
+def uneven(source: str, number: int, found: int, wanted: int) -> InputError:
+    """The error of a row that has not as many cells as the first."""
+    problem = f"{found} columns where the first row has {wanted}"
+    return InputError(source, problem, line=number)
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)
+@contextmanager
+def parquet_file(source: Source) -> Iterator[Any]:
+    """An open ``pyarrow.parquet.ParquetFile``; what is broken in it raises an ``InputError``."""
+    pa = import_extra("pyarrow", "parquet", f"reading {source.shown}")
+    import pyarrow.parquet as pq
+
+    with ExitStack() as stack, reading(source.shown):
+        try:
+            path: Any = source.path
+            if not isinstance(path, Path):
+                path = stack.enter_context(path())
+            # Column chunks are streamed: a file may be one row group, larger than memory.
+            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as opened:
+                yield opened
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            reason = str(error).splitlines()[0]
+            problem = f"this is no whole parquet file ({reason})"
+            raise InputError(source.shown, problem) from error
+
+
+def _parquet_table(file: Source) -> Table:
+    with parquet_file(file) as opened:
+        schema, first = opened.schema_arrow, () if opened.metadata.num_rows else None
+    names = tuple(schema.names)
+    text = tuple(_is_text(schema.field(at).type) for at in range(len(names)))
+
+    def rows() -> Iterator[Record]:
+        return _parquet_rows(file, names)
+
+    return Table(file.shown, file.form, names, first, text, rows, file.content, file)
+
+
+def _parquet_rows(
+    file: Source, names: Sequence[str], first: int = 0, count: int | None = None
+) -> Iterator[Record]:
+    """Some columns of some rows, by way of the row groups that hold them."""
+    with parquet_file(file) as opened:
+        footer = opened.metadata
+        last = footer.num_rows if count is None else first + count
+        begin, number, groups = 0, 0, []
+        for group in range(footer.num_row_groups):
+            end = begin + footer.row_group(group).num_rows
+            if end <= first:
+                number = end
+            elif begin < last:
+                groups.append(group)
+            begin = end
+        options = {"columns": list(names), "row_groups": groups, "use_threads": False}
+        for batch in opened.iter_batches(1024, **options):
+            series = [batch.column(name).to_pylist() for name in names]
+            for cells in zip(*series, strict=True):
+                number += 1
+                if first < number <= last:
+                    yield number, cells
+            if number >= last:
+                return
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

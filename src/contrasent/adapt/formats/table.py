@@ -1,18 +1,20 @@
 """Tables to documents, a row each: csv, tsv, jsonl, json and parquet.
 
 Rows are streamed. A row that cannot be read is passed over and counted, not an error: this is text
-to learn from, where :mod:`contrasent.text.readers` reads what a user prepared for training.
+to learn from, where :mod:`contrasent.text.tables` reads what a user prepared for training.
 """
 
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any
 
 from contrasent.adapt.sections import Section, clean, one_line
-from contrasent.text.readers import LONGEST, read_parquet
+from contrasent.text.sources import LONGEST, Source
+from contrasent.text.tables import open_table
 
 Row = Mapping[str, Any]
 
@@ -185,7 +187,6 @@ def _is_header(cells: Sequence[str]) -> bool:
 
 def parquet_rows(stream: IO[bytes], source: str) -> Iterator[Row | None]:
     """Rows of a parquet file."""
-    reading = read_parquet(stream, source)
-    names = reading.names or ()
-    for _, cells in reading.rows:
-        yield None if cells is None else dict(zip(names, cells, strict=True))
+    table = open_table(Source(lambda: nullcontext(stream), ".parquet", source), header=True)
+    for _, cells in table.stream():
+        yield None if cells is None else dict(zip(table.columns, cells, strict=True))
