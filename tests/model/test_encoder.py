@@ -12,10 +12,10 @@ from contrasent.errors import OptionError, OutputError
 from contrasent.model import groups as module
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import BatchNormProjector, Dense
-from contrasent.model.poolers import POOLERS
+from contrasent.model.poolers import POOLERS, pooler_class
 from contrasent.model.storage import read_json
 
-PLAIN = [name for name in POOLERS if name != "mask"]  # see test_mask_pooler
+PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 MIXED = [
     "The gardener sold his violin.",
@@ -64,7 +64,9 @@ def test_padding_and_grouping_change_nothing(tiny, monkeypatch, kind, sentences)
     assert len(set(tokens.lengths.tolist())) > 5
     alone = np.concatenate([encoder.encode([text]) for text in texts])
     with torch.inference_mode():
-        block = encoder._pool(*encoder.hidden(tokens)).numpy()
+        ids, _ = encoder.padded(tokens)
+        states, mask = encoder.hidden(tokens)
+        block = encoder.pooler(states, ids, mask).numpy()
     assert block == pytest.approx(alone, abs=2e-6)
     monkeypatch.setattr(module, "by_length", lambda lengths: [np.arange(len(lengths))[::-1]])
     assert encoder.encode(texts) == pytest.approx(alone, abs=2e-6)

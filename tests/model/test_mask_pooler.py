@@ -10,7 +10,6 @@ from contrasent.model.doctor import examine_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
 from contrasent.model.golden import read_golden
-from contrasent.model.poolers import at_mask, mask_token
 from contrasent.model.prompts import Prompts
 from contrasent.text.tokens import Tokenizer
 
@@ -30,17 +29,20 @@ def prompted(folder, **options):
     return encoder
 
 
-def test_the_mask_token_against_loops():
+def test_the_mask_token_against_loops(bert):
     torch.manual_seed(0)
+    encoder = Encoder.load(bert, pooler="mask")
     ids = torch.tensor([[1, 4, 9, 2, 0, 0], [1, 7, 7, 9, 5, 2], [9, 1, 9, 3, 0, 0]])
     hidden = (torch.zeros(3, 6, 4), torch.randn(3, 6, 4))
-    pooled = at_mask(hidden, mask_token(ids, 9))
+    encoder.pooler.mask = 9
+    pooled = encoder.pooler(hidden, ids, ids > 0)
     for row in range(3):
         last = max(t for t in range(6) if ids[row, t] == 9)
         assert pooled[row].tolist() == hidden[1][row, last].tolist()
-    for mask in (7, None):
+    for mask in (7, -1):
+        encoder.pooler.mask = mask
         with pytest.raises(ModelError, match=r"^pooling at the mask token: a text has none"):
-            mask_token(ids, mask)
+            encoder.pooler(hidden, ids, ids > 0)
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "mpnet", "modernbert"])
@@ -116,7 +118,7 @@ def test_others_refuse_it(bert, tmp_path):
     encoder = prompted(bert)
     encoder.save(tmp_path / "model")
     assert not list((tmp_path / "model").glob("*_Pooling"))
-    with pytest.raises(ModelError, match=r"pooled at the mask token, .* use it with torch$"):
+    with pytest.raises(ModelError, match=r"pooled by 'mask', .* use it with torch$"):
         export(tmp_path / "model", tmp_path / "graph", engine="onnx")
     library = pytest.importorskip("sentence_transformers")
     for trusting in (False, True):

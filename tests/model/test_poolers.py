@@ -1,14 +1,19 @@
 """Poolers against loops over rows, tokens and dimensions."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.model.poolers import POOLERS, layer_weights, pooler
+from contrasent.model.poolers import POOLERS, pooler_class
+from contrasent.model.poolers.layers import averaging, layer_weights
 
-PLAIN = [name for name in POOLERS if name != "mask"]  # see test_mask_pooler
+# The others need tokens or statistics: test_mask_pooler, test_idf_pooler.
+PLAIN = [name for name in POOLERS if pooler_class(name).portable]
+CONFIG = SimpleNamespace(hidden_size=6, num_hidden_layers=4, vocab_size=50)
 
 
 def by_loops(name, hidden, lengths):
@@ -45,12 +50,13 @@ def test_against_loops(name):
     # Four layers beyond the embeddings, so that first, last and last but one are different ones.
     hidden = tuple(torch.randn(4, 7, 6, dtype=torch.float64) - 2 for _ in range(5))
     mask = torch.arange(7) < torch.tensor(lengths)[:, None]
-    pooled = pooler(name)(hidden, mask)
+    pooler = pooler_class(name)(CONFIG, None)
+    pooled = pooler(hidden, None, mask)
     assert pooled.numpy() == pytest.approx(np.array(by_loops(name, hidden, lengths)), abs=1e-12)
     # Padding is never looked at.
     for states in hidden:
         states[~mask] = 1e6
-    assert torch.equal(pooler(name)(hidden, mask), pooled)
+    assert torch.equal(pooler(hidden, None, mask), pooled)
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -66,20 +72,20 @@ def test_through_an_encoder(bert, name):
         assert encoder.encode([text])[0].tolist() == pytest.approx(expected[0], abs=1e-5)
 
 
-def test_there_are_seven():
-    assert len(POOLERS) == 7 == 1 + len(PLAIN)
+def test_each_is_named_by_its_key():
+    assert len(POOLERS) == 8 == 2 + len(PLAIN)
+    assert [pooler_class(name).name for name in POOLERS] == list(POOLERS)
+    assert all(pooler_class(name).card for name in set(POOLERS) - set(PLAIN))
+    with pytest.raises(OptionError, match=r"pooler 'maen': unknown; did you mean 'mean'\?"):
+        pooler_class("maen")
 
 
 def test_layer_weights_pick_the_layers():
-    assert layer_weights("first_last", 4) == [0, 1, 0, 0, 1]
-    assert layer_weights("embeddings_last", 4) == [1, 0, 0, 0, 1]
-    assert layer_weights("last_two", 4) == [0, 0, 0, 1, 1]
-    assert [layer_weights(name, 4) for name in ("cls", "mean", "max")] == [None] * 3
-
-
-def test_an_unknown_pooler_suggests_the_nearest():
-    with pytest.raises(OptionError, match=r"pooler 'maen': unknown; did you mean 'mean'\?"):
-        pooler("maen")
+    assert layer_weights((1, -1), 4) == [0, 1, 0, 0, 1]
+    assert layer_weights((0, -1), 4) == [1, 0, 0, 0, 1]
+    assert layer_weights((-2, -1), 4) == [0, 0, 0, 1, 1]
+    assert layer_weights((-1,), 4) is None
+    assert averaging([0, 0, 0, 1, 1]) == "last_two" and averaging([0, 1, 1, 0, 1]) is None
 
 
 def test_an_unknown_pooler_or_head_is_refused_before_weights_are_read(bert, monkeypatch):

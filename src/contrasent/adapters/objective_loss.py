@@ -49,7 +49,7 @@ class ObjectiveLoss(nn.Module):
         check(objective, parameters)
         self.objective: Objective = find(objective)(encoder_around(model), **parameters)
         encoder = self.objective.encoder
-        if encoder.pooling == "mask":
+        if encoder.pooling not in POOLERS:
             problem = "pools at a mask token, which this trainer does not put into the texts"
             raise OptionError("objective", objective, f"{problem}; use contrasent train")
         self.objective.to(encoder.device)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from contrasent.model.heads import as_dense
-from contrasent.model.poolers import layer_weights
 from contrasent.report import Report, Row
 from contrasent.text.cache import TokenCache
 
@@ -45,9 +44,9 @@ class CardMetadata:
 def card(encoder: "Encoder", facts: CardMetadata) -> str:
     """The text of README.md."""
     head = {
-        "library_name": "contrasent" if encoder.pooling == "mask" else "sentence-transformers",
+        "library_name": "sentence-transformers" if encoder.pooler.portable else "contrasent",
         "pipeline_tag": "sentence-similarity",
-        "tags": _tags(facts)[encoder.pooling == "mask" :],
+        "tags": _tags(facts)[not encoder.pooler.portable :],
         **({"base_model": facts.base.partition("@")[0]} if facts.base else {}),
         **({"model-index": _index(facts.report)} if facts.report else {}),
     }
@@ -98,13 +97,8 @@ def _use(encoder: "Encoder") -> str:
         'vectors = Encoder.load("FOLDER").encode(["a sentence", "another"])',
         "```\n",
     ]
-    if encoder.pooling == "mask":
-        template = f"`{encoder.prompts.text()}`, [X] being the text"
-        lines.append(
-            "A vector is the last hidden state at the mask token of the template "
-            f"{template}.\nsentence-transformers and exports have no such pooling and refuse the "
-            "model.\n"
-        )
+    if not encoder.pooler.portable:
+        lines.append(encoder.pooler.card.replace("TEMPLATE", encoder.prompts.text()))
         return "\n".join(lines)
     lines += [
         "```python",
@@ -145,7 +139,7 @@ def _transformers(encoder: "Encoder") -> list[str]:
         'mask = inputs["attention_mask"][..., None]',
         *POOLING[encoder.pooling],
     ]
-    averaged = layer_weights(encoder.pooling, encoder.layers) is not None
+    averaged = len(encoder.pooler.layers) > 1
     if averaged:
         lines.append("vectors = (states * mask).sum(1) / mask.sum(1)")
     if encoder.head is not None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import EncoderConfig, Golden
-from contrasent.model.poolers import POOLERS
+from contrasent.model.poolers import POOLERS, pooler_class
 from contrasent.types import Vectors
 
 SAME = 1e-4
@@ -201,7 +201,7 @@ def _explain(vectors: Vectors, golden: Golden, folder: Path) -> Finding | None:
         if bare.dimension == config.dimension and _alike(bare, texts, vectors, short):
             return _wrong("head", "the dense head is left out")
     for name in POOLERS:
-        if name in (config.pooling, "mask"):  # no other model has a mask token in its rows
+        if name == config.pooling or not pooler_class(name).portable:
             continue
         for head in (None, "none") if config.head else (None,):
             other = Encoder.load(folder, pooler=name, head=head, check=False)

@@ -20,7 +20,7 @@ from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.golden import PROBES, EncoderConfig, Golden, check_weights, write_golden
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.pooled import PooledBackbone, full, workers
-from contrasent.model.poolers import check_pooler
+from contrasent.model.poolers import POOLERS, check_pooler
 from contrasent.model.pretrained import resolve
 from contrasent.model.prompts import Prompts
 from contrasent.text.tokens import Tokenizer, lowered
@@ -106,8 +106,8 @@ class Encoder(PooledBackbone):
         if pooling is None:
             raise ModelError(
                 f"{name}: a bare encoder does not say how its tokens become one vector; "
-                "name a pooler (cls, mean, max, first_last, embeddings_last, last_two, mask), or, "
-                "for a checkpoint of SimCSE or its kin, see 'contrasent import'"
+                f"name a pooler ({', '.join(POOLERS)}), or, for a checkpoint of SimCSE or its "
+                "kin, see 'contrasent import'"
             )
         check_pooler(pooling)
         check_head(head)
@@ -129,6 +129,8 @@ class Encoder(PooledBackbone):
             source=stored.transformer,
             prompts=stored.prompts,
         )
+        if pooling == stored.pooler and stored.pooling is not None:
+            encoder.pooler.load(stored.pooling)
         check_vocabulary(backbone, encoder.tokenizer, stored.transformer)
         encoder = encoder.to(device or parallel.device()).eval()
         encoder.bucketed = encoder.device.type != "cpu"
@@ -291,7 +293,7 @@ class Encoder(PooledBackbone):
         folder_.write(
             folder,
             backbone=self.backbone,
-            pooler=self.pooling,
+            pooler=self.pooler,
             head=as_dense(self.head) if self.head is not None else [],
             normalise=self.normalise,
             max_tokens=self.max_tokens,

@@ -23,7 +23,6 @@ from contrasent.files import atomic_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.exports import Export, source_files, write_export
 from contrasent.model.golden import PROBES, digest
-from contrasent.model.poolers import layer_weights, pooler
 from contrasent.model.prompts import NAME as PROMPTS
 from contrasent.model.runtime import GRAPHS, Exported, check_engine, check_target
 from contrasent.model.sessions import INPUTS, OUTPUT
@@ -41,8 +40,8 @@ class Graph(nn.Module):
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.backbone, self.head = encoder.backbone, encoder.head
-        self.pool = pooler(encoder.pooling)
-        self.all_layers = layer_weights(encoder.pooling, encoder.layers) is not None
+        self.pooler = encoder.pooler
+        self.all_layers = len(encoder.pooler.layers) > 1
         self.normalise = encoder.normalise
         config: Any = self.backbone.config
         if getattr(config, "_attn_implementation", None) != "eager":
@@ -61,7 +60,7 @@ class Graph(nn.Module):
             return_dict=True,
         )
         states = output.hidden_states if self.all_layers else (output.last_hidden_state,)
-        vectors = self.pool(tuple(states), attention_mask.bool())
+        vectors = self.pooler(tuple(states), input_ids, attention_mask.bool())
         if self.head is not None:
             vectors = self.head(vectors)
         return nn.functional.normalize(vectors, dim=-1) if self.normalise else vectors
@@ -127,9 +126,9 @@ def export(
     check_engine(engine)
     check_target(target, overwrite)
     encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, device="cpu")
-    if encoder.pooling == "mask":
+    if not encoder.pooler.exportable:
         raise ModelError(
-            f"{model}: pooled at the mask token, which a graph does not find; use it with torch"
+            f"{model}: pooled by {encoder.pooling!r}, which a graph cannot do; use it with torch"
         )
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long

@@ -14,7 +14,9 @@ from torch import nn
 
 from contrasent.errors import ModelError
 from contrasent.model.heads import ACTIVATIONS, Dense
-from contrasent.model.poolers import layer_weights
+from contrasent.model.poolers import POOLERS
+from contrasent.model.poolers.base import OWN, Pooler
+from contrasent.model.poolers.layers import MODES, averaging
 from contrasent.model.prompts import NAME, Prompts
 from contrasent.model.storage import (
     read_json,
@@ -24,13 +26,8 @@ from contrasent.model.storage import (
     write_object,
 )
 
-MASK_POOLING = "contrasent.MaskPooling"
-"""Pooling at the mask token, which no module of sentence-transformers does: there is no class of
-this name, so that others refuse the folder instead of pooling otherwise."""
 OLD = "sentence_transformers.models"
 WRITTEN_FOR = "5.3.0"
-MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
-NEW_KEYS = {"cls": "cls", "mean": "mean", "max": "max"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +36,7 @@ class Description:
 
     Attributes:
         pooler: name of the pooler, or None for a bare transformers folder, which does not say.
+        pooling: folder of a pooler that may have kept something there.
         normalise: whether vectors are scaled to unit length.
         max_tokens: the length that texts are cut at, if stated.
         lower_case: whether texts are lower-cased before the tokenizer sees them.
@@ -51,6 +49,7 @@ class Description:
     max_tokens: int | None
     lower_case: bool
     prompts: Prompts = field(default_factory=Prompts)
+    pooling: Path | None = None
 
 
 def describe(folder: Path) -> Description:
@@ -70,7 +69,7 @@ def describe(folder: Path) -> Description:
             )
         return Description(folder, None, (), False, _length(folder, {}), False)
     prompts = Prompts.read(folder)
-    transformer, pooler, normalise, head = folder, None, False, []
+    transformer, pooler, pooling, normalise, head = folder, None, None, False, []
     weights: list[float] | None = None
     for name, path in _modules(folder):
         kind = name.rsplit(".", 1)[-1]
@@ -80,8 +79,8 @@ def describe(folder: Path) -> Description:
             weights = _layer_weights(path / "model.safetensors")
         elif kind == "Pooling":
             pooler = _pooler(path, weights, prompts)
-        elif name == MASK_POOLING:
-            pooler = "mask"
+        elif name.startswith(f"{OWN}."):
+            pooler, pooling = _own_pooler(path), path
         elif kind == "Dense":
             head.append(path)
         elif kind == "Normalize":
@@ -100,6 +99,7 @@ def describe(folder: Path) -> Description:
         _length(transformer, stated),
         bool(stated.get("do_lower_case", False)),
         prompts,
+        pooling,
     )
 
 
@@ -148,7 +148,7 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
     if "pooling_mode" in config:
         modes = config["pooling_mode"]
         on = modes if isinstance(modes, list) else [modes]
-        names = [name for name, key in NEW_KEYS.items() if key in on]
+        names = [name for name in MODES if name in on]
     else:
         on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
         names = [name for name, key in MODES.items() if f"pooling_mode_{key}" in on]
@@ -158,10 +158,17 @@ def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
         )
     if weights is None:
         return names[0]
-    for name in ("first_last", "embeddings_last", "last_two"):
-        if names[0] == "mean" and layer_weights(name, len(weights) - 1) == weights:
-            return name
-    raise ModelError(f"{path}: a mean over layers with weights {weights} is not supported")
+    name = averaging(weights) if names[0] == "mean" else None
+    if name is None:
+        raise ModelError(f"{path}: a mean over layers with weights {weights} is not supported")
+    return name
+
+
+def _own_pooler(path: Path) -> str:
+    name = read_object(path / "config.json", needed=True).get("pooling")
+    if not isinstance(name, str) or name not in POOLERS:
+        raise ModelError(f"{path / 'config.json'}: pooling {name!r} is not supported")
+    return name
 
 
 def read_dense(path: Path) -> Dense:
@@ -195,7 +202,7 @@ def write(
     folder: Path,
     *,
     backbone: nn.Module,
-    pooler: str,
+    pooler: Pooler,
     head: list[Dense],
     normalise: bool,
     max_tokens: int,
@@ -204,41 +211,32 @@ def write(
 ) -> None:
     """Write everything but tokenizer and card."""
     config: Any = backbone.config
-    size, layers = int(config.hidden_size), int(config.num_hidden_layers)
-    weights = layer_weights(pooler, layers)
     stored = config.to_dict()
     for private in ("_attn_implementation", "_name_or_path"):
         stored.pop(private, None)
     stored["architectures"] = [type(backbone).__name__]
-    if weights is not None:
+    if len(pooler.layers) > 1:
         stored["output_hidden_states"] = True
     write_object(folder / "config.json", stored)
     save_tensors(folder / "model.safetensors", dict(backbone.state_dict()))
-    modules = [("", f"{OLD}.Transformer")]
+    modules = [(f"{OLD}.Transformer", ""), *pooler.save(folder)]
 
     def add(kind: str, its: dict[str, Any], tensors: dict[str, torch.Tensor] | None = None) -> None:
         # A folder must hold a file to survive version control and the hub.
         path = folder / f"{len(modules)}_{kind}"
         path.mkdir()
-        modules.append((path.name, MASK_POOLING if kind == "MaskPooling" else f"{OLD}.{kind}"))
+        modules.append((f"{OLD}.{kind}", path.name))
         write_object(path / "config.json", its)
         if tensors is not None:
             save_tensors(path / "model.safetensors", tensors)
 
-    if weights is not None:
-        sizes = {"word_embedding_dimension": size, "layer_start": 0, "num_hidden_layers": layers}
-        add("WeightedLayerPooling", sizes, {"layer_weights": torch.tensor(weights)})
-    if pooler == "mask":
-        add("MaskPooling", {"pooling": "mask"})
-    else:
-        add("Pooling", _pooling(size, MODES["mean" if weights is not None else pooler]))
     for layer in head:
         add("Dense", _dense(layer), dict(layer.state_dict()))
     if normalise:
         add("Normalize", {})
     listed = [
         {"idx": i, "name": str(i), "path": path, "type": kind}
-        for i, (path, kind) in enumerate(modules)
+        for i, (kind, path) in enumerate(modules)
     ]
     write_object(folder / "modules.json", listed)
     bert = {"max_seq_length": max_tokens, "do_lower_case": lower_case}
@@ -252,12 +250,6 @@ def write(
         "similarity_fn_name": "cosine",
     }
     write_object(folder / NAME, described)
-
-
-def _pooling(size: int, mode: str) -> dict[str, Any]:
-    every = [*MODES.values(), "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken"]
-    flags = {f"pooling_mode_{m}": m == mode for m in every}
-    return {"word_embedding_dimension": size, **flags, "include_prompt": True}
 
 
 def _dense(layer: Dense) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from contrasent.model import groups
 from contrasent.model import packed as packed_
 from contrasent.model.backbone import first_position, longest_input
 from contrasent.model.packing import Packing
-from contrasent.model.poolers import layer_weights, mask_token, pooler
+from contrasent.model.poolers import pooler_class
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
@@ -32,6 +32,7 @@ class PooledBackbone(nn.Module):
 
     Attributes:
         backbone: a transformers encoder without its own pooling layer.
+        pooler: makes one vector of a row's token vectors.
         packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
         grad_cache_rows: rows whose forward pass is kept in memory at once
@@ -52,9 +53,16 @@ class PooledBackbone(nn.Module):
 
     def use_pooler(self, pooling: str) -> None:
         """Pool by another pooler from now on."""
-        self._pool = pooler(pooling)
-        self.pooling = pooling
-        self._all_layers = layer_weights(pooling, self.layers) is not None
+        self.pooler = pooler_class(pooling)(self._config, self.tokenizer).to(self.device)
+
+    @property
+    def pooling(self) -> str:
+        """Name of the pooler."""
+        return self.pooler.name
+
+    @property
+    def _all_layers(self) -> bool:
+        return self.pooler.layers != (-1,)
 
     def compile_backbone(self) -> None:
         """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs.
@@ -119,10 +127,9 @@ class PooledBackbone(nn.Module):
 
     def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
         """Pooled vectors of one padded block; ``further`` as for ``hidden``."""
-        hidden, mask = self.hidden(tokens, all_layers=self._all_layers, **further)
-        if self.pooling == "mask":
-            mask = mask_token(self.padded(tokens)[0], self.tokenizer.specials.mask)
-        return full(self._pool(hidden, mask))
+        ids, mask = self.padded(tokens)
+        states = self._states(tokens, ids, mask, all_layers=self._all_layers, **further)
+        return full(self.pooler(states, ids, mask))
 
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
         """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
@@ -136,18 +143,15 @@ class PooledBackbone(nn.Module):
     def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
         """The same without padding."""
         packing = Packing.of(tokens)
-        firsts = self.pooling == "cls"
+        firsts = self.pooler.first_token
         states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
         if firsts:
             return [full(states[-1])], [packing.order]
         parts = []
         ids = packing.split(packing.ids)
         for hidden, rows in zip(zip(*map(packing.split, states), strict=True), ids, strict=True):
-            if self.pooling == "mask":
-                mask = mask_token(rows[..., 0], self.tokenizer.specials.mask)
-            else:
-                mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
-            parts.append(full(self._pool(hidden, mask)))
+            mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
+            parts.append(full(self.pooler(hidden, rows[..., 0], mask)))
         return parts, [packing.order]
 
     def hidden(
@@ -159,6 +163,11 @@ class PooledBackbone(nn.Module):
         layers; and the mask (n, t), true on real tokens.
         """
         ids, mask = self.padded(tokens)
+        return self._states(tokens, ids, mask, all_layers=all_layers, **further), mask
+
+    def _states(
+        self, tokens: Tokens, ids: Tensor, mask: Tensor, *, all_layers: bool, **further: Tensor
+    ) -> tuple[Tensor, ...]:
         # Without padding there is nothing to mask, and attention takes a faster path.
         attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
         output = self.backbone(
@@ -169,7 +178,7 @@ class PooledBackbone(nn.Module):
             **further,
         )
         states = output.hidden_states if all_layers else (output.last_hidden_state,)
-        return tuple(states), mask
+        return tuple(states)
 
     def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""

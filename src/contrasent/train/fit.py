@@ -24,7 +24,7 @@ from contrasent.train.defaults import Defaults
 from contrasent.train.monitor import Drift, Monitor
 from contrasent.train.outcome import Keep, Run
 from contrasent.train.prepare import configure
-from contrasent.train.rows import collator, total_steps
+from contrasent.train.rows import collator, fit_poolers, total_steps
 from contrasent.train.run import RunFolder, run_config
 from contrasent.train.scores import Evaluate, ModelSelector
 from contrasent.train.settings import Settings
@@ -151,6 +151,7 @@ class _Loop:
                 rows,
                 shared=self.tokens is not None,
             )
+            fit_poolers(self.objective, batches)
         self.facts = self.facts.with_data(self.corpus.source, len(batches.plan.rows), batches.cache)
         optimizer = torch.optim.AdamW(
             [p for p in self.objective.parameters() if p.requires_grad],

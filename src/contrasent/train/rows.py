@@ -10,11 +10,15 @@ from contrasent import parallel
 from contrasent.engine.objective import Objective
 from contrasent.errors import OptionError
 from contrasent.model.backbone import longest_input
+from contrasent.model.poolers.base import Pooler
 from contrasent.text.batches import BucketPlan, Collator, Plan, Rows
 from contrasent.text.cache import TokenCache, tokenised
 from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.settings import Settings
+
+BLOCK = 8192
+"""Rows whose tokens a pooler counts at once."""
 
 
 def collator(
@@ -60,6 +64,20 @@ def collator(
         longest=longest_input(encoder.backbone.config),
         prompts=prompts,
     )
+
+
+def fit_poolers(objective: Objective, batches: Collator) -> None:
+    """Give poolers that count tokens the texts of the training rows, all columns."""
+    cache, rows = batches.cache, np.asarray(batches.plan.rows)
+    blocks = (
+        cache.tokens(column, rows[start : start + BLOCK])
+        for column in range(len(cache.columns))
+        for start in range(0, len(rows), BLOCK)
+    )
+    poolers = [module for module in objective.modules() if isinstance(module, Pooler)]
+    poolers[0].fit(blocks)
+    for copy in poolers[1:]:
+        copy.load_state_dict(poolers[0].state_dict())
 
 
 def _prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, dataclass, fields
 from functools import cache
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from contrasent.engine.parameters import (
     RENAMED,
@@ -18,11 +18,15 @@ from contrasent.engine.parameters import (
 )
 from contrasent.engine.registry import parameters
 from contrasent.errors import OptionError
+from contrasent.model.poolers import POOLERS
 from contrasent.text.batches import FINE
 
 Precision = Literal["fp32", "bf16", "fp16"]
 Padding = Literal["none", "groups"]
-Pooler = Literal["cls", "mean", "max", "first_last", "embeddings_last", "last_two", "mask"]
+if TYPE_CHECKING:
+    Pooler = str
+else:
+    Pooler = Literal[tuple(POOLERS)]
 Head = Literal["none", "tanh", "batchnorm"]
 Probability = Annotated[float, Range(least=0, below=1)]
 
