@@ -46,7 +46,7 @@ class Judged:
     def __init__(self, name: str) -> None:
         from contrasent.model.encoder import Encoder
         from contrasent.model.pretrained import resolve
-        from contrasent.text.qrels import read_collection
+        from contrasent.text.labelled import read_collection
 
         self.name = name
         self.found = read_collection(Path(os.environ["CONTRASENT_DATA"]) / "ir" / name)

@@ -11,7 +11,7 @@ from contrasent.encoding.shards import read_manifest, read_shards
 from contrasent.model.doctor import examine_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import read_golden
-from contrasent.saved_reports import read_reports
+from contrasent.report import read_reports
 from contrasent.search.hybrid import Fusion, Hybrid
 from contrasent.search.index import Index
 

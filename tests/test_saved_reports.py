@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import InputError
-from contrasent.report import Items, Report, Row
-from contrasent.saved_reports import read_reports, write_reports
+from contrasent.report import Items, Report, Row, read_reports, write_reports
 
 ROW = Row("STSB", "test", "spearman", "all", 0.5, 3)
 MEAN = Row("pairs", "test", "spearman", "mean", 0.5, 3)

@@ -312,10 +312,6 @@ UNPARSED = {
         ["xyzzy"],
         ["xyzzy: no such command; see 'contrasent --help'"],
     ),
-    "unknown command of a group": (
-        ["data", "lst"],
-        ["lst: no such command; did you mean 'list'?"],
-    ),
     "unknown option": (
         ["train", "x.txt", "-o", "m", "--sed", "1"],
         ["--sed: no such option; did you mean '--seed'?"],
@@ -336,8 +332,8 @@ UNPARSED = {
         ["--output/-o is missing (Folder for the model); see 'contrasent train --help'"],
     ),
     "option without its value": (
-        ["data", "get", "STSB", "-o"],
-        ["option '-o' requires an argument; see 'contrasent data get --help'"],
+        ["encode", "m", "x", "-o"],
+        ["option '-o' requires an argument; see 'contrasent encode --help'"],
     ),
     "switch with a value": (["train", "--resume=3"], ["option '--resume' does not take a value"]),
     "too many arguments": (

@@ -23,7 +23,6 @@ PRINTED = {
     "doctor": "doctor my-model",
     "export": "export my-model --to onnx",
     "recipes": "recipes",
-    "data-list": "data list",
     "compare": "compare other.json mine.json",
     "diff": "diff my-model other-model --on my-index",
     "index-remove": "index ix --remove note-3",
@@ -31,6 +30,7 @@ PRINTED = {
 }
 WRITTEN = {
     "evaluate": "mine.json",
+    "evaluate-list": "list.json",
     "run-result": "m/run/result.json",
     "run-settings": "m/run/settings.json",
     "index-manifest": "ix/index.json",
@@ -46,6 +46,7 @@ def test_every_printed_and_written_json_is_as_its_schema_says(page_folder):
     rated = ("--pairs", "ratings.csv", "--columns", "first,second,rating")
     for name, model in (("mine", "my-model"), ("other", "other-model")):
         run("evaluate", model, *rated, "--json", f"{name}.json")
+    run("evaluate", "--list", "--json", "list.json")
     for name, line in PRINTED.items():
         check(name, json.loads(run(*line.split(), "--json")))
     for name, path in WRITTEN.items():

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.evaluate.clustering import clustering, kmeans, v_measure, v_measures
 from contrasent.evaluate.compare import compare_reports
+from contrasent.evaluate.decisions import clustering, kmeans, v_measure, v_measures
 from contrasent.stats.bootstrap import draw_counts
-from contrasent.text.transfer import Labelled
+from contrasent.text.labelled import Labelled
 
 
 def loop_entropy(values):

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate import collections as module
-from contrasent.evaluate.collections import (
+from contrasent.evaluate import retrieval as module
+from contrasent.evaluate.retrieval import (
     caption_retrieval,
     folder_retrieval,
     side_by_side,
     stsb_retrieval,
 )
 from contrasent.evaluate.vectors import Cached
-from contrasent.text.captions import Captions
 from contrasent.text.datasets import ScoredPairs
+from contrasent.text.labelled import Captions
 
 
 def letters(sentences):

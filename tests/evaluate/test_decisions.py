@@ -14,8 +14,7 @@ from contrasent.evaluate.decisions import (
 )
 from contrasent.metrics import cosine
 from contrasent.stats.bootstrap import draw_counts, item_keys
-from contrasent.text.judged import Triples, inference_triples, question_pairs
-from contrasent.text.transfer import Labelled
+from contrasent.text.labelled import Labelled, Triples, inference_triples, question_pairs
 
 
 def loop_curve(scores, labels):

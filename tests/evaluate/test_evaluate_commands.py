@@ -142,7 +142,6 @@ def test_a_page_is_written(bert, data, tmp_path):
         (("--form", "rew"), OptionError, "did you mean 'raw'"),
         (("--task", "STS-B"), OptionError, "did you mean 'STSB'"),
         (("--aggregate", "men"), OptionError, "did you mean 'mean'"),
-        (("--solver", "fats"), OptionError, "did you mean 'fast'"),
         (("--data", "/no/such"), OptionError, "no such folder"),
         (("--task", "STS12", "--form", "raw"), DataError, "put the file at"),
     ],
@@ -167,6 +166,8 @@ def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
         run("evaluate", tmp_path / "nothing", *STS, "--data", data)
     with pytest.raises(UserError, match="named twice"):
         run("evaluate", "a", "a")
+    with pytest.raises(UserError, match=r"MODEL is missing .*evaluate --help"):
+        run("evaluate", "--suite", "sts")
 
 
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from contrasent.errors import DataError
-from contrasent.evaluate.few_shot import few_shot, guess_items
-from contrasent.text.transfer import Labelled
+from contrasent.evaluate.transfer import few_shot, guess_items
+from contrasent.text.labelled import Labelled
 
 
 def made(count, classes, seed):
@@ -35,7 +35,7 @@ class Model:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_classifier_is_scikit_learns_with_c_of_one(classes, monkeypatch):
     linear = pytest.importorskip("sklearn.linear_model")
-    from contrasent.evaluate import few_shot as module
+    from contrasent.evaluate import transfer as module
 
     fitted = []
     real = module.Logistic

@@ -5,7 +5,7 @@ import pytest
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.pairs import check_pairs, pairs, several_pairs
+from contrasent.evaluate.sts import check_pairs, pairs, several_pairs
 
 
 def letters(sentences):

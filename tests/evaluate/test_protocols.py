@@ -1,13 +1,22 @@
-"""Published protocols give the rows that their papers print."""
+"""Published protocols give the rows that their papers print; the regressor is plain PyTorch's."""
 
 import numpy as np
 import pytest
 
 from contrasent.errors import OptionError
 from contrasent.evaluate import protocols as module
-from contrasent.evaluate.protocols import PROTOCOLS, every_protocol
+from contrasent.evaluate.protocols import (
+    PROTOCOLS,
+    every_protocol,
+    fit,
+    linear_start,
+    relatedness,
+    spread_scores,
+    with_bias,
+)
 from contrasent.evaluate.sts import sts
 from contrasent.report import Report, Row
+from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS
 
 
@@ -26,12 +35,12 @@ def test_every_protocol_is_the_mean_of_its_own_seven_values(data_folder, monkeyp
                     vectors[i, ord(letter) - 97] += 1
         return vectors
 
-    def relatedness(encode, **_):
+    def stand_in(encode, **_):
         values = {"STSB": 0.31, "SICKR": 0.53}
         rows = [Row(t, "test", "pearson", "regressor", v, 9) for t, v in values.items()]
         return Report(tuple(rows), {"relatedness": "stand-in"})
 
-    monkeypatch.setattr(module, "relatedness", relatedness)
+    monkeypatch.setattr(module, "relatedness", stand_in)
     report = every_protocol(encode, resamples=0)
     found = [row for row in report if row.task.startswith("protocol ")]
     assert len(found) == 11  # hill2016 gives two metrics
@@ -50,3 +59,91 @@ def test_every_protocol_is_the_mean_of_its_own_seven_values(data_folder, monkeyp
         assert report.one(task=task, metric="spearman").count == count
     with pytest.raises(OptionError, match="did you mean 'declutr'"):
         every_protocol(encode, ["declutter"])
+
+
+@pytest.mark.parametrize(("inputs", "outputs", "seed"), [(384, 2, 1111), (9, 6, 5), (3, 2, 0)])
+def test_first_weights_are_those_of_a_seeded_linear_layer(inputs, outputs, seed):
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(seed)
+    layer = torch.nn.Linear(inputs, outputs)
+    found = linear_start(inputs, outputs, seed)
+    assert found.shape == (inputs + 1, outputs)
+    np.testing.assert_allclose(found[:-1], layer.weight.detach().numpy().T, atol=1e-7)
+    np.testing.assert_allclose(found[-1], layer.bias.detach().numpy(), atol=1e-7)
+
+
+def test_a_score_is_shared_by_its_neighbours():
+    found = spread_scores(np.array([1.0, 3.25, 5.0]))
+    np.testing.assert_allclose(found, [[1, 0, 0, 0, 0], [0, 0, 0.75, 0.25, 0], [0, 0, 0, 0, 1]])
+    assert spread_scores(np.array([0.25])).tolist() == [[0.25, 0, 0, 0, 0]]
+
+
+def made(n, seed, d=4):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, d)).astype(np.float32)
+    return with_bias(x), np.clip(2.5 + x[:, 0] + 0.3 * random.normal(size=n), 0, 5)
+
+
+def test_the_training_is_pytorchs(monkeypatch):
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(module, "EPOCHS", 2)
+    monkeypatch.setattr(module, "LONGEST", 3)
+    sets = {s: made(n, i) for i, (s, n) in enumerate({"train": 150, "dev": 60}.items())}
+    features = {s: x for s, (x, _) in sets.items()}
+    gold = {s: y for s, (_, y) in sets.items()}
+    best, weights = fit(features, gold, seed=9)
+
+    model = torch.nn.Linear(4, 5)
+    start = linear_start(4, 5, 9)
+    with torch.no_grad():
+        model.weight.copy_(torch.tensor(start[:-1].T))
+        model.bias.copy_(torch.tensor(start[-1]))
+    optimiser = torch.optim.Adam(model.parameters())
+    x, y = torch.tensor(features["train"][:, :-1]), torch.tensor(spread_scores(gold["train"]))
+    random = np.random.RandomState(9)
+    seen = []
+    for _ in range(2):
+        for _ in range(2):
+            order = random.permutation(150)
+            for left in range(0, 150, 64):
+                rows = order[left : left + 64]
+                loss = ((torch.softmax(model(x[rows]), 1) - y[rows]) ** 2).mean()
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+        with torch.no_grad():
+            p = torch.softmax(model(torch.tensor(features["dev"][:, :-1])), 1)
+        guess = (p @ torch.arange(1.0, 6.0)).numpy()
+        correlation = np.corrcoef(guess, gold["dev"])[0, 1]
+        seen.append((correlation, model.weight.detach().numpy().T.copy()))
+    expected = max(seen, key=lambda pair: pair[0])
+    assert best == pytest.approx(expected[0], abs=1e-5)
+    np.testing.assert_allclose(weights[:-1], expected[1], atol=1e-4)
+
+
+def test_it_learns_what_cosine_does_not_see(monkeypatch, items_give_the_values):
+    random = np.random.default_rng(0)
+    table = {}
+
+    def pairs(task, *, split, **_):
+        count = {"train": 200, "dev": 60, "test": 80}[split]
+        first = tuple(f"{split} a {i}" for i in range(count))
+        second = tuple(f"{split} b {i}" for i in range(count))
+        u, v = random.normal(size=(2, count, 3))
+        table.update(zip(first, u, strict=True))
+        table.update(zip(second, v, strict=True))
+        scores = np.clip(5 - 2 * np.abs(u - v)[:, 0], 1, 5)
+        return (ScoredPairs(task, first, second, scores, "here"),)
+
+    monkeypatch.setattr(module, "sts_pairs", pairs)
+    report = relatedness(
+        lambda s: np.array([table[t] for t in s], dtype=np.float32), tasks=("SICKR",), resamples=50
+    )
+    row = report.one(metric="pearson", split="test")
+    assert row.value > 0.7
+    assert row.low < row.value < row.high
+    assert row.aggregate == "regressor"
+    assert items_give_the_values(report) == 2
+    assert report.one(metric="pearson", split="dev").count == 60
+    with pytest.raises(OptionError, match="no regressor"):
+        relatedness(lambda s: s, tasks=("STS12",))

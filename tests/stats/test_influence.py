@@ -5,8 +5,7 @@ import pytest
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.clustering import v_measures
-from contrasent.evaluate.decisions import Thresholds
+from contrasent.evaluate.decisions import Thresholds, v_measures
 from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RankedPairs, draw_counts, item_keys
 from contrasent.stats.influence import STATISTICS, measure, shared_draws

@@ -1,110 +1,67 @@
-"""The list of named data sets, and their rows as tables and files."""
+"""The named data sets, and ``evaluate --list``."""
 
-import csv
 import json
 from collections import Counter
 
 import pytest
 
 from commands import invoke
-from contrasent.errors import DataError, OptionError, OutputError
-from contrasent.text.catalogue import entries, entry, locate, table
+from contrasent.errors import OptionError
+from contrasent.evaluate.suite import SUITE_DATA
+from contrasent.text.catalogue import data_sets
 from contrasent.text.official import STS_TASKS
 
+SETS = {one.name: one for one in data_sets()}
 
-def test_every_set_is_listed_once():
-    found = entries()
-    assert Counter(e.kind for e in found) == {"similarity": 10, "transfer": 7, "captions": 1}
-    assert len({e.name for e in found}) == 18
-    assert set(STS_TASKS) <= {e.name for e in found}
-    assert entry("STS12").rows == {"test": 750 + 750 + 459 + 750 + 399}
-    assert entry("SICKR-all").rows == {"test": 9927}
-    assert entry("MR").rows == {"all": 10662}
-    assert entry("SST2").rows == {"train": 67349, "dev": 872, "test": 1821}
-    assert entry("STSB").hub.startswith("mteb/stsbenchmark-sts@")
-    with pytest.raises(OptionError, match="did you mean 'STSB'"):
-        entry("STBS")
+
+def test_every_set_is_listed_once_with_its_official_rows():
+    kinds = {"similarity": 10, "transfer": 7, "pairs": 1, "triples": 1, "captions": 1}
+    assert Counter(one.kind for one in data_sets()) == kinds
+    assert len(SETS) == sum(kinds.values())
+    assert set(STS_TASKS) | {n for names in SUITE_DATA.values() for n in names} <= set(SETS)
+    assert SETS["STS12"].rows == {"test": 750 + 750 + 459 + 750 + 399}
+    assert SETS["SICKR-all"].rows == {"test": 9927}
+    assert SETS["MR"].rows == {"all": 10662}
+    assert SETS["SST2"].rows == {"train": 67349, "dev": 872, "test": 1821}
+    assert SETS["STSB"].hub.startswith("mteb/stsbenchmark-sts@")
 
 
 def test_where_a_set_is_read_from(tmp_path, monkeypatch):
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    assert locate(entry("MR"), tmp_path) == {"": ""}
+    assert SETS["MR"].locate(tmp_path) == {"": ""}
     path = tmp_path / "downstream" / "MR" / "rt-polarity.pos"
     path.parent.mkdir(parents=True)
     path.touch()
-    assert locate(entry("MR"), tmp_path) == {"": str(path)}
-    told = locate(entry("STSB"), tmp_path)
-    assert told == {"senteval": "", "raw": entry("STSB").hub}
-    assert locate(entry("SICKR"), tmp_path) == {"senteval": "", "raw": ""}
+    assert SETS["MR"].locate(tmp_path) == {"": str(path)}
+    assert SETS["STSB"].locate(tmp_path) == {"senteval": "", "raw": SETS["STSB"].hub}
+    assert SETS["SICKR"].locate(tmp_path) == {"senteval": "", "raw": ""}
 
 
-def test_the_list_says_what_to_put_where(tmp_path):
-    out = invoke("data", "list", "--data", tmp_path).stdout
+def test_the_list_says_which_suites_run_and_what_to_put_where(tmp_path):
+    path = tmp_path / "nli" / "nli_triples.csv"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    out = invoke("evaluate", "--list", "--data", tmp_path).stdout
     assert "STSB        similarity  train 5,749, dev 1,500, test 1,379" in out
-    assert "put it at SentEval/downstream/TREC/train_5500.label" in out
-    listed = json.loads(invoke("data", "list", "--data", tmp_path, "--json").stdout)
-    assert len(listed) == 18
+    assert "missing; put it at SentEval/downstream/TREC/train_5500.label" in out
+    assert "--suite triplets: ready" in out
+    assert "--suite clustering: missing TREC, SUBJ" in out
+    assert "--suite geometry: missing STSB" in out
+    asked = ("evaluate", "--list", "--data", tmp_path, "--form", "raw")
+    out = invoke(*asked, "--json", tmp_path / "list.json").stdout
+    found = json.loads((tmp_path / "list.json").read_text())
+    assert len(found["data"]) == 20
+    missing = {one["name"]: one["missing"] for one in found["suites"]}
+    assert missing["sts"] == ["SICKR"]  # the hub has the raw form of the others
+    assert missing["protocols"] == ["SICKR"]
     with pytest.raises(OptionError, match="no such folder"):
-        invoke("data", "list", "--data", tmp_path / "nowhere")
-
-
-def trec(folder):
-    """A data folder whose TREC has the official number of rows."""
-    place = folder / "downstream" / "TREC"
-    place.mkdir(parents=True)
-    lines = [f"{('HUM', 'LOC')[i % 2]}:x What is number {i // 2} ?" for i in range(5452)]
-    (place / "train_5500.label").write_text("\n".join(lines) + "\n")
-    (place / "TREC_10.label").write_text("\n".join(lines[:500]) + "\n")
-    return folder
-
-
-def test_a_set_becomes_a_file_of_each_kind(tmp_path):
-    folder = trec(tmp_path)
-    asked = ("data", "get", "TREC", "--data", folder, "-o")
-    invoke(*asked, tmp_path / "a.tsv")
-    with (tmp_path / "a.tsv").open(newline="") as stream:
-        rows = list(csv.reader(stream, delimiter="\t"))
-    assert rows[0] == ["text", "label"]
-    assert rows[2] == ["What is number 0 ?", "4"]
-    assert len(rows) == 501
-    invoke(*asked, tmp_path / "a.csv", "--split", "train")
-    assert len((tmp_path / "a.csv").read_text().splitlines()) == 5453
-    invoke(*asked, tmp_path / "a.jsonl")
-    first = json.loads((tmp_path / "a.jsonl").read_text().splitlines()[0])
-    assert first == {"text": "What is number 0 ?", "label": "3"}
-    result = invoke(*asked, tmp_path / "a.txt", "--split", "train")
-    assert "5452" not in result.output
-    assert "2,726 rows" in result.output
-    assert (tmp_path / "a.txt").read_text().splitlines()[1] == "What is number 1 ?"
-    with pytest.raises(OutputError, match="exists"):
-        invoke(*asked, tmp_path / "a.tsv")
-    invoke(*asked, tmp_path / "a.tsv", "--overwrite")
-
-
-def test_what_cannot_be_had_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    with pytest.raises(OptionError, match=r"must end in \.tsv"):
-        invoke("data", "get", "TREC", "-o", tmp_path / "a.xls")
-    with pytest.raises(OptionError, match="--split 'dev'"):
-        table("TREC", split="dev")
-    with pytest.raises(OptionError, match="one form only"):
-        table("TREC", form="raw")
-    with pytest.raises(OptionError, match=r"--form 'rw'.*did you mean 'raw'"):
-        table("STSB", form="rw")
-    with pytest.raises(DataError, match="put the file at"):
-        invoke("data", "get", "MR", "-o", tmp_path / "a.tsv")
-    assert not (tmp_path / "a.tsv").exists()
+        invoke("evaluate", "--list", "--data", tmp_path / "nowhere")
+    with pytest.raises(OptionError, match="did you mean 'raw'"):
+        invoke("evaluate", "--list", "--form", "rw")
 
 
 @pytest.mark.data
-def test_every_set_that_is_here_has_its_official_rows(data_folder):
-    counted = 0
-    for found in entries():
-        for split, count in found.rows.items():
-            columns, rows = table(found.name, split=split, folder=data_folder)
-            got = sum(len(row) == len(columns) for row in rows)
-            assert got == count or found.kind == "captions"
-            counted += 1
-    # Years 5, STSB and SICKR 3 each, German and Spanish 2 each, SICKR-all 1; four sets without
-    # splits, SST2 3, TREC and MRPC 2 each; captions 1.
-    assert counted == 5 + 6 + 4 + 1 + 4 + 3 + 4 + 1
+def test_every_suite_runs_where_all_data_are_there(data_folder):
+    out = invoke("evaluate", "--list", "--data", data_folder).stdout
+    assert "missing" not in out
+    assert out.count(": ready") == len(SUITE_DATA)

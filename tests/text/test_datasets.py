@@ -12,8 +12,8 @@ import pytest
 from contrasent.errors import DataError, OptionError
 from contrasent.text import datasets, hub, official
 from contrasent.text.datasets import score_digest, sts_names, sts_pairs
+from contrasent.text.labelled import transfer_set
 from contrasent.text.official import Pin, Subset, Table
-from contrasent.text.transfer import transfer_set
 
 PAIRS = [
     ("The kettle is on.", "Somebody is boiling water.", 3.5),

@@ -14,8 +14,8 @@ from contrasent.adapt.pairs import joined, pieces
 from contrasent.adapt.passages import Passage, passages
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file
-from contrasent.text.datafiles import read_lines
-from contrasent.text.qrels import read_qrels
+from contrasent.text.labelled import read_qrels
+from contrasent.text.official import read_lines
 
 UserQueries = list[tuple[str, dict[int, float]]]
 """Queries, each with the gains of the documents that answer it, by their numbers."""

@@ -13,8 +13,8 @@ from contrasent.evaluate.sts import sts
 from contrasent.search.exact import unit
 from contrasent.stats.bootstrap import interval
 from contrasent.stats.items import bootstrap_p
-from contrasent.text.datafiles import data_folder
 from contrasent.text.datasets import sts_pairs
+from contrasent.text.official import data_folder
 from contrasent.types import EncodeFn
 
 RESAMPLES = 10_000

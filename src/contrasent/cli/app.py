@@ -6,7 +6,6 @@ from importlib import import_module
 import typer
 
 from contrasent import __version__, progress
-from contrasent.cli.data import data
 from contrasent.cli.usage import Commands
 
 PANELS = {
@@ -64,4 +63,3 @@ for panel, names in PANELS.items():
         module = "import_" if name == "import" else name.replace("-", "_")
         command = getattr(import_module(f"contrasent.cli.{module}"), module)
         app.command(name, rich_help_panel=panel)(command)
-app.add_typer(data, rich_help_panel="Going")

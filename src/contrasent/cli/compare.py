@@ -113,7 +113,7 @@ def _reports(
     arms: list[list[str]], measure: Callable[[Path], "Report"], check: Callable[[], None]
 ) -> "list[list[Report]]":
     """Of each arm's runs: saved ones are read, models are measured, one after another."""
-    from contrasent.saved_reports import read_reports
+    from contrasent.report import read_reports
 
     saved: dict[str, Report] = {}
     for name in (name for arm in arms for name in arm if name.endswith(".json")):

@@ -1,4 +1,4 @@
-"""``contrasent evaluate MODEL...``."""
+"""``contrasent evaluate MODEL...`` and ``contrasent evaluate --list``."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +9,7 @@ import typer
 
 from contrasent.cli import options
 from contrasent.cli.loading import Counting, find_model, open_model
-from contrasent.errors import OptionError, check_choice
+from contrasent.errors import OptionError, UserError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.evaluate.suite import Options
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @options.command
 def evaluate(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...")],
     loading: options.Running,
+    models: Annotated[list[str] | None, typer.Argument(metavar="MODEL...")] = None,
     suite: list[str] | None = None,
     data: options.DataFolder = None,
     form: options.StsForm = "senteval",
@@ -30,9 +30,7 @@ def evaluate(
     aggregate: list[str] | None = None,
     protocol: list[str] | None = None,
     subsets: bool = False,
-    solver: str = "fast",
     seeds: Annotated[int, typer.Option(min=1)] = 1,
-    solver_device: str | None = None,
     captions: Annotated[int, typer.Option(min=0)] = 5000,
     pairs: Annotated[list[Path] | None, typer.Option(metavar="FILE")] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,SCORE")] = None,
@@ -43,6 +41,7 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
     arrows: bool = False,
+    list_: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
 
@@ -53,9 +52,7 @@ def evaluate(
         aggregate: all, mean or wmean; can be repeated.
         protocol: For --suite protocols: one by name, such as senteval; can be repeated.
         subsets: A row for each STS subset.
-        solver: Transfer classifier: fast, senteval or senteval_prototype.
-        seeds: Runs of the transfer classifier.
-        solver_device: Device of torch for --solver senteval, such as cuda; else numpy.
+        seeds: Runs of the transfer classifier, each with other folds.
         captions: Flickr30k captions to search, from the end; 0 for all.
         pairs: Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.
         columns: For --pairs: two texts and a number by name, or by position from 0 where there is
@@ -67,11 +64,21 @@ def evaluate(
         json_file: Write the report as JSON, and beside it the items' scores for compare.
         report_file: Write a page with pictures.
         arrows: In the page, join models by arrows in the order given.
+        list_: Show the named data sets, where each is or belongs, and the suites that run here.
     """
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.text.official import STS_TASKS
 
+    if list_:
+        options.check_folder(data)
+        _show_data(data, form, json_file)
+        return
+    if not models:
+        raise UserError(
+            "MODEL is missing (model folders or names, or GloVe text files); see 'contrasent "
+            "evaluate --help'"
+        )
     suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
     options.check_folder(data)
     chosen = Options(
@@ -81,9 +88,7 @@ def evaluate(
         split=split,
         protocols=tuple(protocol or PROTOCOLS),
         subsets=subsets,
-        solver=solver,
         seeds=tuple(range(1111, 1111 + seeds)),
-        device=solver_device,
         captions=captions,
         resamples=resamples,
         folder=data,
@@ -99,11 +104,11 @@ def evaluate(
             for line in encode.notes:
                 options.note(line)
         if report_file is not None and "retrieval" in suites:
-            _list(found, model, encode, chosen)
+            _add_listing(found, model, encode, chosen)
         if report_file is not None and "geometry" in suites:
-            _follow(found, model)
+            _add_trajectory(found, model)
     if json_file is not None:
-        from contrasent.saved_reports import write_reports
+        from contrasent.report import write_reports
 
         write_reports(json_file, found)
     if report_file is not None:
@@ -114,6 +119,38 @@ def evaluate(
         options.note(f"wrote {report_file}")
 
 
+def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
+    """Print, or write as JSON, the named data sets and the suites that lack some of them."""
+    from contrasent.evaluate.suite import SUITE_DATA, missing_data
+    from contrasent.files import write_json
+    from contrasent.text.catalogue import data_sets
+    from contrasent.text.datasets import FORMS
+
+    check_choice("--form", form, FORMS)
+    found = [(one, one.locate(folder)) for one in data_sets()]
+    missing = missing_data(folder, form)
+    if json_file is not None:
+        facts = [
+            {"name": o.name, "kind": o.kind, "rows": o.rows, "hub": o.hub, "places": places}
+            for o, places in found
+        ]
+        suites = [
+            {"name": name, "data": SUITE_DATA[name], "missing": lacking}
+            for name, lacking in missing.items()
+        ]
+        write_json(json_file, {"data": facts, "form": form, "suites": suites})
+        options.note(f"wrote {json_file}")
+        return
+    for one, places in found:
+        rows = ", ".join(f"{split} {count:,}" for split, count in one.rows.items())
+        typer.echo(f"{one.name:10}  {one.kind:10}  {rows}".rstrip())
+        for its_form, place in places.items():
+            where = place or f"missing; put it at {one.places[its_form][0]} in the data folder"
+            typer.echo(f"{'':12}{its_form + ': ' if its_form else ''}{where}")
+    for name, lacking in missing.items():
+        typer.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
+
+
 def _check_before(
     models: list[str],
     suites: tuple[str, ...],
@@ -122,7 +159,6 @@ def _check_before(
     json_file: Path | None,
 ) -> None:
     """Everything cheap that can go wrong, before a model is loaded."""
-    from contrasent.evaluate.probing import SOLVERS
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
     from contrasent.evaluate.suite import check_data
@@ -132,7 +168,6 @@ def _check_before(
     if len(set(models)) < len(models):
         raise OptionError("MODEL", " ".join(models), "a model is named twice")
     check_choice("--form", chosen.form, FORMS)
-    check_choice("--solver", chosen.solver, SOLVERS)
     for name in chosen.aggregate:
         check_choice("--aggregate", name, AGGREGATES)
     for name in chosen.protocols:
@@ -189,7 +224,7 @@ def _read_own(
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
     found: list[Own] = []
     if files:
-        from contrasent.evaluate.pairs import check_pairs, several_pairs
+        from contrasent.evaluate.sts import check_pairs, several_pairs
         from contrasent.text.corpus import read_labelled_pairs
 
         if len({path.stem for path in files}) < len(files):
@@ -201,8 +236,8 @@ def _read_own(
             labelled[path.stem] = check_pairs(read.first, read.second, read.scores, path.stem)
         found.append(lambda encode, number: several_pairs(encode, labelled, resamples=number))
     if collection is not None:
-        from contrasent.evaluate.collections import folder_retrieval
-        from contrasent.text.qrels import read_collection
+        from contrasent.evaluate.retrieval import folder_retrieval
+        from contrasent.text.labelled import read_collection
 
         folder, held = collection, read_collection(collection)
         found.append(
@@ -223,10 +258,12 @@ def _measure(
     return Report.join([*reports, *(measure(encode, chosen.resamples) for measure in own)])
 
 
-def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", chosen: "Options") -> None:
-    """Keep what the model finds for a few captions, for the page's listing."""
-    from contrasent.evaluate.collections import side_by_side
-    from contrasent.text.captions import flickr30k
+def _add_listing(
+    found: dict[str, "Report"], model: str, encode: "EncodeFn", chosen: "Options"
+) -> None:
+    """Note the model's nearest captions to a few captions, for the page's listing."""
+    from contrasent.evaluate.retrieval import side_by_side
+    from contrasent.text.labelled import flickr30k
 
     captions = flickr30k(folder=chosen.folder).last(chosen.captions).texts
     queries = captions[:: max(1, len(captions) // 5)][:5]
@@ -236,8 +273,8 @@ def _list(found: dict[str, "Report"], model: str, encode: "EncodeFn", chosen: "O
     found[model] = replace(report, notes=notes)
 
 
-def _follow(found: dict[str, "Report"], model: str) -> None:
-    """Keep what the model's own training logged of its geometry, for the page's picture."""
+def _add_trajectory(found: dict[str, "Report"], model: str) -> None:
+    """Note the geometry that the model's own training logged, for the page's picture."""
     from contrasent.train.run import trajectory
 
     path = trajectory(Path(model))

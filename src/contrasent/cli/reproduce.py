@@ -102,7 +102,7 @@ def reproduce(
     if stored is None:
         chosen = chosen or _default_scale()
         from contrasent.reproduce.plan import Planner
-        from contrasent.text.datafiles import data_folder
+        from contrasent.text.official import data_folder
         from contrasent.train.settings import assignments
 
         where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))

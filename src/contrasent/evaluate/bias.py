@@ -15,7 +15,7 @@ import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES
@@ -72,21 +72,21 @@ def length_bias(
     data = {task: sts_pairs(task, form=form, folder=folder) for task in tasks}
     texts = [s for parts in data.values() for p in parts for s in (p.first, p.second)]
     encoded = encode_distinct(encode, texts)
-    sheet = Sheet()
+    builder = ReportBuilder()
     for task, parts in data.items():
         first = [s for p in parts for s in p.first]
         second = [s for p in parts for s in p.second]
         gold = np.concatenate([p.scores for p in parts]) / 5
         error = 100 * (metrics.cosine(encoded(first), encoded(second)) - gold)
         gap = np.array([abs(length(a) - length(b)) for a, b in zip(first, second, strict=True)])
-        _add_errors(sheet, task, unit, error, gap <= NEAR, resamples, seed)
+        _add_errors(builder, task, unit, error, gap <= NEAR, resamples, seed)
     if set(STS_TASKS) <= set(data):
-        for name in dict.fromkeys(row.metric for row in sheet.rows):
-            own = [r for r in sheet.rows if r.metric == name and r.task in STS_TASKS]
+        for name in dict.fromkeys(row.metric for row in builder.rows):
+            own = [r for r in builder.rows if r.metric == name and r.task in STS_TASKS]
             value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
-            sheet.add("STS7", "test", name, value, count, aggregate=unit)
+            builder.add("STS7", "test", name, value, count, aggregate=unit)
     notes = {"length": f"difference up to {NEAR} {unit} or above", "bias_form": form}
-    return sheet.report({**notes, **encoded.notes})
+    return builder.report({**notes, **encoded.notes})
 
 
 def repetition_bias(
@@ -122,10 +122,10 @@ def repetition_bias(
     before = 100 * metrics.cosine(encoded(query), encoded(once))
     after = 100 * metrics.cosine(encoded(query), encoded(twice))
     values = {"once": before, "twice": after, "repetition_gain": after - before}
-    sheet = Sheet()
+    builder = ReportBuilder()
     for name, v in values.items():
-        sheet.mean(task, "test", name, v, resamples=resamples, seed=seed)
-    return sheet.report({"overlap": f"{overlap[0]:.0%} to {overlap[1]:.0%} of the words"})
+        builder.mean(task, "test", name, v, resamples=resamples, seed=seed)
+    return builder.report({"overlap": f"{overlap[0]:.0%} to {overlap[1]:.0%} of the words"})
 
 
 def repeated_overlaps(
@@ -168,7 +168,7 @@ def repeated_overlaps(
 
 
 def _add_errors(
-    sheet: Sheet,
+    builder: ReportBuilder,
     task: str,
     unit: str,
     error: np.ndarray,
@@ -182,8 +182,8 @@ def _add_errors(
             if not len(members):
                 raise DataError(f"{task}: no pairs of {group} lengths")
             metric = f"{name}_{group}"
-            sheet.mean(
+            builder.mean(
                 task, "test", metric, members, resamples=resamples, seed=seed, aggregate=unit
             )
         gap = float(groups["near"].mean() - groups["far"].mean())
-        sheet.add(task, "test", f"{name}_gap", gap, len(values), aggregate=unit)
+        builder.add(task, "test", f"{name}_gap", gap, len(values), aggregate=unit)

@@ -1,29 +1,42 @@
-"""What cosines decide: paraphrase or not, and which of two sentences follows from a third.
+"""Paraphrases, triples and clusters by cosine alone; nothing is trained.
 
-Nothing is trained. Pairs: average precision, and F1 at its best threshold, which is chosen on the
-same pairs (as MTEB and sentence-transformers do) and so a little optimistic. Triples: how often the
-entailed sentence lies nearer to the premise than the contradicted one.
+Pairs: average precision, and F1 at its best threshold, which is chosen on the same pairs (as MTEB
+and sentence-transformers do) and so a little optimistic. Triples: how often the entailed sentence
+lies nearer to the premise than the contradicted one. Clusters: k-means on vectors of length one,
+with as many groups as there are classes, scored by the V-measure (Rosenberg and Hirschberg, 2007);
+several starts, since k-means ends where it began.
 """
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.vectors import check_spread, encode_distinct
-from contrasent.metrics import cosine
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import FEWEST, RESAMPLES, digest, item_keys, resampled
-from contrasent.text.judged import Triples, inference_triples, question_pairs
-from contrasent.text.transfer import Labelled, transfer_set
-from contrasent.types import EncodeFn
+from contrasent.text.labelled import (
+    Labelled,
+    Triples,
+    inference_triples,
+    question_pairs,
+    transfer_set,
+)
+from contrasent.types import EncodeFn, Vectors
 
 TRIPLES = 5000
+CLUSTERED = ("TREC", "SUBJ")
+STARTS = 5
+ROUNDS = 30
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 class Thresholds:
@@ -96,13 +109,13 @@ def pair_classification(
     data = paraphrase_sets(folder) if sets is None else sets
     sides = {task: (found.first, found.second or ()) for task, found in data.items()}
     encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
-    sheet, thresholds = Sheet(), {}
+    builder, thresholds = ReportBuilder(), {}
     for task, (first, second) in sides.items():
         labels = data[task].labels
         n, keys = len(labels), item_keys(first, second)
         if labels.min() == labels.max():
             raise DataError(f"{task}: all {n:,} pairs are of one class")
-        cosines = cosine(encoded(first), encoded(second))
+        cosines = metrics.cosine(encoded(first), encoded(second))
         check_spread(cosines, task)
         curve = Thresholds(cosines, labels)
         measures = {"ap": curve.average_precision, "f1_best": curve.best_f1}
@@ -110,9 +123,9 @@ def pair_classification(
         for name, measure in measures.items():
             value = float(measure(np.ones((1, n)))[0])
             items = Items(name, keys, np.stack([cosines, labels]))
-            sheet.add(task, "test", name, value, n, draws=draws[name], items=items)
+            builder.add(task, "test", name, value, n, draws=draws[name], items=items)
         thresholds[task] = round(curve.best_threshold(), 4)
-    return sheet.report({"threshold of the best F1": thresholds, "resamples": resamples})
+    return builder.report({"threshold of the best F1": thresholds, "resamples": resamples})
 
 
 def paraphrase_sets(folder: Path | None = None) -> dict[str, Labelled]:
@@ -150,9 +163,10 @@ def triplet_accuracy(
     columns = (found.premises, found.entailed, found.contradicted)
     encoded = encode_distinct(encode, columns)
     premise, entailed, contradicted = (encoded(column) for column in columns)
-    right = (cosine(premise, entailed) > cosine(premise, contradicted)).astype(np.float64)
-    sheet = Sheet()
-    sheet.mean(
+    nearer = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
+    right = nearer.astype(np.float64)
+    builder = ReportBuilder()
+    builder.mean(
         "NLI",
         "test",
         "accuracy_triplet",
@@ -163,4 +177,113 @@ def triplet_accuracy(
         context=digest(found.entailed),
     )
     premises = len(set(found.premises))
-    return sheet.report({"triples": found.source, "premises": premises, "resamples": resamples})
+    return builder.report({"triples": found.source, "premises": premises, "resamples": resamples})
+
+
+def clustering(
+    encode: EncodeFn,
+    sets: Mapping[str, Labelled] | None = None,
+    *,
+    starts: int = STARTS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Score the groups that k-means finds by the classes of the texts.
+
+    Args:
+        encode: the model.
+        sets: texts with classes; by default all of TREC (six kinds of questions) and of SUBJ.
+        starts: of k-means; the score is their mean.
+        resamples: bootstrap resamples over distinct texts, the groups as they are; 0 for none.
+        seed: of the starts and the bootstrap.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        Of each set a row "v_measure".
+
+    Raises:
+        DataError: data that are missing, or vectors that are not finite.
+    """
+    data = clustering_sets(folder) if sets is None else sets
+    encoded = encode_distinct(encode, [found.first for found in data.values()])
+    builder = ReportBuilder()
+    for task, found in data.items():
+        n, labels, own = len(found), found.labels, item_keys(found.first)
+        vectors, classes = encoded(found.first), len(np.unique(labels))
+        groups = [kmeans(vectors, classes, (seed, i)) for i in range(starts)]
+
+        def mean_v(counts: ArrayLike, labels: Integers = labels, groups: Any = groups) -> Floats:
+            mean: Floats = np.mean([v_measures(labels, g, counts) for g in groups], axis=0)
+            return mean
+
+        value = float(np.mean([v_measure(labels, g) for g in groups]))
+        drawn = resampled({"": mean_v}, [n], resamples, seed, own)[""]
+        # Each start is a subset that holds all items: their mean, in which a text counts once.
+        columns = np.array([groups, [labels] * starts], dtype=float).reshape(2, -1)
+        items = Items("v_measure", np.tile(own, starts), columns, (n,) * starts, "mean")
+        builder.add(task, "test", "v_measure", value, n, draws=drawn, items=items)
+    return builder.report({"k-means starts": starts, "seed": seed, "resamples": resamples})
+
+
+def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
+    """All texts of TREC and SUBJ with their classes."""
+    found = {}
+    for task in CLUSTERED:
+        parts = list(transfer_set(task, folder=folder).values())
+        texts = tuple(text for part in parts for text in part.first)
+        found[task] = Labelled(texts, None, np.concatenate([part.labels for part in parts]))
+    return found
+
+
+def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:
+    """(n,) groups of rows (n, d) scaled to length one, some perhaps empty.
+
+    Starts by k-means++ (Arthur and Vassilvitskii, 2007).
+    """
+    from scipy.cluster.vq import kmeans2
+
+    unit = metrics.unit(vectors)
+    random = np.random.default_rng(seed)
+    picked = [int(random.integers(len(unit)))]
+    distance = np.full(len(unit), np.inf)
+    while len(picked) < count:
+        distance = np.minimum(distance, np.maximum(2 - 2 * (unit @ unit[picked[-1]]), 0))
+        total = distance.sum()
+        share = distance / total if total > 0 else None
+        picked.append(int(random.choice(len(unit), p=share)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of an empty group
+        _, labels = kmeans2(unit, unit[picked], iter=ROUNDS, minit="matrix")
+    return np.asarray(labels, dtype=np.int64)
+
+
+def v_measure(labels: ArrayLike, groups: ArrayLike) -> float:
+    """Harmonic mean of homogeneity and completeness, in [0, 1]; labels and groups from 0."""
+    return float(v_measures(labels, groups, np.ones((1, len(np.asarray(labels)))))[0])
+
+
+def v_measures(labels: ArrayLike, groups: ArrayLike, counts: ArrayLike) -> Floats:
+    """(b,) V-measure of each resample, by counts (b, n) of the items."""
+    classes, found = np.asarray(labels), np.asarray(groups)
+    shape = (int(classes.max()) + 1, int(found.max()) + 1)
+    cell = np.zeros((len(classes), shape[0] * shape[1]), dtype=np.float32)
+    cell[np.arange(len(classes)), classes * shape[1] + found] = 1
+    joint = (np.asarray(counts, dtype=np.float32) @ cell).astype(np.float64)
+    joint /= joint.sum(axis=1, keepdims=True)
+    table = joint.reshape(-1, *shape)
+    by_class, by_group = _entropy(table.sum(axis=2)), _entropy(table.sum(axis=1))
+    shared = by_class + by_group - _entropy(joint)
+    # A single class or a single group leaves nothing to be wrong about.
+    homogeneity = np.where(by_class > 0, shared / np.where(by_class > 0, by_class, 1), 1.0)
+    completeness = np.where(by_group > 0, shared / np.where(by_group > 0, by_group, 1), 1.0)
+    total = homogeneity + completeness
+    mean: Floats = 2 * homogeneity * completeness / np.where(total > 1e-12, total, 1)
+    return np.where(total > 1e-12, mean, 0.0)
+
+
+def _entropy(shares: Floats) -> Floats:
+    """(b,) entropy of rows of shares."""
+    logs = np.log(np.where(shares > 0, shares, 1))
+    entropy: Floats = -(shares * logs).sum(axis=1)
+    return entropy

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, check_choice
-from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.vectors import encode_distinct
 from contrasent.report import Items, Report, Row
 from contrasent.stats import influence
@@ -116,11 +116,11 @@ def geometry_of_pairs(
     if not positives.any():
         raise DataError(f"{pairs.name}: no pair has a score above {positive:g}; nothing to align")
     gaps = metrics.norms(metrics.unit(first[positives]) - metrics.unit(second[positives])) ** 2
-    sheet = Sheet()
+    builder = ReportBuilder()
     named, own = (pairs.name, split), items[positives]
-    sheet.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)
-    _uniformity(sheet, *named, space, resamples=resamples, seed=seed, keys=keys)
-    _shape(sheet, *named, space)
+    builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)
+    _uniformity(builder, *named, space, resamples=resamples, seed=seed, keys=keys)
+    _shape(builder, *named, space)
     notes: dict[str, Any] = {
         "positives": f"score above {positive:g}",
         "duplicates": "counted" if duplicates else "left out",
@@ -129,7 +129,7 @@ def geometry_of_pairs(
         "cosine_by_rating": cosine_by_rating(metrics.cosine(first, second), pairs.scores),
         **encoded.notes,
     }
-    return sheet.report(notes)
+    return builder.report(notes)
 
 
 def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Row]:
@@ -144,14 +144,14 @@ def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Ro
         Rows "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh, 2019),
         "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007).
     """
-    sheet = Sheet()
-    _uniformity(sheet, task, split, vectors)
-    _shape(sheet, task, split, vectors)
-    return sheet.rows
+    builder = ReportBuilder()
+    _uniformity(builder, task, split, vectors)
+    _shape(builder, task, split, vectors)
+    return builder.rows
 
 
 def _uniformity(
-    sheet: Sheet,
+    builder: ReportBuilder,
     task: str,
     split: str,
     vectors: Vectors,
@@ -165,17 +165,17 @@ def _uniformity(
     value, moved = influence.uniformity(near[None])
     draws = value + mean_draws(moved, resamples, seed, keys)
     items = Items("uniformity", keys, near[None]) if keys is not None else None
-    sheet.add(task, split, "uniformity", value, len(vectors), draws=draws, items=items)
+    builder.add(task, split, "uniformity", value, len(vectors), draws=draws, items=items)
 
 
-def _shape(sheet: Sheet, task: str, split: str, vectors: Vectors) -> None:
+def _shape(builder: ReportBuilder, task: str, split: str, vectors: Vectors) -> None:
     values = {
         "anisotropy": metrics.anisotropy(vectors),
         "isoscore": isoscore(vectors),
         "effective_rank": metrics.effective_rank(vectors),
     }
     for name, value in values.items():
-        sheet.add(task, split, name, value, len(vectors))
+        builder.add(task, split, name, value, len(vectors))
 
 
 def isoscore(vectors: Vectors) -> float:
@@ -225,14 +225,14 @@ def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Rep
         border belongs to the upper one, 5 to the last.
     """
     first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
-    encoded, sheet = encode_distinct(encode, [first, second]), Sheet()
+    encoded, builder = encode_distinct(encode, [first, second]), ReportBuilder()
     cosines = metrics.cosine(encoded(first), encoded(second))
     bins, keys = _ratings(np.concatenate([p.scores for p in parts])), item_keys(first, second)
     named = (parts[0].name, split, "mean_cosine")
     for low in np.unique(bins):
         own, name = bins == low, f"{low}-{low + 1}"
-        sheet.mean(*named, cosines[own], resamples=RESAMPLES, keys=keys[own], aggregate=name)
-    return sheet.report({})
+        builder.mean(*named, cosines[own], resamples=RESAMPLES, keys=keys[own], aggregate=name)
+    return builder.report({})
 
 
 def _ratings(scores: Floats) -> NDArray[np.int64]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.evaluate import pictures
-from contrasent.evaluate.few_shot import AVERAGE as FEW_SHOT_AVERAGE
 from contrasent.evaluate.pictures import check_matplotlib
 from contrasent.evaluate.sts import AVERAGE as STS_AVERAGE
 from contrasent.evaluate.transfer import AVERAGE as TRANSFER_AVERAGE
+from contrasent.evaluate.transfer import FEW_SHOT_AVERAGE
 from contrasent.evaluate.transfer import TASKS as TRANSFER_TASKS
 from contrasent.pages import render
 from contrasent.report import Report, Row, shown

@@ -1,17 +1,43 @@
-"""The STS protocols of published tables, by name (SimCSE, Table B.1)."""
+"""The STS protocols of published tables, by name (SimCSE, Table B.1), and SentEval's regressor.
+
+SimCSE's Appendix B: SentEval trains a regressor on top of frozen vectors for STS-B and SICK-R, and
+scores it by Pearson's correlation; most papers since compare cosines and train nothing. Both are
+offered so that old tables can be reproduced; the report names it.
+
+The regressor (Tai et al., 2015): features |u - v| and u * v, a linear layer and a softmax over the
+scores 1 to 5 (for STS-B too, whose scores begin at 0), trained by mean squared error against a
+score spread over its two whole neighbours, with Adam, in batches of 64; every 50 epochs Pearson's
+correlation on the dev set decides, and the fourth time without a new best ends it.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from contrasent.errors import check_choice
-from contrasent.evaluate.relatedness import relatedness
-from contrasent.evaluate.sts import AGGREGATES, sts
-from contrasent.report import Report, Row, RowKey
-from contrasent.stats.bootstrap import RESAMPLES
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import metrics, progress
+from contrasent.errors import OptionError, check_choice
+from contrasent.evaluate.report_builder import ReportBuilder
+from contrasent.evaluate.sts import AGGREGATES, correlations, sts
+from contrasent.evaluate.vectors import Encoded, encode_distinct
+from contrasent.report import Items, Report, Row, RowKey
+from contrasent.stats.bootstrap import RESAMPLES, item_keys
+from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
+
+Floats = NDArray[np.float64]
+Matrix = NDArray[np.float32]
+
+TASKS = ("STSB", "SICKR")
+CLASSES = np.arange(1, 6)
+EPOCHS = 50
+LONGEST = 1000
+TENACITY = 3
+BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +78,7 @@ def every_protocol(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """What one model scores under each protocol, and the sets that only some papers use."""
+    """A model's score under each protocol, and on the sets that only some papers use."""
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)
@@ -99,3 +125,172 @@ def _sts7_mean(
     count = sum(row.count for row in found)
     row = Row(f"protocol {name}", "test", metric, protocol.aggregate, value, count)
     return row, tuple(part.key for part in found)
+
+
+def relatedness(
+    encode: EncodeFn,
+    *,
+    tasks: Sequence[str] = TASKS,
+    form: str = "senteval",
+    seed: int = 1111,
+    resamples: int = RESAMPLES,
+    folder: Path | None = None,
+) -> Report:
+    """Score a model on STS-B and SICK-R with a trained regressor.
+
+    Args:
+        encode: the model.
+        tasks: "STSB", "SICKR" or both.
+        form: "senteval" or "raw".
+        seed: of first weights and batches; the caller's random state is left alone.
+        resamples: bootstrap resamples over test pairs; 0 for no intervals.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        For each task, "pearson" and "spearman" on the test split, aggregate "regressor", and
+        "pearson" on the dev split, by which the weights were chosen.
+
+    Raises:
+        OptionError: another task.
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    for task in tasks:
+        if task not in TASKS:
+            raise OptionError("tasks", task, "there is no regressor for it", choices=TASKS)
+    data = {
+        task: {s: in_order(sts_pairs(task, split=s, form=form, folder=folder)[0]) for s in SPLITS}
+        for task in tasks
+    }
+    texts = [t for parts in data.values() for p in parts.values() for t in (p.first, p.second)]
+    encoded = encode_distinct(encode, texts)
+    builder = ReportBuilder()
+    for task, parts in data.items():
+        features = {s: _pair_features(p, encoded) for s, p in parts.items()}
+        gold = {s: p.scores for s, p in parts.items()}
+        best, weights = fit(features, gold, seed=seed)
+        truth, count, aggregate = gold["test"], len(gold["test"]), "regressor"
+        guess = _expected(features["test"], weights)
+        builder.add(task, "dev", "pearson", best, len(gold["dev"]), aggregate=aggregate)
+        columns, keys = [(guess, truth)], item_keys(parts["test"].first, parts["test"].second)
+        values, draws = correlations(columns, [slice(None)], [count], None, resamples, seed)
+        for m in ("pearson", "spearman"):
+            items = Items(m, keys, np.stack(columns[0]))
+            builder.add(
+                task,
+                "test",
+                m,
+                values[m][0],
+                count,
+                aggregate=aggregate,
+                draws=draws[m][:, 0],
+                items=items,
+            )
+    notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
+    return builder.report({**notes, **encoded.notes})
+
+
+def in_order(pairs: ScoredPairs) -> ScoredPairs:
+    """Pairs by length and score, as SentEval sorts them: its batches depend on the order."""
+    keys = [
+        (len(a.split()), len(b.split()), s)
+        for a, b, s in zip(pairs.first, pairs.second, pairs.scores.tolist(), strict=True)
+    ]
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return ScoredPairs(
+        pairs.name,
+        tuple(pairs.first[i] for i in order),
+        tuple(pairs.second[i] for i in order),
+        pairs.scores[order],
+        pairs.source,
+    )
+
+
+def _pair_features(pairs: ScoredPairs, encoded: Encoded) -> Matrix:
+    """(n, 2 d + 1): |u - v|, u * v and a one."""
+    u, v = encoded(pairs.first), encoded(pairs.second)
+    return with_bias(np.concatenate([np.abs(u - v), u * v], axis=1))
+
+
+def with_bias(features: NDArray[np.floating]) -> Matrix:
+    """(n, d + 1) float32: features and a column of ones."""
+    ones = np.ones((len(features), 1), dtype=np.float32)
+    return np.concatenate([np.asarray(features, dtype=np.float32), ones], axis=1)
+
+
+def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
+    """(inputs + 1, outputs) first weights, as ``torch.manual_seed(seed)`` and ``nn.Linear`` give.
+
+    PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
+    float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
+    """
+    twister = np.random.RandomState(seed)
+    raw = np.frombuffer(twister.bytes(4 * outputs * (inputs + 1)), dtype="<u4")
+    uniform = (raw & np.uint32((1 << 24) - 1)).astype(np.float32) * np.float32(2.0**-24)
+    bound = np.float32(1 / np.sqrt(inputs))
+    drawn = uniform * (bound + bound) - bound
+    weight = drawn[: outputs * inputs].reshape(outputs, inputs).T
+    return np.concatenate([weight, drawn[None, outputs * inputs :]]).astype(np.float32)
+
+
+def spread_scores(scores: Floats) -> Matrix:
+    """(n, 5) a score as shares of its whole neighbours (Tai et al., 2015, Equation 15).
+
+    A score below 1 has its share of class 1 only, as in SentEval.
+    """
+    share: Matrix = np.maximum(1 - np.abs(scores[:, None] - CLASSES), 0).astype(np.float32)
+    return share
+
+
+def _expected(features: Matrix, weights: Matrix) -> Floats:
+    """(n,) the mean score under the softmax of weights (2 d + 1, 5)."""
+    scores: Floats = _softmax(features @ weights).astype(np.float64) @ CLASSES
+    return scores
+
+
+def fit(features: dict[str, Matrix], gold: dict[str, Floats], *, seed: int) -> tuple[float, Matrix]:
+    """The best Pearson correlation on "dev" while training on "train", and its weights."""
+    x, y = features["train"], spread_scores(gold["train"])
+    weights = linear_start(x.shape[1] - 1, y.shape[1], seed)
+    mean: Matrix = np.zeros_like(weights)
+    square: Matrix = np.zeros_like(weights)
+    random = np.random.RandomState(seed)
+    best, best_weights, misses, step, epoch = -1.0, weights, 0, 0, 0
+    with progress.task("regressor", LONGEST, "epochs") as advance:
+        while epoch <= LONGEST:
+            for _ in range(EPOCHS):
+                order = random.permutation(len(x))
+                for left in range(0, len(x), BATCH):
+                    rows = order[left : left + BATCH]
+                    step += 1
+                    gradient = _gradient(x[rows], y[rows], weights)
+                    mean = np.float32(0.9) * mean + np.float32(0.1) * gradient
+                    square = np.float32(0.999) * square + np.float32(0.001) * gradient**2
+                    pace = np.float32(1e-3 / (1 - 0.9**step))
+                    scale = np.float32(np.sqrt(1 - 0.999**step))
+                    root = np.sqrt(square) / scale + np.float32(1e-8)
+                    weights = (weights - pace * mean / root).astype(np.float32, copy=False)
+                advance(1)
+            epoch += EPOCHS
+            found = metrics.pearson(_expected(features["dev"], weights), gold["dev"])
+            if found > best:
+                best, best_weights = found, weights
+            elif misses >= TENACITY:
+                break
+            else:
+                misses += 1
+    return best, best_weights
+
+
+def _gradient(x: Matrix, y: Matrix, weights: Matrix) -> Matrix:
+    """Of the mean squared error over all entries, through the softmax."""
+    p = _softmax(x @ weights)
+    error = (p - y) * np.float32(2 / y.size)
+    inner = p * (error - (error * p).sum(axis=1, keepdims=True))
+    gradient: Matrix = x.T @ inner
+    return gradient
+
+
+def _softmax(logits: Matrix) -> Matrix:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    share: Matrix = powers / powers.sum(axis=1, keepdims=True)
+    return share

@@ -1,24 +1,33 @@
-"""Retrieval: how high does a model rank the right document among all of them?
+"""Retrieval: the ranks of each query's relevant documents, in any collection and in named ones.
 
 Exact: every query is compared with every document, in blocks of a matrix product, so memory is
 bounded by the block and not by queries x documents. Ties count against the model: a document that
 scores as high as the relevant one stands before it, and of relevant ones that score the same the
-less relevant stands first.
+less relevant stands first. Named collections:
+
+- STS-B (DiffCSE, Table 10): its test sentences are searched with one side of each pair whose score
+  is 5.
+- Captions (SimCSE, Table 8; SimCSE++, Table 7): the numbers, since the captions of a picture belong
+  together, and a listing of what two models find, side by side.
+- Any folder in BEIR's layout.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import metrics
-from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.sheet import Sheet
-from contrasent.evaluate.vectors import encode_search
+from contrasent.errors import DataError, OptionError, check_choice
+from contrasent.evaluate.report_builder import ReportBuilder
+from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, digest, item_keys
+from contrasent.text.datasets import sts_pairs
+from contrasent.text.labelled import Captions, Collection, read_collection
 from contrasent.types import EncodeFn, Vectors
 
 Relevant = int | Iterable[int] | Mapping[int, float]
@@ -30,7 +39,12 @@ BLOCK = 16_000_000
 TIE = 1e-6
 """Cosines nearer than this are equal: a product of rows varies with their place in a block."""
 
+DIRECTIONS = ("first", "both")
+CUTS = (1, 5, 10)
+
 Floats = NDArray[np.float64]
+Listing = dict[str, dict[str, list[tuple[float, str]]]]
+"""Of each query, what each model found: (cosine, document), best first."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,10 +151,7 @@ def rank_vectors(
     *,
     exclude: Sequence[int] | None = None,
 ) -> Ranking:
-    """Rank the relevant documents of each query by cosine.
-
-    ``queries``: (q, d) vectors. ``documents``: (n, d) vectors.
-    """
+    """Rank the relevant documents of each query (q, d) among documents (n, d) by cosine."""
     left = metrics.unit(queries).astype(np.float32)
     right = metrics.unit(documents).astype(np.float32).T
     rows = max(1, BLOCK // max(len(documents), 1))
@@ -170,21 +181,18 @@ def ranking_report(
     keys: Keys | None = None,
     context: str = "",
 ) -> Report:
-    """The rows of a ranking; see :func:`retrieval`.
-
-    ``keys``: (q,) of the queries; with them the report can be compared with others by query.
-    """
+    """The rows of a ranking; with keys (q,) of the queries it can be compared by query."""
     if not k or min(k) < 1:
         raise OptionError("k", list(k), "give numbers from 1")
     last = max(k)
     values = {f"mrr@{last}": ranking.reciprocal(last)}
     values |= {f"recall@{cut}": ranking.recall(cut) for cut in sorted(set(k))}
     values[f"ndcg@{last}"] = ranking.ndcg(last)
-    sheet = Sheet()
+    builder = ReportBuilder()
     options: dict[str, Any] = {"resamples": resamples, "seed": seed, "keyed": False}
     for m, v in values.items():
-        sheet.mean(task, split, m, v, keys=keys, context=context, **options)
-    return sheet.report({"documents": ranking.documents, "ties": "against the model"})
+        builder.mean(task, split, m, v, keys=keys, context=context, **options)
+    return builder.report({"documents": ranking.documents, "ties": "against the model"})
 
 
 def check_relevant(
@@ -237,3 +245,145 @@ def _ranks(
     ahead = np.array([np.count_nonzero(scores >= s - TIE) for s in lowest])
     ahead -= np.array([np.count_nonzero(own >= s - TIE) for s in lowest])
     return ahead[group] + np.arange(1, len(own) + 1), gains
+
+
+def stsb_retrieval(
+    encode: EncodeFn,
+    *,
+    directions: str = "both",
+    form: str = "senteval",
+    split: str = "test",
+    folder: Path | None = None,
+    **options: Any,
+) -> Report:
+    """Recall on STS-B (DiffCSE, Section 6.2 and Table 10).
+
+    The corpus is every distinct sentence of the split. Pairs with score 5 are the positives, 97 in
+    the test split; a query is not its own answer. The paper does not say whether each pair is used
+    in one direction or in both.
+
+    Args:
+        encode: the model.
+        directions: "first" (find the second sentence with the first) or "both".
+        form: "senteval" or "raw".
+        split: "train", "dev" or "test".
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+        options: see :func:`ranking_report`; k is (1, 5, 10).
+
+    Raises:
+        OptionError: an unknown value.
+        DataError: data that are missing or not official, or vectors that are not finite.
+    """
+    check_choice("directions", directions, DIRECTIONS)
+    (pairs,) = sts_pairs("STSB", split=split, form=form, folder=folder)
+    encoded = encode_distinct(encode, [pairs.first, pairs.second])
+    best = np.flatnonzero(pairs.scores == 5)
+    query_pairs = [(pairs.first[i], pairs.second[i]) for i in best]
+    if directions == "both":
+        query_pairs += [(b, a) for a, b in query_pairs]
+    query = encoded.rows([q for q, _ in query_pairs])
+    answer = encoded.rows([a for _, a in query_pairs])
+    ranking = rank_vectors(
+        encoded.vectors[query],
+        encoded.vectors,
+        [{int(a): 1.0} for a in answer],
+        # A pair of equal sentences is the same row: it must stay.
+        exclude=[-1 if q == a else int(q) for q, a in zip(query, answer, strict=True)],
+    )
+    found = ranking_report(
+        ranking,
+        task="STSB-retrieval",
+        split=split,
+        # The two directions of a pair are one item.
+        keys=item_keys([q for q, _ in query_pairs], [a for _, a in query_pairs]),
+        context=digest([*pairs.first, *pairs.second]),
+        **{"k": CUTS, **options},
+    )
+    notes = {"directions": directions, "pairs": len(best), "retrieval_form": form}
+    return Report(found.rows, {**found.notes, **notes, **encoded.notes}, found.items)
+
+
+def caption_retrieval(encode: EncodeFn, captions: Captions, **options: Any) -> Report:
+    """Find a picture's other captions with its first one.
+
+    Args:
+        encode: the model.
+        captions: several pictures with two captions or more.
+        options: see :func:`retrieval`; k is (1, 5, 10).
+    """
+    groups: dict[str, list[str]] = {}
+    for text, picture in zip(captions.texts, captions.pictures, strict=True):
+        groups.setdefault(picture, []).append(text)
+    queries: list[str] = []
+    documents: list[str] = []
+    relevant: list[range] = []
+    for texts in groups.values():
+        if len(texts) < 2:
+            continue
+        queries.append(texts[0])
+        relevant.append(range(len(documents), len(documents) + len(texts) - 1))
+        documents += texts[1:]
+    given: dict[str, Any] = {"task": "Flickr30k", "split": "test", "k": CUTS, **options}
+    return retrieval(encode, queries, documents, relevant, **given)
+
+
+def folder_retrieval(
+    encode: EncodeFn,
+    path: Path,
+    *,
+    split: str = "test",
+    own_ids: bool = False,
+    found: Collection | None = None,
+    **options: Any,
+) -> Report:
+    """Retrieval on a folder in BEIR's layout; see :func:`contrasent.text.labelled.read_collection`.
+
+    A document whose id is the query's is the query itself, and no answer: it is left out of that
+    query's ranking (BEIR's rule), unless it is judged relevant. A note counts them.
+
+    Args:
+        encode: the model.
+        path: the folder.
+        split: of the judgements.
+        own_ids: keep such documents, for a collection whose queries and documents have equal ids by
+            chance.
+        found: what the folder holds, if it was read already.
+        options: see :func:`retrieval`.
+
+    Raises:
+        DataError: a file is missing or a line is not of its form.
+    """
+    found = found or read_collection(path, split=split)
+    left_out = sum(position >= 0 for position in found.own)
+    report = retrieval(
+        encode,
+        found.queries,
+        found.documents,
+        found.relevant,
+        exclude=None if own_ids else found.own,
+        task=path.absolute().name,
+        split=split,
+        **options,
+    )
+    if left_out and not own_ids:
+        rule = f"left out for {left_out:,} queries"
+        report.notes["document with the query's own id"] = rule
+    return report
+
+
+def side_by_side(
+    models: Mapping[str, EncodeFn], queries: Sequence[str], documents: Sequence[str], *, k: int = 3
+) -> Listing:
+    """The k nearest documents of each query by model; a query is not its own answer."""
+    texts = list(dict.fromkeys(documents))
+    listing: Listing = {query: {} for query in queries}
+    for name, encode in models.items():
+        queried, read = encode_search(encode, [queries], [texts])
+        right = metrics.unit(read(texts)).astype(np.float32)
+        for query in queries:
+            own = metrics.unit(queried([query])).astype(np.float32)
+            scores = (right @ own[0]).astype(np.float64)
+            scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
+            best = np.argsort(-scores, kind="stable")[:k]
+            listing[query][name] = [(float(scores[i]), texts[i]) for i in best]
+    return listing

@@ -1,4 +1,4 @@
-"""Semantic textual similarity: do cosines order pairs as people do?
+"""Semantic textual similarity: the correlation of cosines with people's scores of pairs.
 
 The protocol of SimCSE and its successors (SimCSE, Appendix B): cosine of the two vectors, no
 regressor, the test split, Spearman's correlation, and ``all``: one correlation over the
@@ -7,15 +7,15 @@ and by their number of pairs (SentEval prints these two).
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.evaluate.sheet import Sheet
+from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.vectors import Encoded, check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Items, Report
@@ -36,6 +36,8 @@ from contrasent.types import EncodeFn
 AGGREGATES = ("all", "mean", "wmean")
 METRICS = {"spearman": spearman, "pearson": pearson}
 AVERAGE = "STS7"
+OWN_AVERAGE = "pairs"
+MIN_PAIRS = 3
 
 Floats = NDArray[np.float64]
 
@@ -87,15 +89,15 @@ def sts(
     data = {task: sts_pairs(task, split=split, form=form, folder=folder) for task in tasks}
     parts = [part for found in data.values() for part in found]
     encoded = encode_distinct(encode, [side for p in parts for side in (p.first, p.second)])
-    sheet = Sheet()
+    builder = ReportBuilder()
     for task, found in data.items():
         add_correlations(
-            sheet, task, split, found, encoded, wanted, subsets, resamples=resamples, seed=seed
+            builder, task, split, found, encoded, wanted, subsets, resamples=resamples, seed=seed
         )
     if set(STS_TASKS) <= set(data):
         for m, a in itertools.product(METRICS, wanted):
-            sheet.average(AVERAGE, STS_TASKS, split, m, a, a)
-    return sheet.report(
+            builder.average(AVERAGE, STS_TASKS, split, m, a, a)
+    return builder.report(
         {
             "form": form,
             "protocol": "cosine, no regressor, bootstrap over distinct pairs within subsets",
@@ -107,7 +109,7 @@ def sts(
 
 
 def add_correlations(
-    sheet: Sheet,
+    builder: ReportBuilder,
     task: str,
     split: str,
     parts: Sequence[ScoredPairs],
@@ -133,15 +135,15 @@ def add_correlations(
     values, draws = correlations(columns, spans, sizes, keys, number, seed)
     for m, a in itertools.product(METRICS, aggregates):
         value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
-        _refuse_undefined(task, m, value)
+        _check_defined(task, m, value)
         items = Items(m, keys, np.stack(columns[0]), tuple(sizes), a or "all")
-        sheet.add(task, split, m, value, len(gold), aggregate=a, draws=drawn, items=items)
+        builder.add(task, split, m, value, len(gold), aggregate=a, draws=drawn, items=items)
     for i, part in enumerate(parts if subsets and len(parts) > 1 else (), start=1):
         for m in METRICS:
             name = f"{task}/{part.name}"
-            _refuse_undefined(name, m, values[m][i])
+            _check_defined(name, m, values[m][i])
             items = Items(m, keys[spans[i]], np.stack(columns[i]))
-            sheet.add(name, split, m, values[m][i], len(part), draws=draws[m][:, i], items=items)
+            builder.add(name, split, m, values[m][i], len(part), draws=draws[m][:, i], items=items)
 
 
 def correlations(
@@ -180,6 +182,99 @@ def _aggregated(found: Floats, aggregate: str, sizes: Sequence[int]) -> Any:
     return np.average(found[..., 1:], axis=-1, weights=weights)
 
 
-def _refuse_undefined(task: str, metric: str, value: float) -> None:
+def _check_defined(task: str, metric: str, value: float) -> None:
     if np.isnan(value):
         raise DataError(f"{task}: {metric} is undefined; all cosines of a subset are equal")
+
+
+def pairs(
+    encode: EncodeFn,
+    first: Sequence[str],
+    second: Sequence[str],
+    scores: ArrayLike,
+    *,
+    task: str = "pairs",
+    split: str = "heldout",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Score a model on pairs of sentences with a label each, on any scale.
+
+    Args:
+        encode: the model.
+        first: n sentences.
+        second: n sentences.
+        scores: (n,) labels: the larger, the more alike.
+        task: name of the task in the report.
+        split: name of the split in the report.
+        resamples: bootstrap resamples over distinct pairs; 0 for no intervals.
+        seed: of the bootstrap.
+
+    Returns:
+        Two rows, "spearman" and "pearson". With fewer than 20 pairs they have no interval, and a
+        note says so.
+
+    Raises:
+        DataError: lengths that differ, fewer than 3 pairs, labels that are not finite numbers or
+            all equal, vectors that are not finite, or cosines that are all equal.
+    """
+    found = check_pairs(first, second, scores, task)
+    return several_pairs(encode, {task: found}, split=split, resamples=resamples, seed=seed)
+
+
+def several_pairs(
+    encode: EncodeFn,
+    files: Mapping[str, ScoredPairs],
+    *,
+    split: str = "heldout",
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Report:
+    """Score a model on several sets of labelled pairs, and on their average.
+
+    Args:
+        encode: the model.
+        files: names of tasks and their pairs, from :func:`check_pairs`.
+        split: name of the split in the report.
+        resamples: bootstrap resamples over distinct pairs, those of several sets in all of them
+            together; 0 for no intervals.
+        seed: of the bootstrap.
+
+    Returns:
+        The rows of :func:`pairs` for each set; of several also "pairs", aggregate "mean": the plain
+        mean of their unrounded values.
+
+    Raises:
+        DataError: vectors that are not finite, or cosines that are all equal.
+    """
+    sides = [side for p in files.values() for side in (p.first, p.second)]
+    encoded, builder = encode_distinct(encode, sides), ReportBuilder()
+    for task, found in files.items():
+        add_correlations(builder, task, split, [found], encoded, resamples=resamples, seed=seed)
+    for metric in METRICS if len(files) > 1 else ():
+        builder.average(OWN_AVERAGE, tuple(files), split, metric, "", "mean")
+    notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
+    few = [f"{len(found)} pairs" for found in files.values() if len(found) < FEWEST]
+    if few:
+        notes["interval"] = f"none: {', '.join(few)} are too few, {FEWEST} are needed"
+    return builder.report(notes)
+
+
+def check_pairs(
+    first: Sequence[str], second: Sequence[str], scores: ArrayLike, task: str
+) -> ScoredPairs:
+    """Labelled pairs, validated: as many of each, three or more, finite labels that differ."""
+    gold = np.asarray(scores, dtype=np.float64)
+    if not len(first) == len(second) == len(gold):
+        raise DataError(
+            f"{task}: {len(first):,} first sentences, {len(second):,} second sentences and "
+            f"{len(gold):,} labels; there must be as many of each"
+        )
+    if len(gold) < MIN_PAIRS:
+        raise DataError(f"{task}: {len(gold)} labelled pairs; at least {MIN_PAIRS} are needed")
+    bad = np.flatnonzero(~np.isfinite(gold))
+    if len(bad):
+        raise DataError(f"{task}: the label of pair {bad[0] + 1} is {gold[bad[0]]}")
+    if gold.min() == gold.max():
+        raise DataError(f"{task}: all labels are {gold[0]:g}; nothing can be correlated with them")
+    return ScoredPairs(task, tuple(first), tuple(second), gold, task)

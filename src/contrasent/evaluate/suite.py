@@ -8,28 +8,41 @@ from typing import Any
 
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.bias import Length, length_bias, repetition_bias, words
-from contrasent.evaluate.clustering import clustering, clustering_sets
-from contrasent.evaluate.collections import caption_retrieval, stsb_retrieval
-from contrasent.evaluate.decisions import pair_classification, paraphrase_sets, triplet_accuracy
-from contrasent.evaluate.few_shot import few_shot, few_shot_sets
+from contrasent.evaluate.decisions import (
+    CLUSTERED,
+    clustering,
+    pair_classification,
+    triplet_accuracy,
+)
 from contrasent.evaluate.geometry import WHOLE, geometry
 from contrasent.evaluate.protocols import OTHER_LANGUAGES, PROTOCOLS, every_protocol
+from contrasent.evaluate.retrieval import caption_retrieval, stsb_retrieval
 from contrasent.evaluate.sts import sts
-from contrasent.evaluate.transfer import SEED, transfer
+from contrasent.evaluate.transfer import FEW_SHOT_TASKS, SEED, TASKS, few_shot, transfer
 from contrasent.evaluate.vectors import Cached
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES
-from contrasent.text.captions import flickr30k
-from contrasent.text.datasets import sts_pairs
-from contrasent.text.judged import inference_triples
-from contrasent.text.official import STS_TASKS, TRANSFER_FILES
-from contrasent.text.transfer import transfer_set
+from contrasent.text.catalogue import data_sets
+from contrasent.text.datasets import sts_names, sts_pairs
+from contrasent.text.labelled import flickr30k, inference_triples, question_pairs, transfer_set
+from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
-SUITES = (
-    *("sts", "protocols", "transfer", "geometry", "retrieval", "bias"),
-    *("paraphrase", "triplets", "clustering", "few-shot"),
-)
+SUITE_DATA: dict[str, tuple[str, ...]] = {
+    "sts": STS_TASKS,
+    "protocols": (*STS_TASKS, "SICKR-all", *OTHER_LANGUAGES),
+    "transfer": TASKS,
+    "geometry": ("STSB",),
+    "retrieval": ("STSB", "flickr30k"),
+    "bias": (*STS_TASKS, "flickr30k"),
+    "paraphrase": ("MRPC", "QQP"),
+    "triplets": ("NLI",),
+    "clustering": CLUSTERED,
+    "few-shot": FEW_SHOT_TASKS,
+}
+"""The named data sets that each suite reads."""
+
+SUITES = tuple(SUITE_DATA)
 CAPTIONS = 5000
 
 
@@ -38,7 +51,6 @@ class Options:
     """Options of the suites; each evaluation documents its own in full.
 
     Attributes:
-        device: of torch for the transfer classifiers of SentEval's solvers; numpy if None.
         captions: how many of Flickr30k's captions to search, from the end; 0 for all.
         tokens: counts the model's tokens in a sentence, for the bias of length in tokens; in words
             alone if None.
@@ -50,9 +62,7 @@ class Options:
     aggregate: tuple[str, ...] = ("all",)
     split: str = "test"
     subsets: bool = False
-    solver: str = "fast"
     seeds: tuple[int, ...] = (SEED,)
-    device: str | None = None
     geometry_split: str = "all"
     captions: int = CAPTIONS
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
@@ -76,17 +86,18 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_data(suites: Sequence[str], options: Options) -> None:
-    """Read and discard all data that the suites need, so that missing files are found first.
-
-    Args:
-        suites: their names.
-        options: of the suites.
-
-    Raises:
-        OptionError: an unknown task, split or form.
-        DataError: data that are missing or not official.
-    """
+    """Read and discard all data that the suites need, so that missing files are found first."""
     folder, form = options.folder, options.form
+    readers: dict[str, Callable[..., object]] = {
+        "QQP": question_pairs,
+        "NLI": inference_triples,
+        "flickr30k": flickr30k,
+    }
+    for name in dict.fromkeys(name for suite in suites for name in SUITE_DATA[suite]):
+        if name in readers:
+            readers[name](folder=folder)
+        elif name not in sts_names():
+            transfer_set(name, folder=folder)
     named = {
         "sts": [(task, options.split, form) for task in options.tasks],
         "protocols": [
@@ -98,23 +109,22 @@ def check_data(suites: Sequence[str], options: Options) -> None:
         "retrieval": [("STSB", "test", form)],
         "bias": [(task, "test", form) for task in STS_TASKS],
     }
-    wanted = dict.fromkeys(pairs for suite in suites for pairs in named.get(suite, ()))
-    for task, split, its_form in wanted:
-        sts_pairs(task, split=split, form=its_form, folder=folder)
-    if "transfer" in suites:
-        for task in TRANSFER_FILES:
-            transfer_set(task, folder=folder)
-    if "retrieval" in suites or "bias" in suites:
-        flickr30k(folder=folder)
-    readers: dict[str, Callable[[Path | None], object]] = {
-        "paraphrase": paraphrase_sets,
-        "triplets": lambda folder: inference_triples(folder=folder),
-        "clustering": clustering_sets,
-        "few-shot": few_shot_sets,
+    needed = dict.fromkeys(pairs for suite in suites for pairs in named.get(suite, ()))
+    for task, split, own_form in needed:
+        sts_pairs(task, split=split, form=own_form, folder=folder)
+
+
+def missing_data(folder: Path | None = None, form: str = "senteval") -> dict[str, list[str]]:
+    """By suite, the data sets that are neither in the data folder nor, in this form, on the hub."""
+    absent = set()
+    for found in data_sets():
+        located = found.locate(folder)
+        # Some sets have one form only, whatever is wanted of the others.
+        if not (located[form] if form in located else any(located.values())):
+            absent.add(found.name)
+    return {
+        suite: [name for name in names if name in absent] for suite, names in SUITE_DATA.items()
     }
-    for suite in suites:
-        if suite in readers:
-            readers[suite](folder)
 
 
 def evaluate(
@@ -206,7 +216,7 @@ def _given(
 _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
     "sts": _given(sts, "tasks", "form", "aggregate", "split", "subsets"),
     "protocols": _given(every_protocol, "form", names="protocols"),
-    "transfer": _given(transfer, "solver", "seeds", "device"),
+    "transfer": _given(transfer, "seeds"),
     "geometry": _given(geometry, "form", split="geometry_split"),
     "retrieval": _retrieval,
     "bias": _bias,

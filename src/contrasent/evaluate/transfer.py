@@ -1,30 +1,41 @@
-"""Transfer: how much do fixed vectors tell a linear classifier?
+"""Transfer: the accuracy of a linear classifier on fixed vectors, from many examples or from few.
 
 The seven tasks of SentEval (Conneau and Kiela, 2018; SimCSE, Table E.1): MR, CR, SUBJ and MPQA by
 ten folds, SST2 by its dev set, TREC and MRPC by ten folds of the training set. MRPC's features are
 |u - v| and u * v.
+
+Few-shot classification is logistic regression on the vectors as they are: summed cross-entropy plus
+half the squared weights (C = 1 in scikit-learn's terms, MTEB's protocol), the bias free. The
+examples are drawn anew several times; the test items are the same for every draw.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.errors import OptionError, check_choice
-from contrasent.evaluate.probing import SOLVERS, Outcome, Problem, fits
-from contrasent.evaluate.sheet import Sheet
+from contrasent.errors import DataError, OptionError, check_choice
+from contrasent.evaluate.classifier import Logistic, Outcome, Problem, classify
+from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.vectors import Encoded, encode_distinct
 from contrasent.report import Items, Report
-from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
-from contrasent.text.transfer import Labelled, transfer_set
+from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
+from contrasent.text.labelled import Labelled, transfer_set
 from contrasent.types import EncodeFn
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 AVERAGE = "Transfer7"
 SEED = 1111
+"""SentEval's."""
 
+FEW_SHOT_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC")
+FEW_SHOT_AVERAGE = "FewShot6"
+SHOTS = (8, 16)
+DRAWS = 10
+
+Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
@@ -32,9 +43,7 @@ def transfer(
     encode: EncodeFn,
     *,
     tasks: Sequence[str] = TASKS,
-    solver: str = "fast",
     seeds: Sequence[int] = (SEED,),
-    device: str | None = None,
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
@@ -46,10 +55,8 @@ def transfer(
     Args:
         encode: the model.
         tasks: some of "MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC".
-        solver: "fast" (convex, two minutes), "senteval" (the published procedure) or
-            "senteval_prototype" (its quick settings).
-        seeds: one run for each; with more than one, rows "accuracy_seed_sd" give the spread.
-        device: of torch, such as "cuda", for SentEval's solvers; numpy on two threads if None.
+        seeds: of the folds, one run for each; with more than one, rows "accuracy_seed_sd" give the
+            spread.
         resamples: bootstrap resamples over distinct test sentences for the 95 % intervals, one of
             several tasks in all of them together; 0 for none.
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
@@ -60,31 +67,30 @@ def transfer(
         tasks, rows of task "Transfer7" hold their plain mean.
 
     Raises:
-        OptionError: an unknown task or solver, no seed, or a device that cannot be used.
+        OptionError: an unknown task, or no seed.
         DataError: data that are missing or not official, or vectors that are not finite.
     """
     for task in tasks:
         check_choice("tasks", task, TASKS)
-    check_choice("solver", solver, SOLVERS)
     if not seeds or not tasks:
         raise OptionError("seeds" if not seeds else "tasks", "", "name at least one")
     data = {task: transfer_set(task, folder=folder) for task in tasks}
     texts = [t for found in data.values() for part in found.values() for t in _texts(part)]
     encoded = encode_distinct(encode, texts)
-    sheet, values = Sheet(), []
+    builder, values = ReportBuilder(), []
     for task, found in data.items():
         problem = make_problem(task, found, encoded)
-        with progress.task(task, fits(problem, solver) * len(seeds), "fits") as advance:
-            outcomes = [SOLVERS[solver](problem, seed, advance, device=device) for seed in seeds]
+        with progress.task(task, problem.fits * len(seeds), "fits") as advance:
+            outcomes = [classify(problem, seed, advance) for seed in seeds]
         keys = item_keys_in_order(found)
-        values.append(add_outcomes(sheet, task, problem.labels, keys, outcomes, resamples))
+        values.append(add_outcomes(builder, task, problem.labels, keys, outcomes, resamples))
     if set(data) == set(TASKS):
         for split in ("test", "dev"):
-            sheet.average(AVERAGE, TASKS, split, "accuracy", "", "")
-        _add_spread(sheet, AVERAGE, np.mean(values, axis=0))
-    return sheet.report(
+            builder.average(AVERAGE, TASKS, split, "accuracy", "", "")
+        _add_spread(builder, AVERAGE, np.mean(values, axis=0))
+    return builder.report(
         {
-            "solver": solver,
+            "classifier": "logistic regression, L2 by cross-validation",
             "seeds": ", ".join(map(str, seeds)),
             "resamples": resamples,
             **encoded.notes,
@@ -140,7 +146,7 @@ def _features(part: Labelled, order: NDArray[np.int64], encoded: Encoded) -> NDA
 
 
 def add_outcomes(
-    sheet: Sheet,
+    builder: ReportBuilder,
     task: str,
     labels: NDArray[np.int64],
     keys: Keys,
@@ -165,16 +171,16 @@ def add_outcomes(
     own, count = keys[tested], len(tested)
     items = Items("mean", own, weighted[tested][None])
     draws = mean_draws(right[tested], resamples, SEED, own)
-    sheet.add(task, "test", "accuracy", values.mean(), count, draws=draws, items=items)
-    sheet.add(task, "dev", "accuracy", float(np.mean([o.dev for o in outcomes])), count)
+    builder.add(task, "test", "accuracy", values.mean(), count, draws=draws, items=items)
+    builder.add(task, "dev", "accuracy", float(np.mean([o.dev for o in outcomes])), count)
     if task == "MRPC":
         columns = [np.stack([o.guesses, labels])[:, tested] for o in outcomes]
         score = float(np.mean([f1(*pair) for pair in columns]))
         # F1 over several seeds is no mean of items.
         whole = (columns[0] == 1).astype(np.float64)
         items = Items("f1", own, whole)
-        sheet.add(task, "test", "f1", score, count, items=items if len(outcomes) == 1 else None)
-    _add_spread(sheet, task, values)
+        builder.add(task, "test", "f1", score, count, items=items if len(outcomes) == 1 else None)
+    _add_spread(builder, task, values)
     return values
 
 
@@ -188,7 +194,136 @@ def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     return 2 * hits / total if total else 0.0
 
 
-def _add_spread(sheet: Sheet, task: str, values: Floats) -> None:
+def _add_spread(builder: ReportBuilder, task: str, values: Floats) -> None:
     if len(values) > 1:
         spread = float(values.std(ddof=1))
-        sheet.add(task, "test", "accuracy_seed_sd", spread, len(values))
+        builder.add(task, "test", "accuracy_seed_sd", spread, len(values))
+
+
+def few_shot(
+    encode: EncodeFn,
+    sets: Mapping[str, Mapping[str, Labelled]] | None = None,
+    *,
+    shots: Sequence[int] = SHOTS,
+    draws: int = DRAWS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Report:
+    """Score a model on classification from few examples.
+
+    Args:
+        encode: the model.
+        sets: by default MR, CR, SUBJ, MPQA, SST2 and TREC. A set without a test split is parted at
+            random: examples come from one half, the other is tested.
+        shots: examples a class.
+        draws: how often examples are drawn.
+        resamples: bootstrap resamples for the 95 % intervals, over distinct test sentences and over
+            the draws of examples; 0 for none.
+        seed: of the draws and the bootstrap.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        Of each set rows "accuracy@K", K examples a class: the mean over the draws. Of several sets
+        also their plain mean, "FewShot6" by default.
+
+    Raises:
+        DataError: data that are missing, a class with too few examples, or vectors that are not
+            finite.
+    """
+    data = few_shot_sets(folder) if sets is None else sets
+    builder = ReportBuilder()
+    for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
+        for k, right in guessed.items():
+            items = Items("mean", keys, right.mean(axis=0)[None])
+            drawn = _resampled(right, keys, resamples, seed)
+            accuracy = float(right.mean())
+            builder.add(
+                task, "test", f"accuracy@{k}", accuracy, len(keys), draws=drawn, items=items
+            )
+    for k in shots if len(data) > 1 else ():
+        name = FEW_SHOT_AVERAGE if tuple(data) == FEW_SHOT_TASKS else "mean"
+        builder.average(name, tuple(data), "test", f"accuracy@{k}", "", "")
+    return builder.report({"few-shot draws": draws, "seed": seed, "resamples": resamples})
+
+
+def few_shot_sets(folder: Path | None = None) -> dict[str, dict[str, Labelled]]:
+    """The six tasks on single sentences, by split."""
+    return {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
+
+
+def guess_items(
+    encode: EncodeFn,
+    sets: Mapping[str, Mapping[str, Labelled]],
+    shots: Sequence[int],
+    draws: int,
+    seed: int,
+) -> dict[str, tuple[Keys, dict[int, Floats]]]:
+    """By set, the keys (n,) of its test sentences, and by examples a class (draws, n) of 0 and 1.
+
+    Only the examples that are drawn are encoded, not whole training sets.
+    """
+    random = np.random.default_rng((seed, 1))
+    parted = {task: _parted(task, parts, random) for task, parts in sets.items()}
+    chosen = {
+        task: [_draw(task, pool.labels, max(shots), random) for _ in range(draws)]
+        for task, (pool, _) in parted.items()
+    }
+    texts: list[Sequence[str]] = []
+    for task, (pool, test) in parted.items():
+        texts += [test.first, [pool.first[i] for rows in chosen[task] for i in rows.ravel()]]
+    encoded = encode_distinct(encode, texts)
+    guessed = {}
+    for task, (pool, test) in parted.items():
+        rows = np.stack(chosen[task])  # (draws, classes, most shots)
+        flat = rows.ravel()
+        model = Logistic(
+            encoded([pool.first[i] for i in flat]), pool.labels[flat], int(pool.labels.max()) + 1
+        )
+        place = np.arange(len(flat)).reshape(rows.shape)
+        features = encoded(test.first)
+        right = {}
+        for k in shots:
+            subsets = [place[d, :, :k].ravel() for d in range(draws)]
+            # Mean cross-entropy of features over `scale`: C = 1 is this L2 weight.
+            weights = model.fit(subsets, [1 / (len(s) * model.scale**2) for s in subsets])
+            found = [model.predict(w, features) == test.labels for w in weights]
+            right[k] = np.array(found, dtype=np.float64)
+        guessed[task] = item_keys(test.first), right
+    return guessed
+
+
+def _parted(
+    task: str, parts: Mapping[str, Labelled], random: np.random.Generator
+) -> tuple[Labelled, Labelled]:
+    """The examples to draw from, and those to test."""
+    if "test" in parts:
+        return parts["train"], parts["test"]
+    whole = parts["all"]
+    order = random.permutation(len(whole))
+    halves = (order[: len(whole) // 2], order[len(whole) // 2 :])
+    pool, test = (
+        Labelled(tuple(whole.first[i] for i in rows), None, whole.labels[rows]) for rows in halves
+    )
+    return pool, test
+
+
+def _draw(task: str, labels: Integers, count: int, random: np.random.Generator) -> Integers:
+    """(classes, count) rows, without repetition."""
+    members = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
+    smallest = min(map(len, members))
+    if smallest < count:
+        raise DataError(f"{task}: a class has {smallest} examples, {count} are to be drawn")
+    return np.stack([random.choice(rows, count, replace=False) for rows in members])
+
+
+def _resampled(right: Floats, keys: Keys, resamples: int, seed: int) -> Floats:
+    """(r,) mean accuracy over resamples of test items and, independently, of draws."""
+    draws, n = right.shape
+    random = np.random.default_rng((seed, 2))
+    blocks = []
+    for counts in draw_counts([n], resamples, seed, keys):
+        by_draw = counts @ right.T.astype(np.float32) / n
+        share = random.multinomial(draws, np.full(draws, 1 / draws), size=len(counts)) / draws
+        blocks.append((by_draw * share).sum(axis=1))
+    return np.concatenate(blocks) if blocks else np.empty(0)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.pairs import pairs
 from contrasent.evaluate.retrieval import check_relevant, rank_vectors
+from contrasent.evaluate.sts import pairs
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
 from contrasent.stats.bootstrap import FEWEST, RESAMPLES, mean_interval

@@ -4,11 +4,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contrasent.errors import DataError
-from contrasent.text.captions import Captions, flickr30k
-from contrasent.text.datafiles import data_folder
 from contrasent.text.datasets import ScoredPairs, sts_pairs
-from contrasent.text.official import STS_YEARS
-from contrasent.text.transfer import transfer_set
+from contrasent.text.labelled import Captions, flickr30k, transfer_set
+from contrasent.text.official import STS_YEARS, data_folder
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
 WHOLE = ("train", "dev", "test")

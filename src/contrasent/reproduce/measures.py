@@ -15,7 +15,7 @@ from contrasent.report import Report, Row
 from contrasent.reproduce import data, followed
 from contrasent.reproduce.corpora import read_corpora, sample
 from contrasent.reproduce.toml import Value
-from contrasent.text.datafiles import data_folder
+from contrasent.text.official import data_folder
 from contrasent.types import EncodeFn
 
 Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
@@ -104,8 +104,16 @@ def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     return Report((*found.rows, *more.rows), found.notes, found.items | more.items)
 
 
+def _transfer(
+    encode: EncodeFn, folder: Path | None, *, tasks: tuple[str, ...], solver: str
+) -> Report:
+    from contrasent.evaluate.transfer import transfer
+
+    return transfer(encode, tasks=tasks, folder=folder)
+
+
 def _caption_retrieval(encode: EncodeFn, folder: Path | None, *, captions: int) -> Report:
-    from contrasent.evaluate.collections import caption_retrieval
+    from contrasent.evaluate.retrieval import caption_retrieval
 
     return caption_retrieval(encode, data.captions(folder, captions))
 
@@ -119,7 +127,7 @@ def _listing(
     captions: int,
     k: int,
 ) -> Report:
-    from contrasent.evaluate.collections import side_by_side
+    from contrasent.evaluate.retrieval import side_by_side
 
     if documents == "flickr30k":
         texts = _captions(folder, captions=captions)
@@ -166,11 +174,12 @@ MEASURES = {
         },
     ),
     "transfer": Measure(
-        "contrasent.evaluate.transfer:transfer",
+        _transfer,
         lambda folder, tasks, **_: data.transfer_texts(folder, tasks),
         {
             "tasks": (tuple[Transfer, ...], get_args(Transfer)),
-            "solver": (Literal["fast", "senteval", "senteval_prototype"], "fast"),
+            # The one classifier there is: stored keys hold its name.
+            "solver": (Literal["fast"], "fast"),
         },
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
@@ -192,7 +201,7 @@ MEASURES = {
         of_training=True,
     ),
     "stsb_retrieval": Measure(
-        "contrasent.evaluate.collections:stsb_retrieval",
+        "contrasent.evaluate.retrieval:stsb_retrieval",
         _pairs,
         {
             "directions": (Literal["both", "first"], "both"),

@@ -25,8 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.text.datafiles import ROOTS, check_count, find, missing, read_lines
-from contrasent.text.official import STS_PINS, STS_TABLES, STS_YEARS, Subset, Table
+from contrasent.text.official import (
+    ROOTS,
+    STS_PINS,
+    STS_TABLES,
+    STS_YEARS,
+    Subset,
+    Table,
+    check_count,
+    find,
+    missing,
+    read_lines,
+)
 
 FORMS = ("senteval", "raw")
 SPLITS = ("train", "dev", "test")

@@ -14,7 +14,7 @@ NONE = np.empty(0)
 """The draws of what was not resampled."""
 
 
-class Sheet:
+class ReportBuilder:
     """The rows of a report, in order."""
 
     def __init__(self) -> None:

@@ -1,10 +1,10 @@
-"""Batched logistic regression against its definition: the gradient is zero at the answer."""
+"""Logistic regression against its definition: the gradient is zero at the answer; folds."""
 
 import numpy as np
 import pytest
 
-from contrasent.evaluate import convex
-from contrasent.evaluate.convex import Logistic
+from contrasent.evaluate import classifier
+from contrasent.evaluate.classifier import Logistic, Problem, classify, stratified_folds
 
 
 def made(n=300, d=6, classes=2, seed=0):
@@ -60,7 +60,7 @@ def test_blocks_and_the_vectors_length_change_nothing(monkeypatch):
     x, y = made()
     subsets, penalties = [np.arange(250)] * 3, [1e-4, 1e-3, 1e-2]
     whole = Logistic(x, y, 2).fit(subsets, penalties)
-    monkeypatch.setattr(convex, "BLOCK", 300)
+    monkeypatch.setattr(classifier, "BLOCK", 300)
     np.testing.assert_allclose(Logistic(x, y, 2).fit(subsets, penalties), whole, atol=1e-3)
     scaled = Logistic(x * 1000, y, 2).fit(subsets, penalties)
     np.testing.assert_allclose(np.abs(scaled), np.abs(whole), atol=1e-3)
@@ -73,3 +73,45 @@ def test_separable_classes_and_constant_columns_do_no_harm():
     weights = model.fit([np.arange(40)], [1e-6])
     assert np.isfinite(weights).all()
     assert (model.predict(weights[0], x) == y).all()
+
+
+@pytest.mark.parametrize(("classes", "k", "seed"), [(2, 10, 1111), (6, 5, 3), (3, 4, 0)])
+def test_folds_are_those_of_scikit_learn(classes, k, seed):
+    selection = pytest.importorskip("sklearn.model_selection")
+    labels = np.random.default_rng(seed).integers(0, classes, 311)
+    expected = selection.StratifiedKFold(k, shuffle=True, random_state=seed).split(labels, labels)
+    found = stratified_folds(labels, k, seed)
+    assert len(found) == k
+    for (train, test), (wanted_train, wanted_test) in zip(found, expected, strict=True):
+        assert np.array_equal(train, wanted_train)
+        assert np.array_equal(test, wanted_test)
+
+
+def test_folds_share_every_class():
+    labels = np.repeat([0, 1, 2], [50, 30, 20])
+    tests = [test for _, test in stratified_folds(labels, 10, 1)]
+    assert sorted(np.concatenate(tests)) == list(range(100))
+    for test in tests:
+        assert np.bincount(labels[test]).tolist() == [5, 3, 2]
+
+
+def test_labels_without_a_reason_are_not_learnt():
+    """Noise must score near the share of the larger class: a leak would score more."""
+    random = np.random.default_rng(8)
+    noise = random.normal(size=(300, 20)).astype(np.float32)
+    labels = random.integers(0, 2, 300)
+    found = classify(Problem(noise, labels, 300, 0, 2), 1111, lambda n: None)
+    accuracy = (found.guesses == labels).mean()
+    assert 0.5 - 0.12 < accuracy < 0.5 + 0.12
+    assert 0.5 - 0.15 < found.dev < 0.5 + 0.15
+
+
+@pytest.mark.parametrize(("train", "dev"), [(120, 0), (80, 0), (60, 20)])
+def test_progress_counts_every_fit(train, dev):
+    random = np.random.default_rng(8)
+    problem = Problem(
+        random.normal(size=(120, 3)).astype(np.float32), random.integers(0, 2, 120), train, dev, 2
+    )
+    counted = []
+    classify(problem, 1, counted.append)
+    assert sum(counted) == problem.fits

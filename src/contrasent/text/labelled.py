@@ -1,0 +1,280 @@
+"""Named labelled text besides STS: transfer tasks, question pairs, triples, captions, qrels."""
+
+import csv
+import gzip
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError, check_choice
+from contrasent.text.official import (
+    ROOTS,
+    TRANSFER_FILES,
+    TREC_CLASSES,
+    TransferFile,
+    check_count,
+    need,
+    read_lines,
+)
+
+QQP_PLACES = ("qqp/qqp_subset.tsv", "QQP/dev.tsv", "qqp/dev.tsv")
+NLI_PLACES = ("nli/nli_triples.csv", "nli/nli_for_simcse.csv", "nli_for_simcse.csv")
+CAPTION_PLACES = (
+    "flickr30k/flickr30k_captions.token.gz",
+    "flickr30k/results_20130124.token",
+    "flickr30k/flickr30k_captions.token",
+)
+CAPTION_COUNTS = (158_915, 155_070)
+"""Captions of the published file, and of its copy in Multi30k (31,014 pictures of 31,783)."""
+
+NO_COPY = "no pinned copy on the hub is known"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """Sentences, or pairs of them, with a class each.
+
+    Attributes:
+        second: n sentences for a task on pairs (MRPC), else None.
+        labels: (n,) classes from 0.
+    """
+
+    first: tuple[str, ...]
+    second: tuple[str, ...] | None
+    labels: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled]:
+    """A transfer task of SentEval by split: all; train, test; or train, dev, test."""
+    check_choice("task", task, tuple(TRANSFER_FILES))
+    parts: dict[str, list[Labelled]] = {}
+    for file in TRANSFER_FILES[task]:
+        places = [f"{root}/{file.path}" for root in ROOTS]
+        path = need(task, places, folder, "no copy on the hub is known to be SentEval's")
+        parts.setdefault(file.split, []).append(_read_transfer(task, path, file))
+    return {
+        split: Labelled(
+            tuple(text for part in found for text in part.first),
+            found[0].second,
+            np.concatenate([part.labels for part in found]),
+        )
+        for split, found in parts.items()
+    }
+
+
+def _read_transfer(task: str, path: Path, file: TransferFile) -> Labelled:
+    # SentEval reads these as Latin-1; copies in UTF-8 are about as well.
+    lines = read_lines(path, fallback="latin-1")
+    if task == "MRPC":
+        lines = lines[1:]
+    check_count(path, len(lines), file.rows, "rows")
+    first, second, labels = [], [], []
+    for number, line in enumerate(lines, start=2 if task == "MRPC" else 1):
+        try:
+            one, two, label = _transfer_row(task, line, file.label)
+        except (ValueError, IndexError) as error:
+            raise DataError(f"{path}:{number}: not a row of {task}: {line[:60]!r}") from error
+        first.append(" ".join(one.split()))
+        second.append(" ".join(two.split()))
+        labels.append(label)
+    pairs = tuple(second) if task == "MRPC" else None
+    return Labelled(tuple(first), pairs, np.array(labels, dtype=np.int64))
+
+
+def _transfer_row(task: str, line: str, label: int | None) -> tuple[str, str, int]:
+    if label is not None:
+        return line, "", label
+    if task == "TREC":
+        target, question = line.strip().split(":", 1)
+        return question.split(" ", 1)[1], "", TREC_CLASSES.index(target)
+    columns = line.strip().split("\t")
+    if task == "MRPC":
+        return columns[3], columns[4], ("0", "1").index(columns[0])
+    return columns[0], "", ("0", "1").index(columns[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Triples:
+    """Sentences, each with one that follows from it and one that contradicts it."""
+
+    premises: tuple[str, ...]
+    entailed: tuple[str, ...]
+    contradicted: tuple[str, ...]
+    source: str
+
+    def __len__(self) -> int:
+        return len(self.premises)
+
+    def spread(self, count: int) -> "Triples":
+        """``count`` of them at equal distances over the file; all for 0, or where there are fewer.
+
+        Rows of one origin stand together, so the first ones would be of one origin.
+        """
+        if not 0 < count < len(self):
+            return self
+        rows = np.linspace(0, len(self) - 1, count).astype(int).tolist()
+        first, second, third = (
+            tuple(column[i] for i in rows)
+            for column in (self.premises, self.entailed, self.contradicted)
+        )
+        return Triples(first, second, third, self.source)
+
+
+def question_pairs(*, folder: Path | None = None) -> Labelled:
+    """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
+    path = need("QQP", QQP_PLACES, folder, NO_COPY)
+    wanted = ("question1", "question2", "is_duplicate")
+    first, second, labels = [], [], []
+    for line, row in _rows(path, wanted, "\t"):
+        if row.get("split", "test") != "test":
+            continue
+        if row["is_duplicate"] not in ("0", "1"):
+            raise DataError(f"{path}:{line}: is_duplicate is {row['is_duplicate']!r}, not 0 or 1")
+        first.append(" ".join(row["question1"].split()))
+        second.append(" ".join(row["question2"].split()))
+        labels.append(int(row["is_duplicate"]))
+    return Labelled(tuple(first), tuple(second), np.array(labels, dtype=np.int64))
+
+
+def inference_triples(*, folder: Path | None = None) -> Triples:
+    """Triples in SimCSE's form: columns ``sent0``, ``sent1`` and ``hard_neg``."""
+    path = need("NLI triples", NLI_PLACES, folder, NO_COPY)
+    wanted = ("sent0", "sent1", "hard_neg")
+    rows = [tuple(row[name].strip() for name in wanted) for _, row in _rows(path, wanted, ",")]
+    premises, entailed, contradicted = zip(*rows, strict=True)
+    return Triples(premises, entailed, contradicted, path.name)
+
+
+def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dict[str, str]]]:
+    found = []
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        reader = csv.DictReader(stream, delimiter=mark)
+        lacking = [name for name in wanted if name not in (reader.fieldnames or ())]
+        if lacking:
+            raise DataError(f"{path}:1: there is no column {lacking[0]!r}")
+        for row in reader:
+            if not all(row[name] for name in wanted):
+                raise DataError(f"{path}:{reader.line_num}: expected {', '.join(wanted)}")
+            found.append((reader.line_num, row))
+    if not found:
+        raise DataError(f"{path}: holds no rows")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Captions:
+    """Captions in the file's order."""
+
+    texts: tuple[str, ...]
+    pictures: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def last(self, count: int) -> "Captions":
+        """The last ``count`` captions; all of them for 0 (Multi30k's test pictures come last)."""
+        return Captions(self.texts[-count:], self.pictures[-count:]) if count else self
+
+
+def flickr30k(*, folder: Path | None = None) -> Captions:
+    """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
+    path = need("flickr30k", CAPTION_PLACES, folder, "its licence allows no copy on the hub")
+    data = path.read_bytes()
+    text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    texts, pictures = [], []
+    for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
+        name, tab, caption = line.partition("\t")
+        if not tab or "#" not in name:
+            raise DataError(f"{path}:{number}: expected picture.jpg#k, a tab and a caption")
+        texts.append(caption.strip())
+        pictures.append(name.rpartition("#")[0])
+    if len(texts) not in CAPTION_COUNTS:
+        expected = " or ".join(f"{count:,}" for count in CAPTION_COUNTS)
+        raise DataError(f"{path}: {len(texts):,} captions, expected {expected}")
+    return Captions(tuple(texts), tuple(pictures))
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """Queries, documents, and which of them belong together.
+
+    Attributes:
+        relevant: of each query, {position of a document: gain}.
+        own: of each query, the position of the document with its id; -1 where there is none, or
+            where it is judged relevant, so that the ids are equal by chance.
+    """
+
+    queries: tuple[str, ...]
+    documents: tuple[str, ...]
+    relevant: tuple[dict[int, float], ...]
+    own: tuple[int, ...]
+
+
+def read_collection(folder: Path, *, split: str = "test") -> Collection:
+    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+
+    Queries without a relevant document in the split are left out.
+    """
+    documents = _texts(folder / "corpus.jsonl")
+    queries = _texts(folder / "queries.jsonl")
+    judged = read_qrels(folder / "qrels" / f"{split}.tsv")
+    place = {name: i for i, name in enumerate(documents)}
+    texts, relevant, own = [], [], []
+    for query, gains in judged.items():
+        unknown = [d for d in gains if d not in place]
+        if query not in queries or unknown:
+            raise DataError(
+                f"{folder / 'qrels' / f'{split}.tsv'}: names "
+                f"{'document ' + unknown[0] if unknown else 'query ' + query}, which is not there"
+            )
+        positive = {place[d]: g for d, g in gains.items() if g > 0}
+        if positive:
+            texts.append(queries[query])
+            relevant.append(positive)
+            itself = place.get(query, -1)
+            own.append(-1 if itself in positive else itself)
+    return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own))
+
+
+def read_qrels(path: Path) -> dict[str, dict[str, float]]:
+    """Read judgements as {query: {document: gain}}."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; judgements are lines of query, document, gain")
+    judged: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split()
+        if not columns or (number == 1 and columns[-1].lower() in ("score", "gain", "relevance")):
+            continue
+        try:
+            query, document = columns[0], columns[-2]
+            gain = float(columns[-1])
+        except (IndexError, ValueError) as error:
+            raise DataError(f"{path}:{number}: expected query, document and gain") from error
+        if len(columns) not in (3, 4):
+            raise DataError(f"{path}:{number}: {len(columns)} columns, expected 3 or 4")
+        judged.setdefault(query, {})[document] = gain
+    if not judged:
+        raise DataError(f"{path}: holds no judgements")
+    return judged
+
+
+def _texts(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
+    found = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+            title = str(record.get("title") or "")
+            found[str(record["_id"])] = f"{title} {record['text']}".strip()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path}:{number}: expected a JSON object with _id and text") from error
+    return found
