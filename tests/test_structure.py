@@ -178,22 +178,17 @@ def test_no_module_leans_on_itself():
     sorter.prepare()  # a CycleError names the ring
 
 
-ENTRIES = (
-    "bias",
-    "clustering",
-    "decisions",
-    "diff",
-    "few_shot",
-    "geometry",
-    "pairs",
-    "probing",
-    "relatedness",
-    "retrieval",
-    "sts",
-    "suite",
-    "transfer",
-)
-"""Modules of ``evaluate`` whose functions of the same name, or all public ones, users call."""
+ENTRIES = {
+    "bias": ("length_bias", "repetition_bias"),
+    "decisions": ("pair_classification", "triplet_accuracy", "clustering"),
+    "geometry": ("geometry",),
+    "protocols": ("every_protocol", "relatedness"),
+    "retrieval": ("retrieval", "stsb_retrieval", "caption_retrieval", "folder_retrieval"),
+    "sts": ("sts", "pairs", "several_pairs"),
+    "suite": ("evaluate",),
+    "transfer": ("transfer", "few_shot"),
+}
+"""Functions of ``evaluate`` that users call, by module."""
 
 
 UNDOCUMENTED = {
@@ -234,10 +229,9 @@ def exported():
             if getattr(one, "__module__", "") == module.__name__
         ]
         found |= {one.__name__: one for one in own if one.__name__[0] != "_"}
-    for name in ENTRIES:
-        module = import_module(f"contrasent.evaluate.{name}")
-        if hasattr(module, name):
-            found[name] = getattr(module, name)
+    for module, names in ENTRIES.items():
+        home = import_module(f"contrasent.evaluate.{module}")
+        found |= {name: getattr(home, name) for name in names}
     return {n: o for n, o in found.items() if inspect.isfunction(o) or inspect.isclass(o)}
 
 

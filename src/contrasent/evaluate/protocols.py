@@ -78,7 +78,23 @@ def every_protocol(
     resamples: int = RESAMPLES,
     folder: Path | None = None,
 ) -> Report:
-    """A model's score under each protocol, and on the sets that only some papers use."""
+    """A model's score under each protocol, and on the sets that only some papers use.
+
+    Args:
+        encode: the model.
+        names: some of :data:`PROTOCOLS`.
+        form: "senteval" or "raw"; German and Spanish are raw.
+        resamples: bootstrap resamples for the 95 % intervals of the parts; 0 for none.
+        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
+
+    Returns:
+        A row "protocol NAME" for each of a protocol's metrics, the rows that it is a mean of, and
+        those of the dev splits, of all of SICK-R, and of German and Spanish.
+
+    Raises:
+        OptionError: an unknown name.
+        DataError: data that are missing or not official, or vectors that cannot be measured.
+    """
     for name in names:
         check_choice("--protocol", name, PROTOCOLS)
     score = partial(sts, encode, resamples=resamples, folder=folder)
