@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -43,8 +45,8 @@ def test_sentences(run, texts, bert, tmp_path):
     first, last = out.splitlines()
     assert first.startswith("m: 5 steps, ")
     assert re.fullmatch(
-        r"improvement not visible: [01]\.\d{4} of the base's neighbours are left; the model is the "
-        "last step",
+        r"sentences alone show no gain, [01]\.\d{4} of the base's neighbours are left; the model "
+        "is the last step",
         last,
     )
     blind, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
@@ -72,10 +74,55 @@ def test_pairs_are_held_out_and_json_tells_all(run, pairs, bert, tmp_path):
     assert "mrr@10" in (tmp_path / "m" / "README.md").read_text()
     out, _ = run("train", pairs, "-o", "n", "--base", bert, *FAST, *asked)
     best = out.splitlines()[1]
-    start = f"step {told['best_step']}, heldout {told['score']:.4f}"
+    start = f"step {told['best_step']}, heldout mrr@10 {told['score']:.4f}"
     assert told["improved"] == (told["score"] > told["base_score"])  # ten pairs have no interval
     start = f"best model: {start}" if told["improved"] else f"no improvement: {start}"
     assert best.startswith(f"{start}, before training {told['history'][0][1]:.4f}")
+
+
+@pytest.mark.parametrize(
+    ("table", "held", "choosing"),
+    [
+        ([(f"question {n}", f"answer {n % 300}") for n in range(600)], "60 pairs, with all", 30),
+        ([(f"question {n}", "the answer") for n in range(100)], "20 queries whose answers", 20),
+    ],
+    ids=["faq", "star"],
+)
+def test_rows_that_share_answers_are_trained(run, bert, tmp_path, table, held, choosing):
+    (tmp_path / "faq.tsv").write_text("".join(f"{q}\t{a}\n" for q, a in [("q", "a"), *table]))
+    asked = ["train", "faq.tsv", "--base", bert, *FAST, "--set", "steps=3"]
+    out, err = run(*asked, "-o", "m")
+    first, chosen = [line for line in err.splitlines() if not line.startswith("train:")]
+    assert first.startswith(f"held out: {held}")
+    assert chosen.endswith("(rows share texts): duplicates mask")
+    stored = settings_of(tmp_path / "m")
+    assert (stored["objective"]["duplicates"], stored["defaults"]["values"]["duplicates"]) == (
+        *("mask", "mask"),
+    )
+    log = [json.loads(line) for line in (tmp_path / "m/run/log.jsonl").read_text().splitlines()]
+    assert next(line for line in log if "evaluation" in line)["evaluation"][0]["count"] == choosing
+    assert run(*asked, "-o", "m", "--resume")[0] == out
+    run(*asked, "-o", "n", "--set", "duplicates=contrast")
+    assert settings_of(tmp_path / "n")["objective"]["duplicates"] == "contrast"
+
+
+def test_what_is_better_and_not_proven_keeps_the_base():
+    from contrasent.cli.validating import outcome
+    from contrasent.train.outcome import Gain, Run
+
+    run = Run(Path("m"), 9, 1.0, 1.0, 0.44, 5, [(0, 0.43), (5, 0.44)])
+    gain = Gain(0.01, -0.02, 0.04, 50)
+    found = replace(run, improved=False, kept=0, base_score=0.43, gain=gain, metric="mrr@10")
+    assert outcome(found, "heldout") == (
+        "not proven better: step 5, heldout mrr@10 0.4400, before training 0.4300; on 50 others "
+        "+0.0100, 95 % interval -0.0200 to +0.0400; the model is the base (--keep trained leaves "
+        "step 5)"
+    )
+    assert outcome(replace(found, kept=5), "heldout").endswith("; the model is step 5")
+    assert outcome(replace(found, score=0.3, kept=0, steps=5), "neighbours") == (
+        "too much is lost: 0.3000 of the base's neighbours are left; the model is the base (--keep "
+        "trained leaves step 5)"
+    )
 
 
 def test_labelled_pairs_decide(run, texts, bert, tmp_path, sentences):
@@ -121,9 +168,10 @@ def test_harm_is_said_and_the_base_is_given(run, bert, tmp_path, sentences):
     assert gain["low"] <= gain["value"] <= gain["high"] < 0 and gain["count"] == 25
     assert run(*asked, "-o", "m", "--resume", "--require-improvement", code=3)[0] == (
         f"m: 4 steps, {told['sentences_per_second']:,.0f} sentences/s, {told['seconds']:,.0f} s in "
-        f"all\nno improvement: step 4, heldout {told['score']:.4f}, before training "
+        f"all\nno improvement: step 4, heldout mrr@10 {told['score']:.4f}, before training "
         f"{told['base_score']:.4f}; on 25 others {gain['value']:+.4f}, 95 % interval "
-        f"{gain['low']:+.4f} to {gain['high']:+.4f}; the model is the base\n"
+        f"{gain['low']:+.4f} to {gain['high']:+.4f}; the model is the base (--keep trained leaves "
+        "step 4)\n"
     )
     base = Encoder.load(bert, pooler="mean").encode(sentences[:5])
     assert np.array_equal(Encoder.load(tmp_path / "m").encode(sentences[:5]), base)
@@ -224,7 +272,7 @@ def test_a_run_of_an_older_version_goes_on_with_the_same_command(
     again = ["--set", "max_tokens=32", "--set", "epochs=1", "--set", "head=none", "--resume"]
     again += ["--set", f"chunk={stored['settings']['grad_cache_rows']}"]
     result = json.loads((place / "result.json").read_text())
-    for name in ("improved", "kept", "base_score", "gain"):
+    for name in ("improved", "kept", "base_score", "gain", "metric"):
         del result[name]
     result["history"] = [pair for pair in result["history"] if pair[0] or kind == "texts"]
     (place / "result.json").write_text(json.dumps(result))

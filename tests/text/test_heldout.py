@@ -12,6 +12,7 @@ from contrasent.text.heldout import (
     hold_out_documents,
     hold_out_sentences,
     passages,
+    shares_texts,
 )
 
 few_words = st.sampled_from(["kettle", "Kettle", "map", "MAP", "lamp", "roof", "violin", "ladder"])
@@ -21,30 +22,74 @@ def pairs(count):
     return [(f"question {n} about the lamp", f"answer {n}, by the sailor") for n in range(count)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.tuples(few_words, few_words, few_words), min_size=5, max_size=40),
+    st.integers(0, 12),
     st.integers(1, 9),
     st.integers(0, 10**6),
 )
-def test_no_text_on_both_sides(rows, count, seed):
-    corpus = open_corpus(rows)
+def test_what_is_held_out_is_not_trained_on(rows, others, count, seed):
+    rows = [*rows, *((f"{a}?", f"{a}!", "no") for a in range(others))]
     try:
-        split = hold_out(corpus, count, seed=seed)
+        split = hold_out(open_corpus(rows), count, seed=seed)
     except TrainingError:
-        assert all(a.casefold() == b.casefold() for a, b, _ in rows)
+        assert len(rows) < 40 + others
         return
-    held = [text.casefold() for text in (*split.queries, *split.documents)]
-    assert len(held) == len(set(held))  # each text once
-    trained = {text.casefold() for row in split.train for text in rows[row]}
-    assert not trained & set(held)
-    assert 1 <= len(split.queries) == len(split.documents) <= min(count, len(rows) // 5)
-    # Nothing else is left out.
-    for i, row in enumerate(rows):
-        if i not in split.train:
-            assert {text.casefold() for text in row} & set(held)
-    given_pairs = {(a, b) for a, b, _ in rows}
-    assert all(pair in given_pairs for pair in zip(split.queries, split.documents, strict=True))
+    fold = [tuple(text.casefold() for text in row) for row in rows]
+    queries, documents, pool = (
+        [text.casefold() for text in side] for side in (split.queries, split.documents, split.pool)
+    )
+    assert 1 <= len(queries) == len(documents) <= min(count, len(rows) // 5)
+    assert len(rows) - len(split.train) <= len(rows) // 5
+    assert all((q, d) in {row[:2] for row in fold} for q, d in zip(queries, documents, strict=True))
+    assert len(set(pool)) == len(pool) and set(pool) == set(documents)
+    for query, places in zip(queries, split.relevant, strict=True):
+        answers = {row[1] for row in fold if row[0] == query}
+        assert [i for i, text in enumerate(pool) if text in answers] == places
+    trained = {text for row in split.train for text in fold[row]}
+    gone = [row for i, row in enumerate(fold) if i not in set(split.train.tolist())]
+    if "stay in training" not in split.note:
+        assert len(set(queries) | set(documents)) == 2 * len(queries)  # each text once
+        assert not trained & {*queries, *documents}
+        assert all({*row} & {*queries, *documents} for row in gone)  # nothing else is left out
+        assert [places for places in split.relevant] == [[i] for i in range(len(queries))]
+    else:
+        sides = [queries, documents]
+        own, other = sides if "queries whose" in split.note else reversed(sides)
+        assert not trained & set(own) and len(set(own)) == len(own)
+        column = 1 if "queries whose" in split.note else 0
+        assert set(other) <= {fold[row][column] for row in split.train}
+        assert all({*row} & set(own) for row in gone)
+
+
+def faq(questions, answers):
+    return [(f"question {n} of {n % answers}", f"answer {n % answers}") for n in range(questions)]
+
+
+def test_questions_that_share_answers():
+    """Whole groups while they are small; one large group gives queries, or the other way round."""
+    split = hold_out(open_corpus(faq(4170, 750)), 1000, seed=0)
+    assert len(split.train) >= 4170 * 4 // 5
+    assert 139 <= len(split.queries) <= 167  # of five or six rows each, in 834
+    gone = 4170 - len(split.train)
+    assert (
+        split.note == f"held out: {len(split.queries)} pairs, with all rows of their texts ({gone})"
+    )
+    star = [(f"question {n}", "the answer") for n in range(500)]
+    split = hold_out(open_corpus(star), 1000, seed=0)
+    assert (len(split.train), len(split.queries), split.pool) == (400, 100, ["the answer"])
+    assert split.note == (
+        "held out: 100 queries whose answers stay in training, as nearly all rows share texts"
+    )
+    split = hold_out(open_corpus([row[::-1] for row in star]), 1000, seed=0)
+    assert (len(split.train), len(set(split.documents))) == (400, 100)
+    assert "100 answers whose queries stay" in split.note
+    clicks = [(f"query {n % 60}", f"page {(7 * n + n // 60) % 45}") for n in range(600)]
+    split = hold_out(open_corpus(clicks), 1000, seed=0)
+    assert "queries whose answers stay" in split.note
+    assert max(map(len, split.relevant)) > 1
+    assert shares_texts(open_corpus(clicks)) and not shares_texts(open_corpus(pairs(90)))
 
 
 def test_held_out_pairs_have_their_scores():

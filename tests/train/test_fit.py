@@ -221,7 +221,7 @@ def test_the_best_is_kept_and_the_last(start, tmp_path):
 
 
 def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
-    for keep, kept in (("best", 0), ("trained", 4), ("last", 6)):
+    for keep, kept in (("proven", 0), ("trained", 4), ("last", 6)):
         evaluate, calls = scores([0.9, 0.1, 0.3, 0.2])
         _, run = start(keep, steps=6, evaluate_every=2, evaluate=evaluate, keep=keep)
         assert (run.improved, run.kept, run.base_score) == (False, kept, 0.9)
@@ -236,7 +236,7 @@ def test_a_run_that_only_harms_gives_the_base(start, tmp_path):
         for name, step in (("best", 4), ("last", 6)):
             stored = Encoder.load(tmp_path / keep / "run" / name)
             assert np.array_equal(stored.encode(["a map"]), calls[step // 2])
-        assert (tmp_path / keep / "run" / "base").is_dir() == (keep == "best")
+        assert (tmp_path / keep / "run" / "base").is_dir() == (keep == "proven")
         assert RunFolder(tmp_path / keep).finished() == run
 
 
@@ -309,7 +309,7 @@ def test_a_resumed_run_compares_with_the_same_base(start, tmp_path):
         start(steps=6, evaluate_every=2, checkpoint_every=2, evaluate=Cut([0.5, 0.4, 0.3]))
     judge = Against([0.3, 0.2], [-0.1, -0.1])
     options = {"steps": 6, "evaluate_every": 2, "checkpoint_every": 2, "resume": True}
-    with pytest.raises(OutputError, match="has keep 'best', this one 'last'"):
+    with pytest.raises(OutputError, match="has keep 'proven', this one 'last'"):
         start(evaluate=judge, keep="last", **options)
     _, run = start(evaluate=judge, **options)
     assert judge.given[0].rows[0].value == 0.5

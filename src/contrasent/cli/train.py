@@ -85,8 +85,8 @@ def train(
             first sentence finds the rest), neighbours (how much of the base is left), a file of
             labelled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
             documents with --documents, else neighbours]
-        keep: Model to leave: best (the best step if it improves on the base, else the base),
-            trained (the best step in any case), or last. [default: best]
+        keep: Model to leave: proven (the best step if it is proven better than the base, else the
+            base), trained (the best step in any case), or last. [default: proven]
         require_improvement: Exit with 3, all written, if nothing improved.
         recipe: TOML file with any of the options and [settings].
         assign: A setting, key=value; may be repeated.
@@ -154,7 +154,7 @@ def train(
             {
                 "evaluate": scoring,
                 "geometry": _geometry(settings),
-                "keep": keep or "best",
+                "keep": keep or "proven",
                 "rows": rows,
                 "resume": resume,
                 "overwrite": overwrite,

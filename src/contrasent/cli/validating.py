@@ -30,13 +30,14 @@ def evaluation(
     """Choose what decides which model is kept."""
     if wanted is not None or source.width > 1:
         name = wanted or "heldout"
-        return name, *_named(name, source, settings), _blind(name)
+        judge, rows, note = _named(name, source, settings)
+        return name, judge, rows, note or _blind(name)
     problem = ""
     for name in ("documents", "neighbours")[not source.documents :]:
         try:
-            found = _named(name, source, settings)
+            judge, rows, _ = _named(name, source, settings)
             why = f"not --evaluate documents, the default: {problem}\n" if problem else ""
-            return name, *found, why + _blind(name)
+            return name, judge, rows, why + _blind(name)
         except TrainingError as error:
             problem = str(error)
     return "none", None, None, f"nothing is evaluated: {problem}"
@@ -48,15 +49,16 @@ def _blind(name: str) -> str:
 
 def _named(
     evaluator: str, source: "Corpus", settings: "Settings"
-) -> "tuple[Evaluate | None, NDArray[np.int64] | None]":
+) -> "tuple[Evaluate | None, NDArray[np.int64] | None, str]":
+    """An evaluation, the rows to train on, and a note on what was held out."""
     if evaluator == "none":
-        return None, None
+        return None, None, ""
     if evaluator == "stsb":
         from contrasent.evaluate.sts import sts
         from contrasent.text.datasets import sts_pairs
 
         sts_pairs("STSB", split="dev")  # refuse missing data before any training
-        return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None
+        return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None, ""
     from contrasent.evaluate import validation
     from contrasent.text import heldout
 
@@ -74,14 +76,15 @@ def _named(
             split = heldout.hold_out(source, count, seed=seed)
             if source.scored:
                 sides = split.queries, split.documents
-                return validation.LabelledValidation(*sides, split.scores), split.train
-            pools = {"pairs": (split.queries, split.documents)}
-            return validation.RetrievalValidation(evaluator, pools), split.train
+                return validation.LabelledValidation(*sides, split.scores), split.train, split.note
+            pools = {"pairs": (split.queries, split.pool)}
+            found = validation.RetrievalValidation(evaluator, pools, split.relevant)
+            return found, split.train, split.note
         if evaluator == "documents":
             rows, documents = heldout.hold_out_documents(source, count, seed=seed)
-            return validation.RetrievalValidation(evaluator, heldout.passages(documents)), rows
+            return validation.RetrievalValidation(evaluator, heldout.passages(documents)), rows, ""
         rows, texts = heldout.hold_out_sentences(source, count, seed=seed)
-        return validation.NeighbourValidation(texts), rows
+        return validation.NeighbourValidation(texts), rows, ""
     if not Path(evaluator).is_file():
         raise OptionError(
             "--evaluate",
@@ -92,29 +95,34 @@ def _named(
     from contrasent.text.corpus import read_labelled_pairs
 
     labels = read_labelled_pairs(evaluator)
-    return validation.LabelledValidation(labels.first, labels.second, labels.scores), None
+    return validation.LabelledValidation(labels.first, labels.second, labels.scores), None, ""
 
 
 def outcome(run: "Run", evaluator: str) -> str:
     """The last line of a run that was evaluated: whether it improved, and which model is there."""
-    score = f"{run.score:.4f}"
     # Results of an older version say neither.
     kept = run.best_step if run.kept is None else run.kept
     base = dict(run.history).get(0) if run.base_score is None else run.base_score
     model = {0: "the base", run.steps: "the last step"}.get(kept or 0, f"step {kept}")
+    model = f"the model is {model}"
+    if run.improved is False and kept == 0:
+        model += f" (--keep trained leaves step {run.best_step})"
     if evaluator == "neighbours":
-        less = "" if run.improved is None else ", too little"
-        found = f"improvement not visible: {score} of the base's neighbours are left{less}"
-        return f"{found}; the model is {model}"
-    found = f"step {run.best_step}, {evaluator} {score}"
+        left = f"{run.score:.4f} of the base's neighbours are left"
+        if run.improved is False:
+            return f"too much is lost: {left}; {model}"
+        return f"sentences alone show no gain, {left}; {model}"
+    metric = f" {run.metric}" if run.metric else ""
+    found = f"step {run.best_step}, {evaluator}{metric} {run.score:.4f}"
     if base is not None:
         found += f", before training {base:.4f}"
-    if run.gain is not None and run.gain.low is not None:
-        gain = run.gain
+    gain = run.gain
+    if gain is not None and gain.low is not None:
         found += (
             f"; on {gain.count} others {gain.value:+.4f}, 95 % interval {gain.low:+.4f} to "
             f"{gain.high:+.4f}"
         )
     if run.improved is False:
-        return f"no improvement: {found}; the model is {model}"
-    return f"best model: {found}" + ("" if kept == run.best_step else f"; the model is {model}")
+        ahead = run.score is not None and base is not None and run.score > base
+        return f"{'not proven better' if ahead else 'no improvement'}: {found}; {model}"
+    return f"best model: {found}" + ("" if kept == run.best_step else f"; {model}")

@@ -43,10 +43,13 @@ class RetrievalValidation:
     Attributes:
         pools: by name, n queries and their n counterparts. An item's score is its reciprocal rank
             (0 beyond 10), the mean over the pools.
+        relevant: for each query the places of its counterparts, where the n-th does not simply
+            belong to the n-th.
     """
 
     task: str
     pools: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+    relevant: Sequence[Sequence[int]] | None = None
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Rows "mrr@10" and "recall@1" of the items that choose; ``notes["items"]`` has all."""
@@ -54,7 +57,8 @@ class RetrievalValidation:
         queried, read = encode_search(encode, *sides)
         found = {}
         for name, (queries, documents) in self.pools.items():
-            relevant = check_relevant(range(len(queries)), len(queries), len(documents))
+            places = range(len(queries)) if self.relevant is None else self.relevant
+            relevant = check_relevant(places, len(queries), len(documents))
             found[name] = rank_vectors(queried(queries), read(documents), relevant)
         items = np.mean([ranking.reciprocal(CUT) for ranking in found.values()], axis=0)
         first = np.mean([ranking.recall(1) for ranking in found.values()], axis=0)

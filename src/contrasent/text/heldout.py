@@ -1,12 +1,14 @@
 """Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
 
 Whatever is held out is chosen by the seed alone, is at most a fifth, and shares no text with the
-rows that are trained on, letter case aside. (A view that takes the next sentence of the corpus may
-still take a held-out one: it is seen beside its neighbour, and is no row itself.)
+rows that are trained on, letter case aside; :func:`hold_out` has the exception. (A view that takes
+the next sentence of the corpus may still take a held-out one, which is no row itself.)
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,52 +20,154 @@ from contrasent.text.corpus import Corpus
 FEWEST = 20
 """Sentences or documents held out, below which they measure nothing."""
 
+MIN_PAIRS = 40
+"""Pairs held out, below which none are left to judge by (:mod:`contrasent.evaluate.validation`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """Rows to train on, and pairs to measure on.
 
     Attributes:
-        train: (n,) rows that share no text with the held-out pairs.
+        train: (n,) rows that share no text with the held-out queries; with the held-out documents
+            neither, but for the second way of :func:`hold_out`.
+        documents: the counterpart of each query.
         scores: how similar the two are, of a corpus with scores; else empty.
+        pool: the distinct documents.
+        relevant: for each query the places in ``pool`` of the documents that the corpus pairs with
+            it.
+        note: which way the rows were held out, where texts are shared; else empty.
     """
 
     train: NDArray[np.int64]
     queries: list[str]
     documents: list[str]
     scores: NDArray[np.float64]
+    pool: list[str]
+    relevant: list[list[int]]
+    note: str = ""
 
 
 def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
-    """Choose pairs to hold out; which ones depends on the seed alone.
+    """Choose pairs to hold out, with all rows that share a text with them (letter case aside).
 
-    Rows of which any text is also in a held-out pair (letter case aside) are left out of training.
-    Each text is held out once. Two passes over the corpus; eight bytes a text are kept.
+    That may be a fifth of the rows at most. Where few pairs can be held out like this, as nearly
+    all rows share texts, queries are held out whose documents stay in training, or documents whose
+    queries do. Which ones depends on the seed alone. Two passes over the corpus.
     """
     flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
-    marks = flat.reshape(-1, corpus.width)
-    order = random_for(seed, HELDOUT).permutation(len(marks))
-    wanted = min(count, len(marks) // 5)
-    chosen: set[int] = set()
-    seen: set[int] = set()
-    for row in order:
-        if len(chosen) == wanted:
-            break
-        pair = {int(mark) for mark in marks[row, :2]}
-        if len(pair) == 2 and not pair & seen:
-            chosen.add(int(row))
-            seen |= pair
+    texts = _Texts(np.unique(flat, return_inverse=True)[1].reshape(-1, corpus.width))
+    order = random_for(seed, HELDOUT).permutation(len(texts.rows))
+    budget = len(texts.rows) // 5
+    wanted = min(count, budget)
+    chosen, gone = _whole(texts, order, wanted, budget)
+    note = ""
+    if len(gone) > len(chosen):
+        note = f"held out: {len(chosen):,} pairs, with all rows of their texts ({len(gone):,})"
+    if len(chosen) < min(MIN_PAIRS, wanted):
+        for side, names in enumerate((("queries", "answers"), ("answers", "queries"))):
+            other = _one_side(texts, order, wanted, budget, side)
+            if len(other[0]) > len(chosen):
+                chosen, gone = other
+                note = (
+                    f"held out: {len(chosen):,} {names[0]} whose {names[1]} stay in training, as "
+                    "nearly all rows share texts"
+                )
     if not chosen:
         raise TrainingError(
-            f"{corpus.source}: {len(marks)} pairs are too few to hold some out for evaluation, or "
+            f"{corpus.source}: {len(order)} pairs are too few to hold some out for evaluation, or "
             "their two texts are alike; give more, or evaluate on labelled pairs or not at all "
             "(--evaluate)"
         )
-    touched = np.isin(marks, np.fromiter(seen, np.uint64, len(seen))).any(axis=1)
-    pairs = [row[:2] for i, row in enumerate(corpus) if i in chosen]
-    rows = np.flatnonzero(~touched).astype(np.int64)
-    scores = corpus.scores[sorted(chosen)] if corpus.scored else corpus.scores
-    return Split(rows, [p[0] for p in pairs], [p[1] for p in pairs], scores)
+    numbers = sorted(chosen)
+    wanted_rows = set(numbers)
+    pairs = [row[:2] for i, row in enumerate(corpus) if i in wanted_rows]
+    pool: dict[int, int] = {}  # the number of a text to its place
+    named: list[str] = []
+    for number, (_, document) in zip(texts.rows[numbers, 1].tolist(), pairs, strict=True):
+        if number not in pool:
+            pool[number] = len(named)
+            named.append(document)
+    relevant = []
+    for number in numbers:
+        query = texts.rows[number, 0]
+        answers = (texts.rows[row, 1] for row in texts.having(query) if texts.rows[row, 0] == query)
+        relevant.append(sorted({pool[answer] for answer in answers if answer in pool}))
+    rows = np.delete(np.arange(len(order)), np.fromiter(gone, np.int64, len(gone)))
+    scores = corpus.scores[numbers] if corpus.scored else corpus.scores
+    return Split(rows, [p[0] for p in pairs], [p[1] for p in pairs], scores, named, relevant, note)
+
+
+class _Texts:
+    """The texts of a corpus by number, and the rows that have each."""
+
+    def __init__(self, rows: NDArray[np.int64]) -> None:
+        self.rows = rows
+        flat = rows.ravel()
+        self._order = np.argsort(flat, kind="stable") // rows.shape[1]
+        self.counts = np.bincount(flat)
+        self._ends = np.cumsum(self.counts)
+
+    def having(self, text: int) -> list[int]:
+        """The rows that have a text, in any column."""
+        end = self._ends[text]
+        rows: list[int] = self._order[end - self.counts[text] : end].tolist()
+        return rows
+
+
+def _whole(
+    texts: _Texts, order: NDArray[np.int64], wanted: int, budget: int
+) -> tuple[set[int], set[int]]:
+    """Pairs of which no text is trained on, and no two have a row between them."""
+    chosen: set[int] = set()
+    gone: set[int] = set()
+    seen: set[int] = set()
+    often = texts.counts[texts.rows[:, :2]].max(axis=1)
+    for row in order[often[order] <= budget].tolist():
+        if len(chosen) == wanted:
+            break
+        pair = set(texts.rows[row, :2].tolist())
+        if len(pair) < 2 or pair & seen or often[row] > budget - len(gone):
+            continue
+        more = {other for text in pair for other in texts.having(text)} - gone
+        if len(gone) + len(more) <= budget:
+            chosen.add(row)
+            gone |= more
+            seen.update(pair, *texts.rows[list(more), :2].tolist())
+    return chosen, gone
+
+
+def _one_side(
+    texts: _Texts, order: NDArray[np.int64], wanted: int, budget: int, side: int
+) -> tuple[set[int], set[int]]:
+    """Pairs of which the text of one side is not trained on, while that of the other is."""
+    chosen: set[int] = set()
+    gone: set[int] = set()
+    left = np.bincount(texts.rows[:, 1 - side], minlength=len(texts.counts))
+    for row in order.tolist():
+        if len(chosen) == wanted:
+            break
+        own, other = texts.rows[row, side], texts.rows[row, 1 - side]
+        if own == other or row in gone or texts.counts[own] > budget - len(gone):
+            continue
+        more = set(texts.having(own)) - gone
+        others, repeats = np.unique(texts.rows[list(more), 1 - side], return_counts=True)
+        if (left[others] > repeats).all():
+            chosen.add(row)
+            gone |= more
+            left[others] -= repeats
+    return chosen, gone
+
+
+def shares_texts(corpus: Iterable[Any]) -> bool:
+    """Whether any text of a corpus occurs twice; read as far as the first that does."""
+    seen: set[int] = set()
+    for row in corpus:
+        for mark in map(hash, row):
+            if mark in seen:
+                return True
+            seen.add(mark)
+    return False
 
 
 def hold_out_sentences(

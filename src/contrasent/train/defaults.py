@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.engine.parameters import renamed
-from contrasent.engine.registry import needs_pairs, published
+from contrasent.engine.registry import needs_pairs, parameters, published
+from contrasent.text.heldout import shares_texts
 from contrasent.train.settings import Settings, choose
 
 SENTENCE_ENCODER, LANGUAGE_MODEL = "sentence encoder", "language model"
@@ -47,6 +48,9 @@ class Defaults:
         """What was chosen and why, for people; empty if nothing was."""
         chosen: dict[str, list[str]] = {}
         for name, value in self.values.items():
+            if name == "duplicates":
+                chosen["rows share texts"] = [f"duplicates {value}"]
+                continue
             suits = self.base == SENTENCE_ENCODER and name in (*ENCODER_SETTINGS, "steps")
             why = "the base is a sentence encoder" if suits else f"published for {objective}"
             number = f"{value:g}" if isinstance(value, float) else value
@@ -84,16 +88,17 @@ def resolve_settings(
     """
     chosen = choose(given or {}, objective)
     Settings(**chosen.run)  # refuse what cannot be before anything is counted by it
+    stated = {**chosen.run, **chosen.objective}
     if stored is None:
-        defaults = _choose(base, objective, chosen.run, corpus)
+        defaults = _choose(base, objective, stated, corpus)
     elif stored:
         values = renamed(stored["values"])
-        left = {k: v for k, v in values.items() if k not in chosen.run}
+        left = {k: v for k, v in values.items() if k not in stated}
         defaults = Defaults(stored["base"], left)
     else:
         return ResolvedSettings(Settings(**chosen.run), chosen.objective, None)
-    settings = Settings(**{**defaults.values, **chosen.run})
-    return ResolvedSettings(settings, chosen.objective, defaults)
+    completed = choose({**defaults.values, **stated}, objective)
+    return ResolvedSettings(Settings(**completed.run), completed.objective, defaults)
 
 
 def base_kind(folder: Path | None) -> str:
@@ -125,4 +130,7 @@ def _choose(
         if sum(1 for _ in corpus) // batch > MOST_STEPS:
             del values["epochs"]
             values["steps"] = MOST_STEPS
+    masks = corpus is not None and needs_pairs(objective) and "duplicates" in parameters(objective)
+    if corpus is not None and masks and "duplicates" not in stated and shares_texts(corpus):
+        values["duplicates"] = "mask"
     return Defaults(kind, {k: v for k, v in values.items() if k not in stated})

@@ -41,7 +41,7 @@ def fit(
     folder: str | Path,
     evaluate: Evaluate | None = None,
     geometry: Evaluate | None = None,
-    keep: Keep = "best",
+    keep: Keep = "proven",
     rows: NDArray[np.int64] | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -67,7 +67,7 @@ def fit(
             how far it is from the base.
         geometry: called every ``geometry_every`` steps in the same way, before the first and after
             the last too; its report goes to the run's log and decides nothing.
-        keep: the model to leave where there is an evaluation: "best" the best step if it improves
+        keep: the model to leave where there is an evaluation: "proven" the best step if it improves
             on the base (:attr:`Run.improved`), else the base; "trained" the best step in any case,
             as the papers do; "last" the last step.
         rows: which rows of the corpus to train on; all if None.
@@ -322,6 +322,7 @@ class _Loop:
             kept=outcome.kept,
             base_score=outcome.base_score,
             gain=outcome.gain,
+            metric=outcome.metric,
         )
         if parallel.is_main():
             self._write(self.place.last, step, self.selector.latest)

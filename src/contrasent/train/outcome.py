@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Keep = Literal["best", "trained", "last"]
-"""Which model a run gives: the best step if it beats the base, else the base; the best step in any
+Keep = Literal["proven", "trained", "last"]
+"""The model a run gives: the best step if it is proven better, else the base; the best step in any
 case; the last."""
 
 
@@ -33,12 +33,14 @@ class Outcome:
         kept: the step after which the model at the top of the folder was taken; 0 for the base.
         base_score: the evaluation's first value before the first step.
         gain: the best step's over the base, where the evaluation has paired items.
+        metric: of the scores, such as "mrr@10".
     """
 
     improved: bool | None = None
     kept: int | None = None
     base_score: float | None = None
     gain: Gain | None = None
+    metric: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,6 +152,8 @@ class RunFolder:
 
         before = json.loads(self.settings.read_text("utf-8"))
         before["settings"] = renamed(before["settings"])
+        if before.get("keep") == "best":  # the name until November 2026
+            before["keep"] = "proven"
         if "objective" in before:
             before["objective"] = renamed(before["objective"], config["objective"])
         later = _defaults(before)

@@ -48,7 +48,7 @@ class ModelSelector:
         evaluator: Evaluate | None,
         geometry: Evaluate | None,
         clock: Clock,
-        keep: Keep = "best",
+        keep: Keep = "proven",
     ) -> None:
         self.encoder, self.place, self.clock = encoder, place, clock
         self.evaluator, self.geometry, self.keep = evaluator, geometry, keep
@@ -80,7 +80,7 @@ class ModelSelector:
                 self.place.write_log({"step": step, "evaluation": report.to_json()["rows"]})
                 if step == 0:
                     self.base = report
-                    if self.keep == "best":
+                    if self.keep == "proven":
                         save(self.place.base, step, report)
                 elif self.floor is not None:
                     self.report = self.latest = report
@@ -130,7 +130,10 @@ class ModelSelector:
         kept = best[0] if improved is not False or self.keep == "trained" else 0
         if self.keep == "last":
             kept = last
-        found = Outcome(improved=improved, kept=kept, base_score=base, gain=gain or None)
+        metric = rows[0].metric if rows else None
+        found = Outcome(
+            improved=improved, kept=kept, base_score=base, gain=gain or None, metric=metric
+        )
         return cast(Outcome, parallel.from_main(found))
 
     def out_of(self, patience: int) -> bool:
