@@ -10,9 +10,8 @@ import pytest
 
 from contrasent.errors import InputError, OutputError
 from contrasent.text import cache as module
-from contrasent.text import token_columns
 from contrasent.text.batches import Collator, Plan
-from contrasent.text.cache import discard, tokenised
+from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
 
@@ -29,7 +28,6 @@ def tokenizer(bert):
 
 
 def test_tokens_and_texts_come_back(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(token_columns, "CHUNK", 2)
     monkeypatch.setattr(module, "CHUNK", 2)
     cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert (len(cache), len(cache.columns)) == (3, 2)
@@ -125,7 +123,6 @@ def test_lower_casing(tiny, tmp_path):
 
 
 def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path, monkeypatch):
-    monkeypatch.setattr(token_columns, "CHUNK", 2)
     monkeypatch.setattr(module, "CHUNK", 2)
     path = tmp_path / "pairs.tsv"
     path.write_text("a\tb\n" * 5 + "a\t\n")
@@ -143,8 +140,8 @@ def test_a_cache_that_was_cut_off_is_made_anew(tokenizer, tmp_path):
     (tmp_path / "c" / "0.text").write_bytes(b"")
     cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     assert cache.tokens(0, np.array([1]))[0].tolist() == tokenizer(["a map"])[0][0].tolist()
-    discard(tmp_path / "c")
-    discard(tmp_path / "c")
+    cache.discard()
+    cache.discard()
     assert not (tmp_path / "c").exists()
 
 
@@ -237,14 +234,14 @@ def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shar
     texts.write_text("\n".join(LINES))
     pid = os.fork()
     if pid == 0:
-        writing = token_columns.Column.writing
+        writing = module.Column.writing
 
         def killed(self, number):
             if number == 5:
                 os.kill(os.getpid(), signal.SIGKILL)
             return writing(self, number)
 
-        token_columns.Column.writing = killed
+        module.Column.writing = killed
         tokenised(open_corpus(texts), tokenizer, folder, lower=False, workers=False)
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL

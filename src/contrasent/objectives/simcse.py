@@ -19,8 +19,7 @@ from contrasent.engine.views import Which, check_view, make_views
 from contrasent.errors import OptionError
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.text.views import Rule
-from contrasent.text.views.tokens import Draw
+from contrasent.text.views import Draw, Rule
 
 
 def check_fixed_masks(values: Mapping[str, Any]) -> None:

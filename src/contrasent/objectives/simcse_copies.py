@@ -9,8 +9,7 @@ from contrasent.engine.parameters import Positive, Projector, ResampleViews, Sha
 from contrasent.engine.views import check_view, make_views
 from contrasent.losses import Similarity
 from contrasent.model.encoder import Encoder
-from contrasent.text.views import Identity
-from contrasent.text.views.tokens import Draw
+from contrasent.text.views import Draw, Identity
 
 
 def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:

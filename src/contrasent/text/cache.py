@@ -15,8 +15,8 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,8 @@ from numpy.typing import NDArray
 
 from contrasent import processes, progress
 from contrasent.errors import UserError
-from contrasent.files import atomic_folder, writing
+from contrasent.files import atomic_file, atomic_folder, writing
 from contrasent.text.corpus import Corpus
-from contrasent.text.token_columns import CHUNK, Column, TextWriter, Tokenise, mapped
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, batched
 
@@ -41,6 +40,76 @@ WAITED_FOR = 4_000_000
 """Rows of a corpus that is tokenised before the training begins; a larger one is meanwhile."""
 NUMBERS: dict[str, type] = {"following": np.int64, "scores": np.float64}
 """Files with a number a row, where the corpus has them."""
+CHUNK = 8192
+"""Rows tokenised at once."""
+
+Tokenise = Callable[[Sequence[str]], tuple[Tokens, NDArray[np.bool_]]]
+
+
+class Column:
+    """One column on disk."""
+
+    def __init__(self, folder: Path, number: int, size: int, tokenise: Tokenise) -> None:
+        self.folder, self.number, self.size, self.tokenise = folder, number, size, tokenise
+        self._text = _mapped(folder / f"{number}.text", np.uint8)
+        self._ends = _mapped(folder / f"{number}.text_offsets", np.int64)
+        self._shards: dict[int, tuple[Tokens, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def text(self, row: int) -> str:
+        """A sentence as it was read."""
+        return self._text[self._ends[row] : self._ends[row + 1]].tobytes().decode("utf-8")
+
+    def shard(self, number: int) -> tuple[Tokens, int] | None:
+        """A shard's tokens, mapped, and how many of its rows were cut; None if it is not there."""
+        path = self._path(number)
+        if number not in self._shards and path.is_file():
+            count = min(self.size, len(self) - number * self.size)
+            head = _mapped(path, np.int64, count + 2)
+            ids = _mapped(path, np.int32, begin=head.nbytes)
+            self._shards[number] = Tokens(ids, head[1:]), int(head[0])
+        return self._shards.get(number)
+
+    def tokens(self, rows: NDArray[np.int64]) -> Tokens:
+        """Token ids of the named rows; those of shards that are not there are made now."""
+        found: dict[int, NDArray[np.int32]] = {}
+        for row in rows.tolist():
+            if (shard := self.shard(row // self.size)) is not None:
+                found[row] = shard[0][row % self.size]
+        missing = [row for row in dict.fromkeys(rows.tolist()) if row not in found]
+        if missing:
+            made, _ = self.tokenise([self.text(row) for row in missing])
+            found |= {row: made[at] for at, row in enumerate(missing)}
+        return Tokens.from_rows(found[row] for row in rows.tolist())
+
+    def rows(self, number: int) -> range:
+        """Rows of a shard."""
+        first = number * self.size
+        return range(first, min(first + self.size, len(self)))
+
+    @contextmanager
+    def writing(self, number: int) -> Iterator[Callable[[Tokens, NDArray[np.bool_]], None]]:
+        """Write a shard from the tokens of its rows, in order, and which were cut."""
+        head = np.zeros(len(self.rows(number)) + 2, np.int64)  # rows that were cut, then offsets
+        at = 1
+        with atomic_file(self._path(number), "wb") as stream:
+            stream.write(head.tobytes())
+
+            def write(tokens: Tokens, cut: NDArray[np.bool_]) -> None:
+                nonlocal at
+                stream.write(tokens.ids.tobytes())
+                head[0] += cut.sum()
+                head[at + 1 : at + 1 + len(cut)] = head[at] + tokens.offsets[1:]
+                at += len(cut)
+
+            yield write
+            stream.seek(0)
+            stream.write(head.tobytes())
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{self.number}.{number:02d}.tokens"
 
 
 class TokenCache:
@@ -72,7 +141,7 @@ class TokenCache:
             for number, prompt in enumerate(how["prompts"])
         )
         numbers = [
-            mapped(folder / name, kind) if (folder / name).is_file() else None
+            _mapped(folder / name, kind) if (folder / name).is_file() else None
             for name, kind in NUMBERS.items()
         ]
         self.following: NDArray[np.int64] | None = numbers[0]
@@ -83,10 +152,7 @@ class TokenCache:
         return len(self.columns[0])
 
     def tokens(self, column: int, rows: NDArray[np.int64]) -> Tokens:
-        """Token ids of the named rows of a column.
-
-        ``rows``: (n,) numbers.
-        """
+        """Token ids of the named rows of a column."""
         return self.columns[column].tokens(rows)
 
     def text(self, column: int, row: int) -> str:
@@ -155,7 +221,7 @@ class TokenCache:
     def discard(self) -> None:
         """Remove the cache; it holds the user's text and is not part of a model."""
         _stop(self._workers)
-        discard(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _parts(self) -> list[tuple[int, int]]:
         """Columns and shards, in the order in which they are made."""
@@ -211,35 +277,45 @@ def tokenised(
     return cache
 
 
-def discard(folder: Path) -> None:
-    """Remove a cache that nobody has opened."""
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def _write_text(corpus: Corpus, folder: Path, stated: dict[str, Any]) -> None:
-    discard(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     with atomic_folder(folder) as target, progress.task("read", unit="rows") as advance:
-        writers = [TextWriter(target, c) for c in range(corpus.width)]
-        count = 0
-        try:
+        count, ends = 0, [0] * corpus.width
+        with ExitStack() as stack:
+            texts, offsets = (
+                [
+                    stack.enter_context((target / f"{column}.{name}").open("wb"))
+                    for column in range(corpus.width)
+                ]
+                for name in ("text", "text_offsets")
+            )
+            for stream in offsets:
+                stream.write(np.zeros(1, np.int64).tobytes())
             for chunk in batched(corpus, CHUNK):
-                for writer, texts in zip(writers, zip(*chunk, strict=True), strict=True):
-                    writer.add(texts)
+                for column, cells in enumerate(zip(*chunk, strict=True)):
+                    encoded = [text.encode("utf-8") for text in cells]
+                    stops = ends[column] + np.cumsum([len(text) for text in encoded])
+                    texts[column].write(b"".join(encoded))
+                    offsets[column].write(stops.astype(np.int64).tobytes())
+                    ends[column] = int(stops[-1])
                 count += len(chunk)
                 advance(len(chunk))
-        finally:
-            for writer in writers:
-                writer.close()
         if corpus.documents:
-            ends = np.asarray([*corpus.starts[1:], count], np.int64)
-            sizes = np.diff(ends, prepend=0)
-            (target / "following").write_bytes(
-                (np.repeat(ends, sizes) - 1 - np.arange(count)).tobytes()
-            )
+            stops = np.asarray([*corpus.starts[1:], count], np.int64)
+            following = np.repeat(stops, np.diff(stops, prepend=0)) - 1 - np.arange(count)
+            (target / "following").write_bytes(following.tobytes())
         if corpus.scored:
             (target / "scores").write_bytes(corpus.scores.tobytes())
         stated |= {"shard": max(SHARD, -(-count // SHARDS))}
         (target / "meta.json").write_text(json.dumps(stated) + "\n", "utf-8")
+
+
+def _mapped(path: Path, kind: Any, count: int | None = None, begin: int = 0) -> NDArray[Any]:
+    """A file's numbers from a byte on, mapped; an empty file cannot be."""
+    if path.stat().st_size <= begin:
+        return np.empty(0, kind)
+    shape = None if count is None else (count,)
+    return np.memmap(path, dtype=kind, mode="r", offset=begin, shape=shape)
 
 
 def _stop(workers: list["subprocess.Popen[bytes]"]) -> None:

@@ -5,10 +5,19 @@ for each (seed, epoch, row, view), so that neither the number of workers nor a r
 what comes out.
 """
 
-from contrasent.text.views._base import Ids, Level, Rule, View
-from contrasent.text.views.make import VIEWS, make_view, options_of, word_continuations
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import ModelError, OptionError, check_choice
+from contrasent.text.tokens import Tokenizer
+from contrasent.text.views._base import Rule, View
 from contrasent.text.views.synonyms import wordnet_synonyms
 from contrasent.text.views.tokens import (
+    Draw,
     Fill,
     Identity,
     InsertMask,
@@ -29,28 +38,91 @@ from contrasent.text.views.words import (
 )
 
 __all__ = [
-    "STOP_WORDS",
-    "VIEWS",
-    "Crop",
-    "DeleteOneWord",
-    "DeleteWords",
-    "Fill",
-    "Identity",
-    "Ids",
-    "InTemplate",
-    "InsertMask",
-    "InsertMaskedPrediction",
-    "InsertStopWords",
-    "Level",
-    "NextSentence",
-    "RepeatTokens",
-    "RepeatWords",
-    "ReplaceMasked",
-    "ReplaceSynonym",
-    "Rule",
-    "View",
-    "make_view",
-    "options_of",
-    "word_continuations",
-    "wordnet_synonyms",
-]
+    "STOP_WORDS", "VIEWS", "Crop", "DeleteOneWord", "DeleteWords", "Draw", "Fill", "Identity",
+    "InTemplate", "InsertMask", "InsertMaskedPrediction", "InsertStopWords", "NextSentence",
+    "RepeatTokens", "RepeatWords", "ReplaceMasked", "ReplaceSynonym", "Rule", "View", "make_view",
+    "options_of", "word_continuations", "wordnet_synonyms",
+]  # fmt: skip
+
+VIEWS: dict[str, type[View]] = {
+    "dropout": Identity,
+    "crop": Crop,
+    "delete_words": DeleteWords,
+    "delete_one_word": DeleteOneWord,
+    "synonym": ReplaceSynonym,
+    "masked_lm": ReplaceMasked,
+    "repeat_words": RepeatWords,
+    "repeat_tokens": RepeatTokens,
+    "insert_stop_words": InsertStopWords,
+    "insert_mask": InsertMask,
+    "insert_prediction": InsertMaskedPrediction,
+    "next_sentence": NextSentence,
+}
+GIVEN = {"mask", "continues", "fill", "synonyms", "where"}
+"""Parameters that come from the tokenizer, a model or a data set, not from an option."""
+
+
+def options_of(name: str) -> list[str]:
+    """Names of the options that a view takes."""
+    check_choice("view", name, VIEWS)
+    # A prediction is inserted where a [MASK] would be.
+    kind = InsertMask if name == "insert_prediction" else VIEWS[name]
+    found = [f.name for f in fields(kind) if f.name not in GIVEN]  # type: ignore[arg-type]
+    return found + (["wordnet"] if name == "synonym" else [])
+
+
+def make_view(
+    name: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    tokenizer: Tokenizer | None = None,
+    fill: Callable[[], Fill] | None = None,
+) -> View:
+    """A view from its name and options."""
+    given: dict[str, Any] = dict(options or {})
+    known = options_of(name)
+    for option in given:
+        if option not in known:
+            problem = f"the view {name!r} has no option of that name"
+            raise OptionError("option", option, problem, choices=known)
+    if name == "synonym":
+        return ReplaceSynonym(synonyms=wordnet_synonyms(given.pop("wordnet", None)), **given)
+    if name in {"masked_lm", "insert_mask", "insert_prediction"}:
+        given.update(mask=_mask(name, tokenizer), continues=word_continuations(tokenizer))
+        if name == "insert_mask":
+            return InsertMask(**given)
+        if fill is None:
+            raise ModelError(f"the view {name!r} needs a masked language model")
+        if name == "masked_lm":
+            return ReplaceMasked(**given, fill=fill())
+        return InsertMaskedPrediction(where=InsertMask(**given), fill=fill())
+    return VIEWS[name](**given)
+
+
+def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
+    """(vocabulary,) bool, true for ids that continue a word; None if that is not known.
+
+    WordPiece marks what continues a word ("##ing"), byte-level BPE and SentencePiece mark what
+    begins one (a space, written as "Ġ" or "▁").
+    """
+    if tokenizer is None:
+        return None
+    vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)
+    size = max(vocabulary.values(), default=-1) + 1
+    hashes = sum(text.startswith("##") for text in vocabulary)
+    spaces = sum(text.startswith(("Ġ", "▁")) for text in vocabulary)
+    if not hashes and not spaces:
+        return None
+    continues = np.zeros(size, dtype=np.bool_)
+    for text, i in vocabulary.items():
+        if hashes > spaces:
+            continues[i] = text.startswith("##")
+        else:
+            continues[i] = not text.startswith(("Ġ", "▁")) and i not in tokenizer.specials.all
+    return continues
+
+
+def _mask(name: str, tokenizer: Tokenizer | None) -> int:
+    if tokenizer is None or tokenizer.specials.mask is None:
+        raise ModelError(f"the view {name!r} needs a tokenizer with a [MASK] token")
+    return tokenizer.specials.mask
