@@ -1,10 +1,14 @@
 """``contrasent dedupe INDEX``."""
 
+import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from contrasent.cli import options
-from contrasent.cli.listing import Listing, check_listing, write_listing
+from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
     from contrasent.search.index import Index
@@ -15,9 +19,9 @@ SHOWN = 10
 
 @options.command
 def dedupe(
-    index: options.IndexFolder,
+    index: Path,
     threshold: float = 0.95,
-    output: Listing = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     remove: bool = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
@@ -27,16 +31,27 @@ def dedupe(
     the text it repeats and their score.
 
     Options:
+        index: Index folder.
         threshold: Cosine from which two texts count as the same.
+        output: Write all of it to FILE.jsonl.
         remove: Remove the near-duplicates from the index.
     """
-    check_listing(output, overwrite, threshold)
+    if not -1 <= threshold <= 1:
+        raise OptionError("--threshold", threshold, "must lie in -1 to 1")
+    if output is not None:
+        if output.suffix != ".jsonl":
+            raise OptionError("-o", str(output), "must end in .jsonl")
+        options.check_new(output, overwrite)
+    from contrasent.files import atomic_file
     from contrasent.search.opening import local_index, open_writer
     from contrasent.search.pairs import near_duplicates
 
     with local_index(index) as opened:
         found = near_duplicates(opened, threshold)
-        write_listing(output, _listed(opened, found))
+        if output is not None:
+            with atomic_file(output) as stream:
+                for row in _listed(opened, found):
+                    stream.write(json.dumps(row, ensure_ascii=False) + "\n")
         pairs: list[dict[str, Any]] = [
             {
                 "score": pair.score,
@@ -73,7 +88,7 @@ def dedupe(
 
 
 def _listed(opened: "Index", found: "Duplicates") -> Iterator[dict[str, Any]]:
-    """Every text, near-duplicates with what they repeat."""
+    """Every text; near-duplicates with the id of the text that they repeat."""
     repeats = {pair.second: pair for pair in found.pairs}
     for row in sorted([*found.kept.tolist(), *repeats]):
         pair = repeats.get(row)

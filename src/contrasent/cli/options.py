@@ -18,7 +18,6 @@ from contrasent.errors import OptionError, OutputError
 from contrasent.files import check_writable
 
 ModelName = Annotated[str, typer.Argument(help="Model folder or name.")]
-IndexFolder = Annotated[Path, typer.Argument(help="Index folder.")]
 Column = Annotated[
     str | None, typer.Option(help="Column with the text, by name or position from 0.")
 ]
