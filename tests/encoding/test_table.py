@@ -72,14 +72,6 @@ def test_row_groups_are_of_bounded_size(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_polars_reads_it(tmp_path, dtype):
-    polars = pytest.importorskip("polars", reason="polars is not installed")
-    found = polars.read_parquet(write(tmp_path / "v.parquet", dtype))
-    assert found["id"].to_list() == IDS
-    assert found["vector"].to_list() == wanted(dtype)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
 def test_duckdb_reads_it(tmp_path, dtype):
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     path = write(tmp_path / "v.parquet", dtype)
