@@ -13,11 +13,13 @@ from contrasent.adapt.evidence import (
     is_prose,
     judged_evidence,
     made_evidence,
+    main_answers,
     mean_over_kinds,
     narrowed,
 )
 from contrasent.adapt.measuring import haystack, measure
 from contrasent.adapt.pairs import Pair
+from contrasent.adapt.queries import halves
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.search.exact import unit
 from contrasent.search.hybrid import Fusion
@@ -243,6 +245,16 @@ def test_a_part_has_the_rows_of_its_queries_alone():
         assert query.text == whole.text
         assert part.rows[list(query.shown)].tolist() == list(whole.shown)
         assert part.rows[list(query.hidden)].tolist() == list(whole.hidden)
+
+
+def test_queries_of_people_are_evidence_of_the_answer_that_most_of_them_share():
+    asked = [("a", {0: 1.0}), ("b", {0: 1.0, 1: 2.0}), ("c", {1: 1.0, 2: 1.0}), ("d", {1: 1.0})]
+    assert main_answers(asked) == [0, 1, 1, 1]
+    chosen, judged = halves([*asked, ("e", {3: 1.0})])
+    assert [sorted(text for text, _ in half) for half in (chosen, judged)] == [
+        ["a", "e"],
+        ["b", "c", "d"],
+    ]
 
 
 def test_no_query_of_a_person_is_left_out():

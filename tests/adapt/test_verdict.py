@@ -73,7 +73,7 @@ def test_the_interval_is_over_documents_and_not_over_queries():
     queries = tuple(Query("q", "a", document, {0: 1.0}) for document in documents)
     evidence = Evidence(("t",), 1, np.array([0]), queries)
     gains = np.array([0.3, -0.1, 0.2, 0.0])[documents]
-    found = clustered_difference(evidence, np.zeros(80), gains)
+    found = clustered_difference(evidence, gains)
     assert found.value == pytest.approx(0.1)
     # Of four documents a resample draws the best one alone with probability 4 ** -4, so the ends
     # of the interval lie well apart; over 80 queries they would lie within 0.07 of each other.

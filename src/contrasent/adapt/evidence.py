@@ -5,6 +5,7 @@ Queries of people decide where there are some. Otherwise queries are made of the
 without that part, for this query alone.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -201,13 +202,18 @@ def judged_evidence(
     ]
     shown = tuple(range(len(texts), len(texts) + len(copies)))
     queries = [
-        # Every query is evidence of its own: its number stands for a document.
-        Query(text, "real", number, dict(gains), shown=shown)
-        for number, (text, gains) in enumerate(user_queries)
+        Query(text, "real", document, dict(gains), shown=shown)
+        for document, (text, gains) in zip(main_answers(user_queries), user_queries, strict=True)
     ]
     rows = (*texts, *(texts[passage] for passage, _ in copies))
     units = np.array([*documents, *(document for _, document in copies)], dtype=np.int64)
     return Evidence(rows, len(texts), units, tuple(queries))
+
+
+def main_answers(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> list[int]:
+    """Of each query the answer that it shares with most queries: they gain and lose together."""
+    shared = Counter(document for _, gains in user_queries for document in gains)
+    return [max(gains, key=lambda at: (shared[at], -at)) for _, gains in user_queries]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

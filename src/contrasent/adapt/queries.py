@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.evidence import OLD, Evidence, judged_evidence, made_evidence
+from contrasent.adapt.evidence import (
+    OLD,
+    Evidence,
+    judged_evidence,
+    made_evidence,
+    main_answers,
+)
 from contrasent.adapt.pairs import (
     Maker,
     Pair,
@@ -114,9 +120,9 @@ class Queries:
                     f"the clicks are about {fewest} documents to choose or prove by, and {FEWEST} "
                     "are needed: they are trained on, and queries made of the text decide"
                 )
-        proofs = (
-            int((parts[old:] == SEALED).sum()) if user_queries is None else len(user_queries) // 2
-        )
+        proofs = int((parts[old:] == SEALED).sum())
+        if user_queries is not None:
+            proofs = min(len(set(main_answers(half))) for half in halves(user_queries))
         self.provable = proofs >= FEWEST
         if not self.provable:
             self.lines.append(
@@ -139,9 +145,7 @@ class Queries:
         """The queries of a part with what they should find."""
         texts = self.reading.texts
         if self.user_queries is not None:
-            half = [
-                pair for n, pair in enumerate(sorted(self.user_queries)) if n % 2 == part - SELECT
-            ]
+            half = halves(self.user_queries)[part - SELECT]
             return judged_evidence(texts, self.documents, self.reading.holding, half)
         pairs = list(dict.fromkeys(self._pairs(self._query_makers, part, *others)))
         if all(pair.old for pair in pairs):
@@ -173,3 +177,15 @@ def made_pairs(
         for pair in make(Source(passages, numbers, sentences_of, seed)):
             is_old = passages[pair.passage].document < old
             yield replace(pair, old=True) if is_old else pair
+
+
+def halves(user_queries: UserQueries) -> tuple[UserQueries, UserQueries]:
+    """Queries to choose by and to judge by; those of one answer are in one half."""
+    groups: dict[int, UserQueries] = {}
+    ordered = sorted(user_queries)
+    for document, query in zip(main_answers(ordered), ordered, strict=True):
+        groups.setdefault(document, []).append(query)
+    found: tuple[UserQueries, UserQueries] = ([], [])
+    for group in groups.values():
+        min(found, key=len).extend(group)
+    return found

@@ -11,17 +11,14 @@ from contrasent.adapt.evidence import OLD, WRITTEN, Evidence, Floats, mean_over_
 from contrasent.errors import DataError
 from contrasent.evaluate.sts import sts
 from contrasent.search.exact import unit
-from contrasent.stats.bootstrap import interval
-from contrasent.stats.items import bootstrap_p
+from contrasent.stats.items import clustered_mean
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import data_folder
 from contrasent.types import EncodeFn
 
-RESAMPLES = 10_000
-RESAMPLES_OF_KIND = 2_000
 FEWEST = 20
 """Documents below which no verdict is given."""
-PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people"
+PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people about as many"
 MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
 SMALLEST = 0.03
@@ -121,48 +118,20 @@ def probe(encode: EncodeFn) -> float:
     return float(np.mean(same > other))
 
 
-def clustered_difference(
-    evidence: Evidence, before: Floats, after: Floats, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Difference:
-    """Difference of two means over kinds, with its 95 % interval over documents.
+def clustered_difference(evidence: Evidence, values: Floats, *, seed: int = 0) -> Difference:
+    """The mean over kinds of (q,) differences, with its 95 % interval over documents.
 
-    Queries of one document rise and fall together, so documents are resampled and not queries
-    (percentile bootstrap); queries without a document of their own count as one each.
-
-    ``before``: (q,) values of the one. ``after``: (q,) values of the other.
-    """
-    drawn = clustered_draws(evidence, after - before, resamples=resamples, seed=seed)
-    low, high = interval(drawn)
-    value = mean_over_kinds(evidence, after) - mean_over_kinds(evidence, before)
-    return Difference(value, low, high, bootstrap_p(drawn))
-
-
-def clustered_draws(
-    evidence: Evidence, values: Floats, *, resamples: int = RESAMPLES, seed: int = 0
-) -> Floats:
-    """(resamples,) the mean over kinds of (q,) values in each resample of the documents.
-
-    ``values``: (q,) of the queries.
+    Queries of one document rise and fall together, so documents are what varies and not queries;
+    queries without a document of their own count as one each.
     """
     documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
-    kinds = evidence.kinds
-    gaps = np.zeros((len(documents), len(kinds)))
-    counts = np.zeros((len(documents), len(kinds)))
-    for column, kind in enumerate(kinds):
-        chosen = evidence.of_kind(kind)
-        np.add.at(gaps[:, column], where[chosen], values[chosen])
-        np.add.at(counts[:, column], where[chosen], 1.0)
-    random = np.random.default_rng(seed)
-    drawn = np.empty(resamples)
-    share = np.full(len(documents), 1.0 / len(documents))
-    block = max(1, 4_000_000 // len(documents))
-    for start in range(0, resamples, block):
-        size = min(block, resamples - start)
-        weights = random.multinomial(len(documents), share, size).astype(np.float64)
-        # A kind that a resample missed altogether says nothing in it.
-        with np.errstate(invalid="ignore"):
-            drawn[start : start + size] = np.nanmean((weights @ gaps) / (weights @ counts), axis=1)
-    return drawn
+    kinds = {kind: column for column, kind in enumerate(evidence.kinds)}
+    column = np.array([kinds[query.kind] for query in evidence.queries])
+    sums, counts = np.zeros((2, len(documents), len(kinds)))
+    np.add.at(sums, (where, column), values)
+    np.add.at(counts, (where, column), 1.0)
+    found = clustered_mean(sums, counts, seed=seed)
+    return Difference(found.mean, found.low, found.high, found.p)
 
 
 def decide(
@@ -205,7 +174,7 @@ def decide(
             "tell a gain from chance"
         )
     else:
-        difference = clustered_difference(evidence, before, after, seed=seed)
+        difference = clustered_difference(evidence, after - before, seed=seed)
         gain = f"{name} changes nDCG@10 by {_shown(difference)} on the sealed part"
         if old is not None and old.difference is not None:
             gain += f" of the new text, by {_shown(old.difference)} on that of the old"
@@ -252,6 +221,6 @@ def _change(
     enough = len({query.document for query in part.queries}) >= FEWEST
     difference = None
     if name != "base" and enough:
-        difference = clustered_difference(part, old, new, resamples=RESAMPLES_OF_KIND, seed=seed)
+        difference = clustered_difference(part, new - old, seed=seed)
     means = mean_over_kinds(part, old), mean_over_kinds(part, new)
     return KindChange(*means, len(chosen), difference)
