@@ -97,6 +97,11 @@ class MaskedModel(nn.Module):
     """A frozen masked language model that fills in tokens: DiffCSE's generator, or a view's.
 
     It is in evaluation mode whatever the mode of what holds it, unless ``noisy``.
+
+    Args:
+        model: a masked language model of transformers.
+        tokenizer: the encoder's.
+        noisy: leave its dropout on while what holds it trains.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Tokenizer, *, noisy: bool = False) -> None:
@@ -213,6 +218,11 @@ class MaskedLanguageModelling(Term):
 
     Masks are drawn independently for every row of every view; the contrast never sees them. The
     loss is the mean over the masked tokens of all processes.
+
+    Args:
+        encoder: what is trained.
+        mask_ratio: share of the tokens that are masked.
+        head: see :meth:`LanguageHead.load`.
     """
 
     def __init__(self, encoder: Encoder, *, mask_ratio: float, head: str | None) -> None:

@@ -39,6 +39,11 @@ class Barlow(Term):
     """The term "barlow": Barlow Twins with artificial rows (SimCSE++, 4.1 and 4.2).
 
     The artificial rows are drawn anew in every step, the same for both views.
+
+    Args:
+        off_diagonal: weight of the correlations between dimensions.
+        artificial: rows of Gaussian noise that are appended to both views.
+        norm: see :func:`contrasent.losses.barlow_twins`.
     """
 
     vectors_only = True

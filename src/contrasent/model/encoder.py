@@ -35,12 +35,17 @@ class Encoder(PooledBackbone):
     A head inside the encoder belongs to the model and is saved with it. (A head that training
     alone needs lives in the objective.)
 
-    Attributes, besides those of :class:`contrasent.model.pooled.PooledBackbone`:
+    Args:
+        backbone: a transformers encoder without its own pooling layer.
+        tokenizer: its tokenizer.
+        pooling: name of the pooler.
         head: network on the pooled vector, or None.
         normalise: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.
-        prompts: what ``encode`` puts before texts, by name.
         source: the transformers folder that the weights came from, or None.
+        prompts: texts that ``encode`` puts before others, by name.
+
+    Attributes:
         truncated: how many of the sentences of the last ``encode`` were cut at ``max_tokens``.
     """
 

@@ -11,7 +11,7 @@ from contrasent.losses import gist
 from contrasent.model.encoder import Encoder
 
 
-class Guided(Term):
+class _Guided(Term):
     """The term "gist", see :func:`contrasent.losses.gist`."""
 
     vectors_only = True
@@ -64,5 +64,5 @@ class GISTEmbed(Objective):
     ) -> None:
         super().__init__(encoder)
         known = Guide.load(guide, encoder)
-        self.terms["gist"] = Guided(known, temperature=temperature, margin=margin)
+        self.terms["gist"] = _Guided(known, temperature=temperature, margin=margin)
         self.weights = {"gist": 1.0}

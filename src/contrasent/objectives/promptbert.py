@@ -72,11 +72,11 @@ class PromptBERT(Objective):
         self.contrast = Contrast(temperature=temperature)
         self.use_projector(projector)
         if denoise:
-            self.baseline = TemplateAlone(template, positive_template)
+            self.baseline = _TemplateAlone(template, positive_template)
 
 
 @dataclass(frozen=True)
-class TemplateAlone:
+class _TemplateAlone:
     """The vector of each row's template without its sentence; the second column has its own."""
 
     template: str

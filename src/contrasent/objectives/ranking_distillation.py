@@ -11,7 +11,7 @@ from contrasent.losses import Similarity, distil_ranking
 from contrasent.model.encoder import Encoder
 
 
-class Ranking(Term):
+class _Ranking(Term):
     """The term "ranking", see :func:`contrasent.losses.distil_ranking`."""
 
     vectors_only = True
@@ -80,7 +80,7 @@ class RankingDistillation(Objective):
         super().__init__(encoder)
         self.use_projector(projector)
         self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
-        self.terms["ranking"] = Ranking(
+        self.terms["ranking"] = _Ranking(
             Guide.load(guide, encoder),
             temperature=ranking_temperature,
             guide_temperature=guide_temperature,
