@@ -1,4 +1,4 @@
-"""Masks, weights, hardness and debiasing of negatives against plain loops over Python floats."""
+"""The contrastive losses and the weights of their negatives, against plain loops."""
 
 import math
 
@@ -6,54 +6,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_loops import cosine, fewer, seeds, vectors
+from plain_loops import few, loop, pairs, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import _computing, info_nce, two_source_info_nce
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
-
-FLOOR = -1.0
-"""The least cosine."""
-
-
-def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
-    """What stands for the negatives in the denominator, from the two papers."""
-    count = sum(weights)
-    if not count:
-        return 0.0
-    tilted = [w * math.exp(beta * s) for w, s in zip(weights, logits, strict=True)]
-    mean = sum(t * math.exp(s) for t, s in zip(tilted, logits, strict=True)) / sum(tilted)
-    if not plus:
-        return count * mean
-    corrected = (mean - plus * math.exp(positive)) / (1 - plus)
-    return count * max(corrected, math.exp(FLOOR / tau))
-
-
-def loop(rows, candidates, hard, extra, weights, positives, first, alpha, tau, beta, plus) -> float:
-    """Mean of -log e^p / (e^p + what stands for the negatives); the own candidate is none."""
-    total = 0.0
-    for i, row in enumerate(rows):
-        logits, counted, column = [], [], 0
-        for j, other in enumerate(candidates):
-            if j != first + i:
-                logits.append(cosine(row, other) / tau)
-                counted.append(weights[i][column])
-            column += 1
-        for j, several in enumerate(hard):
-            for other in several:
-                own = alpha if j == first + i else 1.0
-                logits.append(cosine(row, other) / tau)
-                counted.append(own * weights[i][column])
-                column += 1
-        for other in extra:
-            logits.append(cosine(row, other) / tau)
-            counted.append(weights[i][column])
-            column += 1
-        rest = negatives_sum(logits, counted, positives[i], tau, beta, plus)
-        total -= math.log(math.exp(positives[i]) / (math.exp(positives[i]) + rest))
-    return total / len(rows)
 
 
 def drawn(seed: int, rows: int, columns: int) -> Tensor:
@@ -62,92 +21,62 @@ def drawn(seed: int, rows: int, columns: int) -> Tensor:
     return weights * (weights > 0.5)
 
 
-options = {
-    "seed": seeds,
-    "n": st.integers(1, 5),
-    "before": st.integers(0, 2),
-    "after": st.integers(0, 2),
-    "h": st.integers(0, 2),
-    "q": st.integers(0, 3),
-    "tau": st.sampled_from([0.3, 1.0]),
-    "alpha": st.sampled_from([0.0, 0.5, 1.0]),
-    "beta": st.sampled_from([0.0, 0.7]),
-    "plus": st.sampled_from([0.0, 0.1, 0.6]),
-    "function": st.booleans(),
-}
-
-
-@fewer
-@given(**options)
-def test_info_nce_with_weights_is_the_equations(
-    seed, n, before, after, h, q, tau, alpha, beta, plus, function
-):
-    m, d = before + n + after, 4
-    a, p, hard, extra = (
-        vectors(seed + k, *s) for k, s in enumerate([(n, d), (m, d), (m, h, d), (q, d)])
-    )
-    weights = drawn(seed + 4, n, m + m * h + q)
-    loss = info_nce(
-        a,
-        p,
-        hard_negatives=hard if h else None,
-        extra_negatives=extra,
-        temperature=tau,
-        first=before,
-        alpha=alpha,
-        weights=(lambda part: weights[part]) if function else weights,
-        hardness=beta,
-        debias=plus,
-    )
-    lists = [x.tolist() for x in (a, p, hard, extra, weights)]
-    positives = [cosine(x, y) / tau for x, y in zip(lists[0], lists[1][before:], strict=False)]
-    expected = loop(*lists, positives, before, alpha, tau, beta, plus)
-    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
-
-
-@fewer
+@few
 @given(
-    **options,
-    m=st.sampled_from([0.9, 1.0, 1.3]),
+    seed=seeds,
+    n=st.integers(1, 5),
+    before=st.integers(0, 3),
+    after=st.integers(0, 2),
+    d=st.integers(1, 5),
+    h=st.integers(0, 3),
+    q=st.integers(0, 3),
+    tau=st.sampled_from([0.3, 1.0, 2.0]),
+    kind=st.sampled_from(["cosine", "dot"]),
+    alpha=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    beta=st.sampled_from([0.0, 0.0, 0.7]),
+    plus=st.sampled_from([0.0, 0.0, 0.1, 0.6]),
+    weighted=st.sampled_from(["no", "matrix", "function"]),
+    factor=st.sampled_from([0.5, 0.9, 1.0, 1.3]),
     form=st.sampled_from(["positive_logit", "negative_sum"]),
 )
-def test_two_sources_with_weights_are_the_equations(
-    seed, n, before, after, h, q, tau, alpha, beta, plus, function, m, form
+def test_both_losses_are_the_equations(
+    seed, n, before, after, d, h, q, tau, kind, alpha, beta, plus, weighted, factor, form
 ):
-    rows, d = before + n + after, 4
-    shapes = [(n, d), (n, d), (n, d), (rows, d), (rows, h, d), (q, d)]
+    m = before + n + after
+    shapes = [(n, d), (n, d), (n, d), (m, d), (m, h, d), (q, d)]
     a, p, za, z, hard, extra = (vectors(seed + k, *shape) for k, shape in enumerate(shapes))
-    weights = drawn(seed + 6, n, rows + rows * h + q)
-    loss = two_source_info_nce(
-        a,
-        p,
-        negative_anchors=za,
-        negatives=z,
-        hard_negatives=hard if h else None,
-        extra_negatives=extra,
-        temperature=tau,
-        first=before,
-        alpha=alpha,
-        factor=m,
-        factor_form=form,
-        weights=(lambda part: weights[part]) if function else weights,
-        hardness=beta,
-        debias=plus,
+    weights = None if weighted == "no" else drawn(seed + 6, n, m + m * h + q)
+    shared = {
+        "hard_negatives": hard if h else None,
+        "extra_negatives": extra,
+        "temperature": tau,
+        "similarity": kind,
+        "first": before,
+        "alpha": alpha,
+        "weights": (lambda part: weights[part]) if weighted == "function" else weights,
+        "hardness": beta,
+        "debias": plus if kind == "cosine" else 0.0,
+    }
+    one = info_nce(a, z, **shared)
+    two = two_source_info_nce(
+        a, p, negative_anchors=za, negatives=z, factor=factor, factor_form=form, **shared
     )
-    expected = 0.0
-    for i in range(n):
-        positive = cosine(a[i].tolist(), p[i].tolist()) / tau
-        # Of one row, the loop gives log(1 + rest / e^s); the factor goes to one of the two.
-        one = loop(
-            [za[i].tolist()], z.tolist(), hard.tolist(), extra.tolist(), [weights[i].tolist()],
-            [positive], before + i, alpha, tau, beta, plus,
-        )  # fmt: skip
-        rest = math.expm1(one) * math.exp(positive)
-        if form == "negative_sum":
-            expected += math.log1p(m * rest / math.exp(positive)) / n
-        else:
-            expected += math.log1p(rest / math.exp(m * positive)) / n
-    assert loss.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
+    a, p, za, z, hard, extra = (x.tolist() for x in (a, p, za, z, hard, extra))
+    looped = {
+        "hard": hard if h else (),
+        "extra": extra,
+        "weights": None if weights is None else weights.tolist(),
+        "first": before,
+        "alpha": alpha,
+        "tau": tau,
+        "beta": beta,
+        "plus": shared["debias"],
+        "kind": kind,
+    }
+    expected = loop(a, z, pairs(a, z[before:], tau, kind), **looped)
+    assert one.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
+    expected = loop(za, z, pairs(a, p, tau, kind), m=factor, form=form, **looped)
+    assert two.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
 @pytest.mark.parametrize("more", [{}, {"hardness": 0.5}, {"debias": 0.1}])
@@ -217,7 +146,7 @@ def test_hardness_weighs_the_closer_negatives_more():
 
 
 @pytest.mark.parametrize(
-    "more", [{"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2}]
+    "more", [{}, {"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2}]
 )
 def test_gradients_are_finite_differences(more):
     inputs = [
@@ -261,6 +190,11 @@ def test_no_more_weights_than_a_block_are_made(monkeypatch):
         ({"debias": 1.0}, "debias 1.0"),
         ({"debias": math.nan}, "debias nan"),
         ({"debias": 0.1, "similarity": "dot"}, "debias 0.1.*needs the cosine"),
+        ({"temperature": 0.0}, "temperature 0.0"),
+        ({"temperature": -1.0}, "temperature -1.0"),
+        ({"temperature": math.nan}, "temperature nan"),
+        ({"alpha": -0.5}, "alpha -0.5"),
+        ({"similarity": "cosin"}, "did you mean 'cosine'"),
     ],
 )
 def test_options_out_of_range_are_named(more, message):

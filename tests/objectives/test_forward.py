@@ -13,6 +13,7 @@ import torch
 from contrasent.engine import edits
 from contrasent.engine.encodings import BatchEncodings
 from contrasent.engine.registry import find
+from contrasent.errors import OptionError
 from contrasent.types import Tokens
 
 
@@ -49,40 +50,50 @@ def encoded(objective, columns, *, clean=False, seed=True):
     return [numbers(part) for part in out.split([len(c) for c in columns])]
 
 
-def info_nce(anchors, positives, *, hard=(), extra=(), tau=0.05, alpha=1.0):
+def info_nce(
+    anchors, positives, *, negatives=None, hard=(), extra=(), alpha=1.0, m=1.0, form=None, tau=0.05
+):
+    """Negatives are those of the pairs themselves, or of other pairs; m as in SimCSE++."""
+    left, right = negatives or (anchors, positives)
     total = 0.0
-    for i, anchor in enumerate(anchors):
-        below = sum(math.exp(cosine(anchor, p) / tau) for p in positives)
+    for i, anchor in enumerate(left):
+        positive = cosine(anchors[i], positives[i]) / tau
+        below = sum(math.exp(cosine(anchor, q) / tau) for q in extra)
+        below += sum(math.exp(cosine(anchor, p) / tau) for j, p in enumerate(right) if j != i)
         for column in hard:
             for j, negative in enumerate(column):
                 below += (alpha if i == j else 1.0) * math.exp(cosine(anchor, negative) / tau)
-        below += sum(math.exp(cosine(anchor, q) / tau) for q in extra)
-        total -= math.log(math.exp(cosine(anchor, positives[i]) / tau) / below)
+        if form == "positive_logit":
+            positive *= m
+        else:
+            below *= m
+        total -= math.log(math.exp(positive) / (math.exp(positive) + below))
     return total / len(anchors)
 
 
-def dimension_wise(one, two, tau):
-    """The released code's form: biased variance, divided by rows, mean over dimensions."""
-    n, d = len(one), len(one[0])
+def standard(view, epsilon):
+    """Columns of mean 0 and biased variance 1, as in the released code."""
+    found = []
+    for column in zip(*view, strict=True):
+        mean = sum(column) / len(column)
+        variance = sum((x - mean) ** 2 for x in column) / len(column)
+        found.append([(x - mean) / math.sqrt(variance + epsilon) for x in column])
+    return found
 
-    def standard(view):
-        columns = [[row[c] for row in view] for c in range(d)]
-        out = []
-        for column in columns:
-            mean = sum(column) / n
-            variance = sum((x - mean) ** 2 for x in column) / n
-            out.append([(x - mean) / math.sqrt(variance + 1e-5) for x in column])
-        return out
 
-    left, right = standard(one), standard(two)
+def correlations(one, two, epsilon=1e-5):
+    """Of every dimension of one view with every one of the other."""
+    left, right = standard(one, epsilon), standard(two, epsilon)
+    return [[sum(map(math.prod, zip(c, k, strict=True))) / len(one) for k in right] for c in left]
+
+
+def dimension_wise(one, two, tau, **more):
+    """The released code's form: divided by rows, mean over dimensions."""
     total = 0.0
-    for c in range(d):
-        scores = [
-            math.exp(sum(x * y for x, y in zip(left[c], other, strict=True)) / n / tau)
-            for other in right
-        ]
+    for c, row in enumerate(correlations(one, two, **more)):
+        scores = [math.exp(value / tau) for value in row]
         total -= math.log(scores[c] / sum(scores))
-    return total / d
+    return total / len(one[0])
 
 
 def test_simcse(load, batches):
@@ -205,17 +216,9 @@ def test_simcse_plus_plus(load, batches, form):
     batch = batches(objective)
     z1, z2 = encoded(objective, batch.columns)
     (z0,) = encoded(objective, batch.columns[:1], clean=True, seed=False)
-    tau, m, total = 0.05, 0.8, 0.0
-    for i in range(len(z1)):
-        positive = cosine(z1[i], z2[i]) / tau
-        negatives = sum(math.exp(cosine(z0[i], z0[j]) / tau) for j in range(len(z0)) if j != i)
-        if form == "positive_logit":
-            positive *= m
-        else:
-            negatives *= m
-        total -= math.log(math.exp(positive) / (math.exp(positive) + negatives))
     found = step(objective, batches)
-    assert found["contrast"].item() == pytest.approx(total / len(z1), rel=1e-3)
+    expected = info_nce(z1, z2, negatives=(z0, z0), m=0.8, form=form)
+    assert found["contrast"].item() == pytest.approx(expected, rel=1e-3)
     assert found["dimensions"].item() == pytest.approx(dimension_wise(z1, z2, 5.0), rel=1e-4)
     expected = found["contrast"] + 0.1 * found["dimensions"]
     assert objective.loss(found).item() == pytest.approx(expected.item(), rel=1e-6)
@@ -228,18 +231,9 @@ def test_supervised_simcse_plus_plus_has_clean_hard_negatives(load, batches):
     batch = batches(objective)
     z1, z2, *_ = encoded(objective, batch.columns)
     c1, c2, *hard = encoded(objective, batch.columns, clean=True, seed=False)
-    tau, total = 0.05, 0.0
-    for i in range(len(z1)):
-        positive = math.exp(cosine(z1[i], z2[i]) / tau)
-        below = positive
-        for j in range(len(z1)):
-            if j != i:
-                below += math.exp(cosine(c1[i], c2[j]) / tau)
-            for column in hard:
-                below += (0.5 if i == j else 1) * math.exp(cosine(c1[i], column[j]) / tau)
-        total -= math.log(positive / below)
     found = step(objective, batches)["contrast"].item()
-    assert found == pytest.approx(total / len(z1), rel=1e-3)
+    expected = info_nce(z1, z2, negatives=(c1, c2), hard=hard, alpha=0.5)
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_esimcse_with_simcse_plus_plus_compares_clean_vectors_with_the_queue(load, batches):
@@ -250,14 +244,9 @@ def test_esimcse_with_simcse_plus_plus_compares_clean_vectors_with_the_queue(loa
     batch = batches(objective, 1)
     z1, z2 = encoded(objective, batch.columns)
     (z0,) = encoded(objective, batch.columns[:1], clean=True, seed=False)
-    tau, total = 0.05, 0.0
-    for i in range(len(z1)):
-        positive = math.exp(cosine(z1[i], z2[i]) / tau)
-        below = positive + sum(math.exp(cosine(z0[i], q) / tau) for q in queue)
-        below += sum(math.exp(cosine(z0[i], z0[j]) / tau) for j in range(len(z0)) if j != i)
-        total -= math.log(positive / below)
     found = step(objective, batches, 1)["contrast"].item()
-    assert found == pytest.approx(total / len(z1), rel=1e-3)
+    expected = info_nce(z1, z2, negatives=(z0, z0), extra=queue)
+    assert found == pytest.approx(expected, rel=1e-3)
 
 
 def test_simcse_plus_plus_without_its_parts_is_simcse(load, batches):
@@ -290,13 +279,8 @@ def test_noise_probes(load, batches):
     z1, z2 = encoded(objective, batch.columns)
     rounds = [encoded(objective, batch.columns, seed=False) for _ in range(3)]
     means = [np.mean([r[view] for r in rounds], axis=0).tolist() for view in (0, 1)]
-    tau, total = 0.05, 0.0
-    for i in range(len(z1)):
-        positive = math.exp(cosine(z1[i], z2[i]) / tau)
-        others = (math.exp(cosine(means[0][i], y) / tau) for j, y in enumerate(means[1]) if j != i)
-        total -= math.log(positive / (positive + sum(others)))
     found = step(objective, batches)["contrast"].item()
-    assert found == pytest.approx(total / len(z1), rel=1e-3)
+    assert found == pytest.approx(info_nce(z1, z2, negatives=means), rel=1e-3)
 
 
 def test_gaussian_noise_has_the_variance_asked_for(load, batches):
@@ -316,24 +300,10 @@ def test_gaussian_noise_has_the_variance_asked_for(load, batches):
 def test_barlow_twins(load, batches):
     objective = made("barlow_twins", load, artificial=0, off_diagonal=0.3)
     z1, z2 = encoded(objective, batches(objective).columns)
-    n, d = len(z1), len(z1[0])
     found = step(objective, batches)
-    columns = []
-    for view in (z1, z2):
-        array = np.asarray(view)
-        columns.append(
-            [
-                [
-                    (x - sum(c) / n) / math.sqrt(sum((y - sum(c) / n) ** 2 for y in c) / n + 1e-5)
-                    for x in c
-                ]
-                for c in array.T.tolist()
-            ]
-        )
     total = 0.0
-    for c in range(d):
-        for k in range(d):
-            value = sum(x * y for x, y in zip(columns[0][c], columns[1][k], strict=True)) / n
+    for c, row in enumerate(correlations(z1, z2)):
+        for k, value in enumerate(row):
             total += (1 - value) ** 2 if c == k else 0.3 * value**2
     assert found["barlow"].item() == pytest.approx(total, rel=1e-4)
 
@@ -389,3 +359,18 @@ def test_masked_lm_beside_the_contrast(load, batches, masked):
     plain = step(made("simcse", load, dropout=0.0), batches)["contrast"]
     assert found["contrast"].item() == pytest.approx(plain.item(), rel=1e-5)
     assert objective.weights == {"contrast": 1.0, "masked_lm": 0.1}
+
+
+@pytest.mark.parametrize("name", ["dimension_wise", "simcse_plus_plus"])
+def test_epsilon_of_the_dimension_wise_contrast_is_a_parameter(load, batches, name):
+    losses = []
+    for epsilon in (1e-5, 10.0):
+        objective = made(name, load, dropout=0.0, dimension_epsilon=epsilon, projector="none")
+        z1, z2 = encoded(objective, batches(objective).columns)
+        losses.append(step(objective, batches)["dimensions"].item())
+        tau = objective.terms["dimensions"].settings["temperature"]
+        expected = dimension_wise(z1, z2, tau, epsilon=epsilon)
+        assert losses[-1] == pytest.approx(expected, rel=1e-4)
+    assert losses[1] > losses[0]
+    with pytest.raises(OptionError, match="dimension_epsilon 0"):
+        made(name, load, dimension_epsilon=0.0)

@@ -127,18 +127,19 @@ class Parameter:
     @cached_property
     def kinds(self) -> tuple[Any, ...]:
         """The types of values, and None where that is one."""
-        kinds = tuple(dict.fromkeys(kind for kind, _ in _spread(self.hint)))
+        kinds = tuple(dict.fromkeys(kind for kind, _, _ in _spread(self.hint)))
         # The text "none" may be a choice; it stands for None only where it is none.
         return tuple(k for k in kinds if k is not None or "none" not in self.choices)
 
     @cached_property
     def choices(self) -> tuple[Any, ...]:
         """The values of a ``Literal``; none where any value of the type will do."""
-        return tuple(choice for _, choices in _spread(self.hint) for choice in choices)
+        return tuple(choice for _, choices, _ in _spread(self.hint) for choice in choices)
 
     def mark(self, kind: type[Mark]) -> Mark | None:
         """The metadata of a kind in the hint's ``Annotated``, such as its ``Range``."""
-        return next((m for m in _marks(self.hint) if isinstance(m, kind)), None)
+        marks = (mark for _, _, marks in _spread(self.hint) for mark in marks)
+        return next((mark for mark in marks if isinstance(mark, kind)), None)
 
     def read(self, value: Any) -> Any:
         """A value from a text or from TOML, in the parameter's type."""
@@ -230,24 +231,16 @@ def _adapter(hint: Any) -> "TypeAdapter[Any]":
     return TypeAdapter(hint, config=ConfigDict(strict=True))
 
 
-def _spread(hint: Any) -> Iterator[tuple[Any, tuple[Any, ...]]]:
-    """The types in a union, None included, each with its choices."""
-    origin = get_origin(hint)
+def _spread(hint: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
+    """The types in a union, None included, each with its choices and metadata."""
+    origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        yield from _spread(get_args(hint)[0])
+        yield from _spread(inner[0], (*marks, *hint.__metadata__))
     elif origin in (Union, UnionType):
-        for part in get_args(hint):
-            yield from _spread(part)
+        for part in inner:
+            yield from _spread(part, marks)
     elif origin is Literal:
-        for value in get_args(hint):
-            yield type(value), (value,)
+        for value in inner:
+            yield type(value), (value,), marks
     else:
-        yield None if hint in (None, NoneType) else hint, ()
-
-
-def _marks(hint: Any) -> Iterator[Any]:
-    if get_origin(hint) is Annotated:
-        yield from hint.__metadata__
-    if get_origin(hint) in (Annotated, Union, UnionType):
-        for part in get_args(hint):
-            yield from _marks(part)
+        yield None if hint in (None, NoneType) else hint, (), marks

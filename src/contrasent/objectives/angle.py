@@ -3,11 +3,8 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Weight
-from contrasent.engine.terms import GradedPairs
+from contrasent.engine import Encoder, GradedPairs, Objective, Positive, Weight
 from contrasent.losses import complex_cosines, cosent
-from contrasent.model.encoder import Encoder
 
 
 class AnglE(Objective):

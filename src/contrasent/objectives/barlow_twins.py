@@ -2,11 +2,8 @@
 
 from typing import Any, ClassVar
 
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Projector, Size, Weight
-from contrasent.engine.terms import Barlow
+from contrasent.engine import Barlow, Encoder, Objective, Positive, Projector, Size, Weight
 from contrasent.losses import BarlowNorm, Similarity
-from contrasent.model.encoder import Encoder
 
 
 class BarlowTwins(Objective):

@@ -3,11 +3,8 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive
-from contrasent.engine.terms import GradedPairs
+from contrasent.engine import Encoder, GradedPairs, Objective, Positive
 from contrasent.losses import cosent
-from contrasent.model.encoder import Encoder
 
 
 class CoSENT(Objective):

@@ -2,11 +2,8 @@
 
 from typing import Any, ClassVar
 
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive
-from contrasent.engine.terms import GradedPairs
+from contrasent.engine import Encoder, GradedPairs, Objective, Positive
 from contrasent.losses import cosine_regression
-from contrasent.model.encoder import Encoder
 
 
 class CosineRegression(Objective):

@@ -3,6 +3,16 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from contrasent.engine import (
+    Encoder,
+    MaskedModel,
+    MaskedModelFolder,
+    Objective,
+    Positive,
+    Projector,
+    Share,
+    Weight,
+)
 from contrasent.engine.difference import (
     Condition,
     Difference,
@@ -13,12 +23,9 @@ from contrasent.engine.difference import (
     Target,
     Task,
 )
-from contrasent.engine.masked_models import MaskedModel, check_masked_model
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import MaskedModelFolder, Positive, Projector, Share, Weight
+from contrasent.engine.masked_models import check_masked_model
 from contrasent.errors import OptionError
 from contrasent.losses import Normalisation, Similarity
-from contrasent.model.encoder import Encoder
 from contrasent.text.views import Identity, NextSentence
 
 

@@ -1,10 +1,7 @@
 """Dimension-wise contrast as the only loss: an alternative to whitening."""
 
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Projector
-from contrasent.engine.terms import DimensionWise
+from contrasent.engine import DimensionWise, Encoder, Objective, Positive, Projector
 from contrasent.losses import Norm, Reduction, Variance
-from contrasent.model.encoder import Encoder
 
 
 class DimensionWiseContrast(Objective):

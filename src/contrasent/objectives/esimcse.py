@@ -2,21 +2,23 @@
 
 from typing import Annotated, Any, ClassVar
 
-from contrasent.engine.contrast import Contrast
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import (
+from contrasent.engine import (
+    Contrast,
+    Encoder,
     MaskedModelFolder,
+    MomentumQueue,
     Neutral,
+    Objective,
     Positive,
     Projector,
     Range,
     ResampleViews,
     Size,
+    check_view,
+    make_views,
 )
-from contrasent.engine.queue import Column, Init, MomentumQueue, Start
-from contrasent.engine.views import check_view, make_views
+from contrasent.engine.queue import Column, Init, Start
 from contrasent.losses import Similarity
-from contrasent.model.encoder import Encoder
 from contrasent.text.views import Rule
 
 

@@ -3,12 +3,18 @@
 from typing import Annotated, Any, ClassVar
 
 from contrasent import parallel
-from contrasent.engine.encodings import BatchEncodings, Term, Terms
-from contrasent.engine.guide import Guide
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import GuideFolder, Positive, Range
+from contrasent.engine import (
+    BatchEncodings,
+    Encoder,
+    Guide,
+    GuideFolder,
+    Objective,
+    Positive,
+    Range,
+    Term,
+    Terms,
+)
 from contrasent.losses import gist
-from contrasent.model.encoder import Encoder
 
 
 class _Guided(Term):

@@ -1,9 +1,6 @@
 """Masked language modelling: beside a contrast, or alone."""
 
-from contrasent.engine.masked_models import MaskedLanguageModelling
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Share, Weight
-from contrasent.model.encoder import Encoder
+from contrasent.engine import Encoder, MaskedLanguageModelling, Objective, Share, Weight
 
 
 class MaskedLM(Objective):

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from contrasent.engine.contrast import Contrast
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Projector
+from contrasent.engine import Contrast, Encoder, Objective, Positive, Projector
 from contrasent.errors import OptionError
 from contrasent.losses import Similarity
-from contrasent.model.encoder import Encoder
 
 
 def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:

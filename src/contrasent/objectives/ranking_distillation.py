@@ -3,12 +3,19 @@
 from typing import Any, ClassVar
 
 from contrasent import parallel
-from contrasent.engine.encodings import BatchEncodings, Term, Terms
-from contrasent.engine.guide import Guide
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import GuideFolder, Positive, Projector, Weight
+from contrasent.engine import (
+    BatchEncodings,
+    Encoder,
+    Guide,
+    GuideFolder,
+    Objective,
+    Positive,
+    Projector,
+    Term,
+    Terms,
+    Weight,
+)
 from contrasent.losses import Similarity, distil_ranking
-from contrasent.model.encoder import Encoder
 
 
 class _Ranking(Term):

@@ -3,22 +3,25 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine.contrast import Contrast, Duplicates
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import (
+from contrasent.engine import (
+    Contrast,
     Count,
+    Duplicates,
+    Encoder,
     MaskedModelFolder,
     Neutral,
+    Objective,
     Positive,
     Projector,
     Range,
     ResampleViews,
     Weight,
+    Which,
+    check_view,
+    make_views,
 )
-from contrasent.engine.views import Which, check_view, make_views
 from contrasent.errors import OptionError
 from contrasent.losses import Similarity
-from contrasent.model.encoder import Encoder
 from contrasent.text.views import Draw, Rule
 
 

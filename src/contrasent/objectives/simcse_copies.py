@@ -3,12 +3,19 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from contrasent.engine.contrast import Contrast
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Projector, ResampleViews, Share, Weight
-from contrasent.engine.views import check_view, make_views
+from contrasent.engine import (
+    Contrast,
+    Encoder,
+    Objective,
+    Positive,
+    Projector,
+    ResampleViews,
+    Share,
+    Weight,
+    check_view,
+    make_views,
+)
 from contrasent.losses import Similarity
-from contrasent.model.encoder import Encoder
 from contrasent.text.views import Draw, Identity
 
 

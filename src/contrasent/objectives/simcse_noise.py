@@ -2,12 +2,18 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine.contrast import Contrast
-from contrasent.engine.encodings import Source
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Count, Neutral, Positive, Projector, Weight
+from contrasent.engine import (
+    Contrast,
+    Count,
+    Encoder,
+    Neutral,
+    Objective,
+    Positive,
+    Projector,
+    Source,
+    Weight,
+)
 from contrasent.losses import Similarity
-from contrasent.model.encoder import Encoder
 
 
 class NoisySimCSE(Objective):

@@ -2,13 +2,18 @@
 
 from typing import Annotated, Any, ClassVar
 
-from contrasent.engine.contrast import Contrast
-from contrasent.engine.encodings import Source
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Neutral, Positive, Projector, Weight
-from contrasent.engine.terms import DimensionWise
+from contrasent.engine import (
+    Contrast,
+    DimensionWise,
+    Encoder,
+    Neutral,
+    Objective,
+    Positive,
+    Projector,
+    Source,
+    Weight,
+)
 from contrasent.losses import FactorForm, Norm, Reduction, Similarity, Variance
-from contrasent.model.encoder import Encoder
 
 
 class SimCSEPlusPlus(Objective):

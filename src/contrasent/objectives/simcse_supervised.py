@@ -2,11 +2,17 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine.contrast import Contrast, Duplicates
-from contrasent.engine.objective import Objective
-from contrasent.engine.parameters import Positive, Projector, Range, Weight
+from contrasent.engine import (
+    Contrast,
+    Duplicates,
+    Encoder,
+    Objective,
+    Positive,
+    Projector,
+    Range,
+    Weight,
+)
 from contrasent.losses import Similarity
-from contrasent.model.encoder import Encoder
 
 
 class SupervisedSimCSE(Objective):
