@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.errors import DataError
+from contrasent.errors import DataError, InputError
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.decisions import (
     Thresholds,
@@ -164,10 +164,11 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
         (pairs, head + "test\ta\tb\tyes\n", r"qqp_subset.tsv:2: is_duplicate is 'yes'"),
         (pairs, "a\tb\n", "no column 'question1'"),
         (pairs, head, "holds no rows"),
-        (triples, "sent0,sent1,hard_neg\na,b\n", r"nli_triples.csv:2: expected sent0"),
+        (triples, "sent0,sent1,hard_neg\na,b\n", r"nli_triples.csv:2: 2 columns where"),
+        (triples, "sent0,sent1,hard_neg\na,,b\n", r"nli_triples.csv:2: expected sent0"),
     ):
         path.write_text(text)
-        with pytest.raises(DataError, match=message):
+        with pytest.raises((DataError, InputError), match=message):
             (question_pairs if path is pairs else inference_triples)(folder=tmp_path)
     pairs.unlink()
     with pytest.raises(DataError, match="QQP: not found"):

@@ -10,13 +10,15 @@ import hashlib
 import io
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from contrasent.errors import DataError
 from contrasent.files import atomic_file, write_json
 from contrasent.reproduce.toml import HERE, shared
+from contrasent.text.sources import Source
+from contrasent.text.tables import open_table
 
 Texts = tuple[str, ...]
 """A row: a sentence, or texts that belong together."""
@@ -104,14 +106,17 @@ def _documents(path: Path, corpus: Corpus) -> Iterator[Texts]:
             yield (line.strip(),)
 
 
+def _rows(path: Path, delimiter: str) -> Iterator[Sequence[str]]:
+    """Rows of a table whose cells are quoted, without its header."""
+    table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=delimiter)
+    return (cells for _, cells in table.stream() if cells is not None)
+
+
 def _columns(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        rows = csv.reader(stream)
-        next(rows)
-        for row in rows:
-            cells = tuple(" ".join(cell.split()) for cell in row[: corpus.columns])
-            if len(cells) == corpus.columns and all(cells):
-                yield cells[: corpus.keep or None]
+    for row in _rows(path, ","):
+        cells = tuple(" ".join(cell.split()) for cell in row[: corpus.columns])
+        if len(cells) == corpus.columns and all(cells):
+            yield cells[: corpus.keep or None]
 
 
 def _labelled(path: Path) -> Iterator[tuple[str, str, str]]:
@@ -142,10 +147,9 @@ def _labelled_sentences(path: Path, corpus: Corpus) -> Iterator[Texts]:
 
 def _duplicates(path: Path, corpus: Corpus) -> Iterator[Texts]:
     """Questions that were marked as duplicates: split, question 1, question 2, 0 or 1."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        for i, row in enumerate(csv.reader(stream, delimiter="\t")):
-            if i and len(row) >= 4 and row[-1].strip() == "1":
-                yield row[-3].strip(), row[-2].strip()
+    for row in _rows(path, "\t"):
+        if len(row) >= 4 and row[-1].strip() == "1":
+            yield row[-3].strip(), row[-2].strip()
 
 
 def _captions(path: Path, corpus: Corpus) -> Iterator[Texts]:

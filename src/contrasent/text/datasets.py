@@ -13,7 +13,6 @@ The environment variable ``CONTRASENT_DATA`` names the local folder. Its layout 
 gold scores are checked against the official ones.
 """
 
-import csv
 import hashlib
 import math
 from collections.abc import Callable, Sequence
@@ -37,6 +36,8 @@ from contrasent.text.official import (
     missing,
     read_lines,
 )
+from contrasent.text.sources import Source
+from contrasent.text.tables import open_table
 
 FORMS = ("senteval", "raw")
 SPLITS = ("train", "dev", "test")
@@ -181,14 +182,14 @@ def _columns(
 
 
 def _comma_rows(path: Path) -> list[ScoredPair]:
-    rows = []
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream)
-        for columns in reader:
-            if len(columns) != 3:
-                raise DataError(f"{path}:{reader.line_num}: {len(columns)} columns, expected 3")
-            rows.append((columns[0], columns[1], _score(columns[2], path, reader.line_num)))
-    return rows
+    table = open_table(Source(path, ".csv", str(path)), header=False)
+    if len(table.columns) != 3:
+        raise DataError(f"{path}:1: {len(table.columns)} columns, expected 3")
+    return [
+        (cells[0], cells[1], _score(cells[2], path, line))
+        for line, cells in table.stream()
+        if cells is not None
+    ]
 
 
 _TABLE_READERS: dict[str, Callable[[Path], list[ScoredPair]]] = {

@@ -1,6 +1,5 @@
 """Named labelled text besides STS: transfer tasks, question pairs, triples, captions, qrels."""
 
-import csv
 import gzip
 import json
 from dataclasses import dataclass
@@ -19,6 +18,8 @@ from contrasent.text.official import (
     need,
     read_lines,
 )
+from contrasent.text.sources import Source
+from contrasent.text.tables import open_table
 
 QQP_PLACES = ("qqp/qqp_subset.tsv", "QQP/dev.tsv", "qqp/dev.tsv")
 NLI_PLACES = ("nli/nli_triples.csv", "nli/nli_for_simcse.csv", "nli_for_simcse.csv")
@@ -153,15 +154,16 @@ def inference_triples(*, folder: Path | None = None) -> Triples:
 
 def _rows(path: Path, wanted: tuple[str, ...], mark: str) -> list[tuple[int, dict[str, str]]]:
     found = []
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter=mark)
-        lacking = [name for name in wanted if name not in (reader.fieldnames or ())]
-        if lacking:
-            raise DataError(f"{path}:1: there is no column {lacking[0]!r}")
-        for row in reader:
+    table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=mark)
+    lacking = [name for name in wanted if name not in table.columns]
+    if lacking:
+        raise DataError(f"{path}:1: there is no column {lacking[0]!r}")
+    for line, cells in table.stream():
+        if cells is not None:
+            row = dict(zip(table.columns, cells, strict=True))
             if not all(row[name] for name in wanted):
-                raise DataError(f"{path}:{reader.line_num}: expected {', '.join(wanted)}")
-            found.append((reader.line_num, row))
+                raise DataError(f"{path}:{line}: expected {', '.join(wanted)}")
+            found.append((line, row))
     if not found:
         raise DataError(f"{path}: holds no rows")
     return found

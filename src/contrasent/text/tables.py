@@ -114,8 +114,15 @@ class Table:
         return sum(1 for _, cells in self.stream() if cells is not None)
 
 
-def open_table(file: Source, *, header: bool) -> Table:
-    """Read the head of a file; ``header``: whether the first row of a csv or tsv names columns."""
+def open_table(file: Source, *, header: bool, delimiter: str = ",") -> Table:
+    """Read the head of a file.
+
+    Args:
+        file: what to read.
+        header: whether the first row of a csv or tsv names the columns.
+        delimiter: between the cells of a csv. A tab is that of GLUE's files, which quote some
+            cells: there a stray quotation mark is no error.
+    """
     if file.form == ".parquet":
         return _parquet_table(file)
 
@@ -125,7 +132,8 @@ def open_table(file: Source, *, header: bool) -> Table:
             return _jsonl(lines, file.shown)
         if file.form == ".txt":
             return None, ((n, None if line.isspace() else (line,)) for n, line in lines)
-        rows = _csv_rows(lines, file.shown) if file.form == ".csv" else _tsv_rows(lines)
+        quoted = file.form == ".csv"
+        rows = _csv_rows(lines, file.shown, delimiter) if quoted else _tsv_rows(lines)
         return _even(rows, header, file.shown)
 
     def stream() -> Iterator[Record]:
@@ -223,9 +231,10 @@ def _tsv_rows(lines: Lines) -> Iterator[Record]:
         yield number, None if blank else line.rstrip("\n").split("\t")
 
 
-def _csv_rows(lines: Lines, source: str) -> Iterator[Record]:
+def _csv_rows(lines: Lines, source: str, delimiter: str) -> Iterator[Record]:
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
-    rows = csv.reader((line for _, line in lines), strict=True)
+    strict = delimiter == ","
+    rows = csv.reader((line for _, line in lines), delimiter=delimiter, strict=strict)
     while True:
         number = rows.line_num + 1
         try:
