@@ -1,11 +1,12 @@
-"""Reports: rows are found, averaged without rounding, printed and written."""
+"""Reports: rows are found, averaged without rounding, printed; files of reports and items."""
 
 import json
 
+import numpy as np
 import pytest
 
-from contrasent.errors import DataError
-from contrasent.report import Report, Row, shown
+from contrasent.errors import DataError, InputError
+from contrasent.report import Items, Report, Row, read_reports, shown, write_reports
 
 ROWS = (
     Row("STS12", "test", "spearman", "all", 0.72374, 3108, 0.70, 0.74),
@@ -55,18 +56,9 @@ def test_values_as_they_are_read(metric, value, text):
 
 def test_the_table():
     lines = REPORT.table().splitlines()
-    assert lines[0].split() == ["task", "split", "metric", "value", "95", "%", "interval", "count"]
-    assert lines[1].split() == [
-        "STS12",
-        "test",
-        "spearman",
-        "all",
-        "72.37",
-        "70.00",
-        "to",
-        "74.00",
-        "3,108",
-    ]
+    first, second = (" ".join(line.split()) for line in lines[:2])
+    assert first == "task split metric value 95 % interval count"
+    assert second == "STS12 test spearman all 72.37 70.00 to 74.00 3,108"
     assert lines[4].split() == ["mine", "heldout", "mrr@10", "50.00", "40"]
     assert lines[7:] == ["form: raw", "distinct_sentences: 21,234", "cached: True"]
     ends = {len(line) for line in lines[:7]}
@@ -77,16 +69,9 @@ def test_the_table():
 def test_json_and_back():
     data = json.loads(json.dumps(REPORT.to_json(), allow_nan=False))
     assert Report.from_json(data) == REPORT
-    assert data["rows"][0] == {
-        "task": "STS12",
-        "split": "test",
-        "metric": "spearman",
-        "aggregate": "all",
-        "value": 0.72374,
-        "count": 3108,
-        "low": 0.7,
-        "high": 0.74,
-    }
+    names = ["task", "split", "metric", "aggregate", "value", "count", "low", "high"]
+    stored = ["STS12", "test", "spearman", "all", 0.72374, 3108, 0.7, 0.74]
+    assert data["rows"][0] == dict(zip(names, stored, strict=True))
     assert Report.from_json({"rows": []}) == Report(())
 
 
@@ -95,3 +80,59 @@ def test_joining():
     joined = Report.join([REPORT, other])
     assert joined.rows == ROWS + other.rows
     assert joined.notes == {"form": "senteval", "distinct_sentences": 21234, "cached": True}
+
+
+ROW = Row("STSB", "test", "spearman", "all", 0.5, 3)
+MEAN = Row("pairs", "test", "spearman", "mean", 0.5, 3)
+KEYS = np.array([1, 2**63, 5], dtype=np.uint64)
+ITEMS = Items("spearman", KEYS, np.array([[0.1, 0.2, 0.3], [1, 2, 3]]), (1, 2), "wmean", "c")
+
+
+def report(value=0.5):
+    return Report((ROW, MEAN), {"form": "raw"}, {ROW.key: ITEMS, MEAN.key: (ROW.key, ROW.key)})
+
+
+def test_items_are_written_beside_the_json_and_read_again(tmp_path):
+    write_reports(tmp_path / "a.json", {"m": report(), "n": Report((ROW,))})
+    text = (tmp_path / "a.json").read_text()
+    assert json.loads(text)["items"] == "a.items.safetensors"
+    assert "0.2" not in text  # no item in the JSON
+    found = read_reports(tmp_path / "a.json")
+    assert found["m"] == report()
+    assert found["n"].items == {}
+    assert set(found["m"].items) == {ROW.key, MEAN.key}
+    assert found["m"].items[MEAN.key] == (ROW.key, ROW.key)
+    items = found["m"].items[ROW.key]
+    np.testing.assert_array_equal(items.keys, KEYS)
+    np.testing.assert_array_equal(items.columns, ITEMS.columns)
+    rest = (items.statistic, items.sizes, items.aggregate, items.context)
+    assert rest == ("spearman", (1, 2), "wmean", "c")
+
+
+def test_earlier_json_is_read(tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({"model": "m", **Report((ROW,), {"form": "raw"}).to_json()}))
+    assert read_reports(path) == {"m": Report((ROW,), {"form": "raw"})}
+    path.write_text(json.dumps({"models": [{"model": n, **report().to_json()} for n in "xy"]}))
+    assert list(read_reports(path)) == ["x", "y"]
+    write_reports(path, {"m": Report((ROW,))})
+    assert "items" not in json.loads(path.read_text())
+    assert [p.name for p in tmp_path.iterdir()] == ["old.json"]
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+    path = tmp_path / "a.json"
+    with pytest.raises(InputError, match="cannot be read"):
+        read_reports(path)
+    for text in ("{", "[1]", '{"rows": [{"task": 1}]}'):
+        path.write_text(text)
+        with pytest.raises(InputError, match="no report; write one with evaluate --json"):
+            read_reports(path)
+    write_reports(path, {"m": report()})
+    beside = tmp_path / "a.items.safetensors"
+    beside.write_bytes(beside.read_bytes()[:-9])
+    with pytest.raises(InputError, match="no items of a report"):
+        read_reports(path)
+    beside.unlink()
+    with pytest.raises(InputError, match=r"its items, a\.items\.safetensors, are missing"):
+        read_reports(path)

@@ -58,13 +58,13 @@ class Row:
 
     @property
     def key(self) -> RowKey:
-        """What names the row in its report."""
+        """The name of the row in its report."""
         return self.task, self.split, self.metric, self.aggregate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """What a row's value was computed from, item by item: reports can then be compared in pairs.
+    """The items behind a row's value: reports can then be compared in pairs.
 
     Attributes:
         statistic: how the columns make the value: "mean" of one column; "uniformity" of one of
@@ -225,7 +225,7 @@ def _note(value: Any) -> str:
 
 
 def write_reports(path: Path, reports: Mapping[str, Report]) -> None:
-    """Write the reports of models by name, and their items beside them."""
+    """Write the reports of models by name, with their items in a second file."""
     records = [{"model": name, **report.to_json()} for name, report in reports.items()]
     record: dict[str, Any] = records[0] if len(records) == 1 else {"models": records}
     if any(report.items for report in reports.values()):
@@ -248,13 +248,13 @@ def read_reports(path: Path) -> dict[str, Report]:
         raise InputError(path, "no report; write one with evaluate --json") from error
     if "items" not in record:
         return found
-    beside = path.with_name(Path(str(record["items"])).name)
-    if not beside.is_file():
-        raise InputError(path, f"its items, {beside.name}, are missing; keep both files together")
+    second = path.with_name(Path(str(record["items"])).name)
+    if not second.is_file():
+        raise InputError(path, f"its items, {second.name}, are missing; keep both files together")
     try:
-        items = _unpack(beside, len(found))
+        items = _unpack(second, len(found))
     except Exception as error:  # safetensors raises its own, which has no common base
-        raise InputError(beside, f"no items of a report ({error})") from error
+        raise InputError(second, f"no items of a report ({error})") from error
     return {
         name: Report(report.rows, report.notes, own)
         for (name, report), own in zip(found.items(), items, strict=True)

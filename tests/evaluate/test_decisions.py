@@ -1,4 +1,7 @@
-"""Paraphrases and triples told by cosine, against plain loops; what is refused."""
+"""Paraphrases, triples and clusters by cosine, against plain loops and scikit-learn."""
+
+import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,8 +12,12 @@ from contrasent.errors import DataError, InputError
 from contrasent.evaluate.compare import compare_reports
 from contrasent.evaluate.decisions import (
     Thresholds,
+    clustering,
+    kmeans,
     pair_classification,
     triplet_accuracy,
+    v_measure,
+    v_measures,
 )
 from contrasent.metrics import cosine
 from contrasent.stats.bootstrap import draw_counts, item_keys
@@ -58,13 +65,16 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
             assert curve.best_f1(row[None])[0] == pytest.approx(f1)
 
 
-def test_average_precision_is_scikit_learns():
+def test_average_precision_and_v_measure_are_scikit_learns():
     learn = pytest.importorskip("sklearn.metrics")
     random = np.random.default_rng(2)
     labels = random.integers(0, 2, 500)
     scores = np.round(random.normal(size=500) + labels, 1)
     found = Thresholds(scores, labels).average_precision(np.ones((1, 500)))[0]
     assert found == pytest.approx(learn.average_precision_score(labels, scores), abs=1e-12)
+    groups = random.integers(0, 6, 500)
+    groups[:300] = labels[:300]
+    assert v_measure(labels, groups) == pytest.approx(learn.v_measure_score(labels, groups))
 
 
 def letters(sentences):
@@ -135,18 +145,12 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_
     row = report.one(metric="accuracy_triplet")
     assert (row.value, row.count) == (0.5, 40)
     assert row.low < 0.5 < row.high
+    few = many.spread(3)
+    assert few.premises == tuple(many.premises[i] for i in (0, 19, 39))
+    assert few.contradicted == tuple(many.contradicted[i] for i in (0, 19, 39))
+    assert len(many.spread(0)) == len(many.spread(99)) == 40
     # Three premises: the interval is that of three items and not of forty.
     assert row.high - row.low > 0.4
-
-
-def test_triples_are_taken_at_equal_distances():
-    columns = [tuple(f"{side}{i}" for i in range(11)) for side in "pqr"]
-    few = Triples(*columns, "here").spread(3)
-    assert few.premises == ("p0", "p5", "p10")
-    assert few.contradicted == ("r0", "r5", "r10")
-    assert (
-        len(Triples(*columns, "here").spread(0)) == len(Triples(*columns, "here").spread(99)) == 11
-    )
 
 
 def test_files_of_pairs_and_triples_are_read(tmp_path):
@@ -173,3 +177,69 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
     pairs.unlink()
     with pytest.raises(DataError, match="QQP: not found"):
         question_pairs(folder=tmp_path)
+
+
+def loop_entropy(values):
+    return -sum(c / len(values) * math.log(c / len(values)) for c in Counter(values).values())
+
+
+def loop_conditional(values, given_these):
+    """H(values | given_these): the mean over groups of the entropy inside each."""
+    total = 0.0
+    for group in set(given_these):
+        inside = [v for v, g in zip(values, given_these, strict=True) if g == group]
+        total += len(inside) / len(values) * loop_entropy(inside)
+    return total
+
+
+def loop_v_measure(classes, groups):
+    hc, hk = loop_entropy(classes), loop_entropy(groups)
+    h = 1 - loop_conditional(classes, groups) / hc if hc else 1.0
+    c = 1 - loop_conditional(groups, classes) / hk if hk else 1.0
+    return 2 * h * c / (h + c) if h + c > 1e-9 else 0.0
+
+
+@given(st.integers(1, 30), st.integers(0, 9999))
+def test_v_measure_is_the_definition(n, seed):
+    random = np.random.default_rng(seed)
+    classes, groups = random.integers(0, 3, n).tolist(), random.integers(0, 4, n).tolist()
+    assert v_measure(classes, groups) == pytest.approx(loop_v_measure(classes, groups), abs=1e-5)
+    counts = np.concatenate(list(draw_counts([n], 3, seed)))
+    for row, found in zip(counts, v_measures(classes, groups, counts), strict=True):
+        items = [i for i in range(n) for _ in range(int(row[i]))]
+        expected = loop_v_measure([classes[i] for i in items], [groups[i] for i in items])
+        assert found == pytest.approx(expected, abs=1e-5)
+
+
+def planted(count, seed=0, noise=0.05):
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 3, count)
+    vectors = np.eye(3, 5)[labels] + noise * random.normal(size=(count, 5))
+    return labels, (vectors * random.uniform(1, 9, (count, 1))).astype(np.float32)
+
+
+def test_k_means_finds_groups_by_direction():
+    """Three directions of any length; one start may go wrong, the best of five does not."""
+    labels, vectors = planted(300)
+    scores = [v_measure(labels, kmeans(vectors, 3, (0, i))) for i in range(5)]
+    assert max(scores) == pytest.approx(1.0)
+    assert np.array_equal(kmeans(vectors, 3, 4), kmeans(vectors, 3, 4))
+    assert set(kmeans(np.ones((6, 2), dtype=np.float32), 3, 0).tolist()) <= {0, 1, 2}
+
+
+def test_the_row_is_the_mean_over_starts(items_give_the_values):
+    labels, vectors = planted(120, noise=0.4)
+    texts = tuple(f"text {i}" for i in range(120))
+
+    def encode(sentences):
+        return vectors[[int(s.split()[1]) for s in sentences]]
+
+    data = {"here": Labelled(texts, None, labels)}
+    report = clustering(encode, data, starts=3)
+    assert items_give_the_values(report) == 1
+    row = report.one(metric="v_measure")
+    found = [kmeans(vectors, 3, (0, start)).tolist() for start in range(3)]
+    expected = np.mean([loop_v_measure(labels.tolist(), groups) for groups in found])
+    assert row.value == pytest.approx(expected, abs=1e-5)
+    assert row.low < row.value < row.high
+    assert row.count == 120

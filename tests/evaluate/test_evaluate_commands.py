@@ -211,23 +211,18 @@ def test_compare_models_and_reports(bert, tiny, data, tmp_path):
         run("compare", "x,x", "y")
 
 
-def test_a_whitened_model_is_an_ordinary_model(bert, corpus, tmp_path):
+@pytest.fixture(scope="module")
+def white(bert, corpus, tmp_path_factory):
+    target = tmp_path_factory.mktemp("white") / "white"
+    few = ("--pooler", "mean", "--dimensions", 8, "--quiet")
+    run("postprocess", "whiten", bert, corpus, "-o", target, *few)
+    return target
+
+
+def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
     from contrasent.model.encoder import Encoder
 
-    target = tmp_path / "white"
-    run(
-        "postprocess",
-        "whiten",
-        bert,
-        corpus,
-        "-o",
-        target,
-        "--pooler",
-        "mean",
-        "--dimensions",
-        8,
-        "--quiet",
-    )
+    target = white
     model = Encoder.load(target)
     lines = list(dict.fromkeys(corpus.read_text().splitlines()))
     vectors = model.encode(lines)
@@ -260,37 +255,14 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
     corpus = tmp_path / "many.txt"
     corpus.write_text("\n".join(lines) + "\n")
     target = tmp_path / "apart"
-    result = CliRunner().invoke(
-        app,
-        [
-            "postprocess",
-            "dimension-wise",
-            str(bert),
-            str(corpus),
-            "-o",
-            str(target),
-            "--pooler",
-            "mean",
-        ],
-    )
+    line = f"postprocess dimension-wise {bert} {corpus} -o {target} --pooler mean"
+    result = CliRunner().invoke(app, line.split())
     assert result.exit_code == 0, result.output
     assert "1 steps, loss" in result.output
     model = Encoder.load(target, normalise=False)
     views = np.concatenate([dropout_view(model, lines, seed=s) for s in (0, 1)])
     np.testing.assert_allclose(views.mean(axis=0), 0, atol=1e-3)
     np.testing.assert_allclose(views.std(axis=0), 1, atol=1e-3)
-    with pytest.raises(OutputError, match="exists; choose another folder or use --overwrite"):
-        run(
-            "postprocess",
-            "dimension-wise",
-            bert,
-            corpus,
-            "-o",
-            target,
-            "--pooler",
-            "mean",
-            "--quiet",
-        )
 
 
 @pytest.mark.parametrize(
@@ -303,33 +275,19 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
         (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
     ],
 )
-def test_postprocess_refuses_what_its_method_has_not(arguments, problem, tmp_path):
+def test_postprocess_rejects_options_of_another_method(arguments, problem, tmp_path):
     method, *options = arguments
     with pytest.raises(OptionError, match=problem):  # before the model, which is not there
         run("postprocess", method, "none", "none.txt", "-o", tmp_path / "new", *options)
 
 
-def test_sentence_transformers_reads_a_whitened_model(bert, corpus, tmp_path):
+def test_sentence_transformers_reads_a_whitened_model(white):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from contrasent.model.encoder import Encoder
 
-    target = tmp_path / "white"
-    run(
-        "postprocess",
-        "whiten",
-        bert,
-        corpus,
-        "-o",
-        target,
-        "--pooler",
-        "mean",
-        "--dimensions",
-        8,
-        "--quiet",
-    )
-    theirs = sentence_transformers.SentenceTransformer(str(target), device="cpu")
+    theirs = sentence_transformers.SentenceTransformer(str(white), device="cpu")
     lines = texts(20, 9)
-    np.testing.assert_allclose(theirs.encode(lines), Encoder.load(target).encode(lines), atol=1e-5)
+    np.testing.assert_allclose(theirs.encode(lines), Encoder.load(white).encode(lines), atol=1e-5)
 
 
 @pytest.mark.slow
@@ -340,11 +298,8 @@ def test_bias_of_length_is_measured_in_words_and_in_the_models_tokens(bert, data
     sentence = "the orchard and a copper lantern"
     tokens, _ = Encoder.load(bert, pooler="mean").tokenise([sentence])
     assert count(sentence) == tokens.lengths[0] - 2  # [CLS] and [SEP]
-    out = json.loads(
-        (lambda f: (measure(bert, "--suite", "bias", "--json", f), f.read_text())[1])(
-            tmp_path / "bias.json"
-        )
-    )
+    measure(bert, "--suite", "bias", "--json", tmp_path / "bias.json")
+    out = json.loads((tmp_path / "bias.json").read_text())
     units = {row["aggregate"] for row in out["rows"] if row["metric"] == "error_gap"}
     assert units == {"words", "tokens"}
 

@@ -52,24 +52,13 @@ def test_mteb_scores_the_model_as_we_do(tmp_path):
 
         class Letters(AbsTaskSTS):
             metadata = TaskMetadata(
-                name="Letters",
-                description="Pairs of letters, made for a test.",
-                reference=None,
-                dataset={"path": "local/letters", "revision": "1"},
-                type="STS",
-                category="t2t",
-                modalities=["text"],
-                eval_splits=["test"],
-                eval_langs=["eng-Latn"],
-                main_score="cosine_spearman",
-                date=("2026-01-01", "2026-01-02"),
-                domains=["Written"],
-                task_subtypes=[],
-                license="not specified",
-                annotations_creators="derived",
-                dialect=[],
-                sample_creation="created",
-                bibtex_citation="",
+                **{"name": "Letters", "description": "Pairs of letters.", "type": "STS"},
+                **{"dataset": {"path": "local/letters", "revision": "1"}, "reference": None},
+                **{"category": "t2t", "modalities": ["text"], "eval_splits": ["test"]},
+                **{"eval_langs": ["eng-Latn"], "main_score": "cosine_spearman", "dialect": []},
+                **{"date": ("2026-01-01", "2026-01-02"), "domains": ["Written"]},
+                **{"task_subtypes": [], "license": "not specified", "bibtex_citation": ""},
+                **{"annotations_creators": "derived", "sample_creation": "created"},
             )
 
             def load_data(self, *args, **kwargs):

@@ -81,6 +81,10 @@ def test_nothing_is_fetched_and_identifiers_are_unique():
     names = re.findall(r'<clipPath id="([^"]+)"', text)
     assert len(names) == len(set(names)) > 0
     assert pictures.INK not in text
+    assert len({(pictures.colour(i), pictures.mark(i)) for i in range(64)}) == 64
+    reports = {f"{i}": report(i) for i in range(3)}
+    plain, joined = pictures.plane(reports), pictures.plane(reports, arrows=True)
+    assert plain.count("<path") < joined.count("<path")
 
 
 def test_a_report_without_geometry_has_no_empty_sections():
@@ -88,19 +92,13 @@ def test_a_report_without_geometry_has_no_empty_sections():
     assert "Singular values" not in text
     assert "Transfer" not in text
     assert "80.00" in text
-
-
-def test_long_tables_open_when_asked():
     rows = [Row("STSB", "test", m, "mean", 0.8, 1379) for m in ("spearman", "pearson")]
-    text = page({"a": Report(tuple(rows))})
+    rows.append(Row("protocol declutr", "test", "spearman", "mean", 0.7123, 18850))
+    notes = {"protocols": {"protocols": {"declutr": "Giorgi et al. (2021): spearman, mean"}}}
+    text = page({"a": Report(tuple(rows), notes)})
     assert text.count("<details>") == text.count("</details>") == 1
     assert text.index("<details>") < text.index("80.00")
-
-
-def test_arrows_join_checkpoints():
-    reports = {f"{i}": report(i) for i in range(3)}
-    plain, joined = pictures.plane(reports), pictures.plane(reports, arrows=True)
-    assert plain.count("<path") < joined.count("<path")
+    assert text.count("71.23") == text.count("Giorgi et al. (2021)") == 1
 
 
 def test_titles_are_the_last_parts_that_differ():
@@ -136,11 +134,6 @@ def test_the_way_of_a_training_is_drawn():
     assert pictures.trajectories({"a": ()}) is None
 
 
-def test_models_keep_apart_beyond_eight():
-    seen = {(pictures.colour(i), pictures.mark(i)) for i in range(64)}
-    assert len(seen) == 64
-
-
 def test_few_examples_pairs_triples_and_groups_have_a_table():
     values = {"ap": 0.8306, "f1_best": 0.7123, "accuracy_triplet": 0.6488, "v_measure": 0.1404}
     rows = [Row("here", "test", m, "", v, 50, v - 0.1, v + 0.1) for m, v in values.items()]
@@ -150,12 +143,3 @@ def test_few_examples_pairs_triples_and_groups_have_a_table():
         assert shown in section
     assert "class=total" in section
     assert "Transfer</h2>" not in text
-
-
-def test_protocols_have_a_table_and_their_papers():
-    rows = [Row("protocol declutr", "test", "spearman", "mean", 0.7123, 18850)]
-    notes = {"protocols": {"protocols": {"declutr": "Giorgi et al. (2021): spearman, mean"}}}
-    text = page({"a": Report(tuple(rows), notes)})
-    assert "One model, many protocols" in text
-    assert text.count("71.23") == 1
-    assert text.count("Giorgi et al. (2021)") == 1

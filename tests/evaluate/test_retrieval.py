@@ -1,4 +1,6 @@
-"""Ranks against a plain sort, ties against the model, blocks that do not matter."""
+"""Ranks against a plain sort, ties against the model; named collections, folders, listings."""
+
+import json
 
 import numpy as np
 import pytest
@@ -7,7 +9,18 @@ from hypothesis import strategies as st
 
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
-from contrasent.evaluate.retrieval import rank_documents, rank_vectors, retrieval
+from contrasent.evaluate.retrieval import (
+    caption_retrieval,
+    folder_retrieval,
+    rank_documents,
+    rank_vectors,
+    retrieval,
+    side_by_side,
+    stsb_retrieval,
+)
+from contrasent.evaluate.vectors import Cached
+from contrasent.text.datasets import ScoredPairs
+from contrasent.text.labelled import Captions
 
 
 def loop_ranks(query, documents, judged):
@@ -104,11 +117,147 @@ def test_several_relevant_documents_and_gains():
         (["x1"], [{0: 0.0}], "gain 0.0, not above 0"),
     ],
 )
-def test_bad_judgements_are_refused(queries, relevant, message):
+def test_bad_judgements_and_cuts_are_errors(queries, relevant, message):
     with pytest.raises(DataError, match=message):
         retrieval(one_hot, queries, ["y1", "y2", "y3"], relevant)
-
-
-def test_bad_cuts_are_refused():
     with pytest.raises(OptionError, match="k"):
         retrieval(one_hot, ["x1"], ["y1"], [0], k=(0,))
+
+
+def letters(sentences):
+    return np.array([[s.count(c) for c in "abcdefghij"] for s in sentences], dtype=np.float32)
+
+
+def test_pairs_of_score_five_are_asked_among_all_other_sentences(
+    monkeypatch, items_give_the_values
+):
+    pairs = ScoredPairs(
+        "STSB",
+        ("aab", "cd", "e f", "ggh", "ij"),
+        ("aba", "dcc", "fe", "ah", "ij"),
+        np.array([5.0, 5.0, 4.8, 0.0, 5.0]),
+        "here",
+    )
+    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+    report = stsb_retrieval(letters, directions="first")
+    assert report.notes["pairs"] == report.rows[0].count == 3
+    assert report.notes["documents"] == 9  # "ij" twice is one document
+    # aab finds aba at once; cd finds dcc; ij is its own pair and stays.
+    assert report.one(metric="recall@1").value == 1.0
+    both = stsb_retrieval(letters, directions="both")
+    assert both.rows[0].count == 6
+    assert items_give_the_values(both) == 5
+    keys = both.items[both.rows[0].key].keys
+    assert keys[:3].tolist() == keys[3:].tolist()  # the two directions of a pair are one item
+    with pytest.raises(OptionError, match="did you mean 'both'"):
+        stsb_retrieval(letters, directions="bot")
+
+
+def test_a_query_is_not_its_own_answer(monkeypatch):
+    pairs = ScoredPairs("STSB", ("aa", "b"), ("ab", "aac"), np.array([5.0, 0.0]), "here")
+    monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
+    # Of "aa": "aac" (0.89) stands before "ab" (0.71); "aa" itself does not count.
+    report = stsb_retrieval(letters, directions="first", k=(1, 2))
+    assert report.one(metric="recall@1").value == 0.0
+    assert report.one(metric="recall@2").value == 1.0
+
+
+def test_captions_of_a_picture_belong_together(items_give_the_values):
+    captions = Captions(("aab", "aba", "cd", "dc", "ff"), ("1", "1", "2", "2", "3"))
+    report = caption_retrieval(letters, captions, k=(1,))
+    assert items_give_the_values(report) == 3
+    assert report.one(metric="recall@1").value == 1.0
+    assert report.one(metric="recall@1").count == 2
+    assert captions.last(2).texts == ("dc", "ff")
+    assert len(captions.last(0)) == 5
+
+
+def test_listings_stand_side_by_side():
+    def reverse(sentences):
+        return letters(sentences)[:, ::-1] + 1
+
+    found = side_by_side({"a": letters, "b": reverse}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
+    assert set(found["aab"]) == {"a", "b"}
+    assert found["aab"]["a"][0][0] == pytest.approx(1.0)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "qrels").mkdir()
+    corpus = [("d1", "abab", "aa"), ("d2", "cdcd", ""), ("d3", "efef", "")]
+    write(tmp_path / "corpus.jsonl", [{"_id": i, "text": t, "title": n} for i, t, n in corpus])
+    write(tmp_path / "queries.jsonl", [{"_id": "q1", "text": "ab"}, {"_id": "q2", "text": "ce"}])
+    (tmp_path / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\nq2\td3\t1\n"
+    )
+    return tmp_path
+
+
+def write(path, records):
+    path.write_text("".join(json.dumps(r) + "\n" for r in records))
+
+
+def test_a_folder_of_judgements_is_measured(folder):
+    report = folder_retrieval(letters, folder, k=(1, 3))
+    assert report.one(metric="recall@3").value == 1.0
+    assert report.one(metric="recall@1").value == pytest.approx((1 + 1 / 2) / 2)
+    assert report.rows[0].task == folder.name
+    (folder / "qrels" / "dev.tsv").write_text("q1 0 d1 1\n")
+    assert folder_retrieval(letters, folder, split="dev").rows[0].count == 1
+
+
+def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
+    """Queries that are documents themselves: each would find itself first, and its answer second.
+
+    Document 3 is judged relevant for query 3, so there the equal ids are chance, and it stays.
+    """
+    (tmp_path / "qrels").mkdir()
+    texts = ["ab", "abb", "cd", "cdd"]
+    write(tmp_path / "corpus.jsonl", [{"_id": str(i), "text": t} for i, t in enumerate(texts)])
+    asked = {"0": "ab", "3": "cdd", "new": "cd"}
+    write(tmp_path / "queries.jsonl", [{"_id": i, "text": t} for i, t in asked.items()])
+    (tmp_path / "qrels" / "test.tsv").write_text("0\t1\t1\n3\t3\t1\nnew\t2\t1\n")
+    report = folder_retrieval(letters, tmp_path, k=(1,))
+    assert report.one(metric="recall@1").value == 1.0
+    assert report.notes["document with the query's own id"] == "left out for 1 queries"
+    as_it_is = folder_retrieval(letters, tmp_path, k=(1,), own_ids=True)
+    assert as_it_is.one(metric="recall@1").value == pytest.approx(2 / 3)
+    assert "document with the query's own id" not in as_it_is.notes
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
+        ("qrels/test.tsv", "q1 0 0 d1 1\n", r"test.tsv:1: 5 columns"),
+        ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
+        ("qrels/test.tsv", "q9 d1 1\n", "names query q9"),
+        ("qrels/test.tsv", "", "holds no judgements"),
+        ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
+        ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
+    ],
+)
+def test_bad_folders_are_named(folder, file, text, message):
+    (folder / file).write_text(text)
+    with pytest.raises(DataError, match=message):
+        folder_retrieval(letters, folder)
+    (folder / file).unlink()
+    with pytest.raises(DataError, match=rf"{file.rpartition('/')[2]}: no such file"):
+        folder_retrieval(letters, folder)
+
+
+def test_a_cached_model_encodes_each_text_once():
+    calls = []
+
+    def encode(sentences):
+        calls.append(list(sentences))
+        return letters(sentences)
+
+    cached = Cached(encode)
+    texts = ["ab", "cd", "ab"]
+    np.testing.assert_array_equal(cached(texts), letters(texts))
+    np.testing.assert_array_equal(cached(["cd", "ef"]), letters(["cd", "ef"]))
+    assert calls == [["ab", "cd"], ["ef"]]
+    assert (len(cached), cached.requested) == (3, 5)
+    assert len(cached([])) == 0

@@ -9,7 +9,7 @@ import pytest
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import sts as module
-from contrasent.evaluate.sts import sts
+from contrasent.evaluate.sts import check_pairs, pairs, several_pairs, sts
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS
 
@@ -93,15 +93,10 @@ def test_the_average_is_of_unrounded_values_and_only_of_all_seven(data):
 def test_an_interval_does_not_depend_on_the_other_tasks(data):
     alone = sts(Bag(), tasks=("STSB",)).one(metric="spearman", task="STSB")
     assert alone == sts(Bag()).one(metric="spearman", task="STSB")
-    assert sts(Bag(), tasks=("STSB",), resamples=0).rows[0].low is None
-
-
-def test_without_resamples_there_are_values_and_no_intervals(data):
-    aggregates = ("all", "mean", "wmean")
-    report = sts(Bag(), aggregate=aggregates, resamples=0, subsets=True)
-    assert all(row.low is None and row.high is None for row in report)
-    drawn = sts(Bag(), aggregate=aggregates, resamples=30, subsets=True)
-    assert [row.value for row in report] == [row.value for row in drawn]
+    several = {"aggregate": ("all", "mean", "wmean"), "subsets": True}
+    plain, drawn = (sts(Bag(), resamples=number, **several) for number in (0, 30))
+    assert all(row.low is None and row.high is None for row in plain)
+    assert [row.value for row in plain] == [row.value for row in drawn]
 
 
 def test_a_pair_of_several_sets_is_resampled_in_all_of_them_together(data, monkeypatch):
@@ -153,15 +148,57 @@ def test_unknown_options_are_named():
         sts(Bag(), tasks=())
 
 
-PUBLISHED = {
-    "STS12": 72.37,
-    "STS13": 80.60,
-    "STS14": 75.59,
-    "STS15": 85.39,
-    "STS16": 78.99,
-    "STSB": 82.03,
-    "SICKR-all": 77.58,
-}
+def drawn(count):
+    random = np.random.default_rng(1)
+    alphabet = list("abcdefgh")
+    first = ["".join(random.choice(alphabet, 6)) for _ in range(count)]
+    second = ["".join(random.choice(alphabet, 6)) for _ in range(count)]
+    return first, second, random.normal(size=count)
+
+
+def test_values_are_the_correlations():
+    first, second, scores = drawn(60)
+    report = pairs(Bag(), first, second, scores)
+    similarity = metrics.cosine(Bag()(first), Bag()(second))
+    for name, measure in (("spearman", metrics.spearman), ("pearson", metrics.pearson)):
+        row = report.one(metric=name)
+        assert row.value == pytest.approx(measure(similarity, scores), abs=1e-12)
+        assert row.low < row.value < row.high
+        assert (row.count, row.split) == (60, "heldout")
+
+
+def test_the_average_of_several_files_is_of_their_unrounded_values(items_give_the_values):
+    files = {name: check_pairs(*drawn(count), name) for name, count in (("a", 40), ("b", 60))}
+    report = several_pairs(Bag(), files)
+    assert items_give_the_values(report) == 6
+    for metric in ("spearman", "pearson"):
+        rows = [report.one(task=name, metric=metric) for name in files]
+        mean = report.one(task="pairs", metric=metric, aggregate="mean")
+        assert mean.value == pytest.approx((rows[0].value + rows[1].value) / 2, abs=1e-15)
+        assert mean.count == 100
+        assert mean.low < mean.value < mean.high
+    few = several_pairs(Bag(), {**files, "c": check_pairs(*drawn(12), "c")})
+    assert few.one(task="pairs", metric="spearman").low is None
+    assert "12 pairs are too few" in few.notes["interval"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f, s, g: (f[:-1], s, g), "39 first sentences, 40 second sentences and 40 labels"),
+        (lambda f, s, g: (f[:2], s[:2], g[:2]), "2 labelled pairs; at least 3"),
+        (lambda f, s, g: (f, s, np.where(np.arange(40) == 4, np.nan, g)), "label of pair 5 is nan"),
+        (lambda f, s, g: (f, s, np.ones(40)), "all labels are 1"),
+        (lambda f, s, g: (f, f, g), "all 40 cosines are 1.0000"),
+    ],
+)
+def test_bad_pairs_are_refused(change, message):
+    with pytest.raises(DataError, match=message):
+        pairs(Bag(), *change(*drawn(40)))
+
+
+NAMES = ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR-all")
+PUBLISHED = dict(zip(NAMES, (72.37, 80.60, 75.59, 85.39, 78.99, 82.03, 77.58), strict=True))
 
 
 @pytest.mark.data

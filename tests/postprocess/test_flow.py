@@ -1,4 +1,4 @@
-"""The flow: invertible, with the log-determinant that autograd finds, and it learns."""
+"""The flow: its log-determinant is the one that autograd finds, and it learns."""
 
 import numpy as np
 import pytest
@@ -32,22 +32,14 @@ def shaken(dimension, settings):
 @pytest.mark.parametrize(
     ("dimension", "levels", "steps"), [(12, 3, 3), (9, 2, 1), (8, 1, 2), (15, 3, 2)]
 )
-def test_it_can_be_undone_and_its_volume_is_autograds(dimension, levels, steps):
+def test_the_volume_is_autograds(dimension, levels, steps):
     flow = shaken(dimension, Settings(levels=levels, steps=steps, hidden=5)).double()
     x = torch.from_numpy(cloud(4, dimension)).double()
     z, volume = flow(x)
     assert z.shape == x.shape
-    torch.testing.assert_close(flow.inverse(z), x, atol=1e-9, rtol=0)
     for row in x:
         jacobian = torch.autograd.functional.jacobian(lambda v: flow(v[None])[0][0], row)
         torch.testing.assert_close(torch.linalg.slogdet(jacobian)[1], volume, atol=1e-9, rtol=0)
-
-
-def test_it_can_be_undone_in_single_precision():
-    flow = shaken(384, Settings())
-    x = torch.randn(16, 384)
-    back = flow.inverse(flow(x)[0])
-    assert float((back - x).detach().abs().max()) < 1e-5
 
 
 def test_the_loss_is_the_density_of_the_normal_in_bits():
@@ -82,15 +74,10 @@ def test_likelihood_rises_and_so_does_uniformity():
     codes = flow.transform(vectors)
     assert codes.dtype == np.float32
     assert metrics.uniformity(codes) < metrics.uniformity(vectors) - 0.5
-    again = fit(vectors, settings).transform(vectors)
-    np.testing.assert_array_equal(codes, again)
-
-
-def test_the_callers_random_state_is_left_alone():
-    torch.manual_seed(5)
     before = torch.get_rng_state()
-    fit(cloud(200), Settings())
-    assert torch.equal(torch.get_rng_state(), before)
+    again = fit(vectors, settings).transform(vectors)
+    assert torch.equal(torch.get_rng_state(), before)  # the caller's
+    np.testing.assert_array_equal(codes, again)
 
 
 def test_what_cannot_be_fitted_is_refused():

@@ -57,13 +57,8 @@ def test_reads_every_annotated_pair_of_every_part(small):
     assert kitchen.first[1] == PAIRS[1][0]
     assert kitchen.second[2] == PAIRS[2][1]
     np.testing.assert_array_equal(kitchen.scores, [3.5, 4.25, 0.0])
-
-
-def test_reads_a_table(small):
     (found,) = sts_pairs("STSB", split="dev", form="raw")
-    assert [
-        (a, b, s) for a, b, s in zip(found.first, found.second, found.scores, strict=True)
-    ] == PAIRS
+    assert [*zip(found.first, found.second, found.scores, strict=True)] == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -76,16 +71,10 @@ def test_reads_a_table(small):
         (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "high"), r":1: 'high' is no score from"),
         (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", "nan"), r":1: 'nan' is no score from"),
         (lambda f: swap(f / "STS.gs.kitchen.txt", "3.5", ""), r"kitchen.txt: 2 scores.* has 3"),
-        (
-            lambda f: swap(f / "STS.input.kitchen.txt", "\t", " "),
-            r"kitchen.txt:1: expected two sen",
-        ),
+        (lambda f: swap(f / "STS.input.kitchen.txt", "\t", " "), r"txt:1: expected two sentences"),
         (lambda f: (f / "STS.gs.weather.txt").unlink(), r"STS.gs.weather.txt: missing"),
         (lambda f: (f / "STS.input.weather.txt").unlink(), r"put the file at .*input.weather.txt"),
-        (
-            lambda f: (f / "STS.input.kitchen.txt").write_bytes(b"a\tb\n\xff\tb\n"),
-            r"txt:2: not UTF-8",
-        ),
+        (lambda f: (f / "STS.input.kitchen.txt").write_bytes(b"a\tb\n\xff\n"), r"txt:2: not UTF-8"),
     ],
 )
 def test_damaged_files_are_named(small, damage, message):
@@ -119,13 +108,7 @@ def test_unknown_names_suggest_the_nearest(options, message):
         sts_pairs(task, **options)
 
 
-def test_a_folder_that_is_none_is_an_error(monkeypatch):
-    monkeypatch.setenv("CONTRASENT_DATA", "/no/such/place")
-    with pytest.raises(DataError, match="no such folder"):
-        sts_pairs("STSB")
-
-
-def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path):
+def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path, monkeypatch):
     with pytest.raises(
         DataError, match=r"form 'raw'.*SentEval/downstream/STS/STSBenchmark/sts-test"
     ):
@@ -134,6 +117,9 @@ def test_what_the_hub_does_not_hold_says_which_file_goes_where(tmp_path):
         sts_pairs("SICKR", form="raw", folder=tmp_path)
     with pytest.raises(DataError, match=r"put the file at .*downstream/MR/rt-polarity.pos"):
         transfer_set("MR", folder=tmp_path)
+    monkeypatch.setenv("CONTRASENT_DATA", "/no/such/place")
+    with pytest.raises(DataError, match="no such folder"):
+        sts_pairs("STSB")
 
 
 @pytest.mark.parametrize("kind", ["jsonl.gz", "jsonl", "parquet"])
@@ -167,6 +153,9 @@ def test_the_hubs_answer_is_counted_and_checked(tmp_path, monkeypatch):
     stand_in(monkeypatch, ["README.md"], file)
     with pytest.raises(DataError, match="no file of the split 'test'"):
         sts_pairs("STSB", form="raw", folder=tmp_path)
+    stand_in(monkeypatch, OSError("no route to host\nmore"), tmp_path)
+    with pytest.raises(DataError, match=r"no route to host\); put the file at STS-raw/STSBench"):
+        sts_pairs("STSB", form="raw", folder=tmp_path)
 
 
 def test_no_network_is_told_within_seconds(tmp_path, monkeypatch):
@@ -180,14 +169,6 @@ def test_no_network_is_told_within_seconds(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"\(it cannot be reached\); put the file at STS-raw"):
         sts_pairs("STSB", form="raw")
     assert time.monotonic() - began < 8
-
-
-def test_a_hub_out_of_reach_says_what_to_do(tmp_path, monkeypatch):
-    stand_in(monkeypatch, OSError("no route to host\nmore"), tmp_path)
-    with pytest.raises(
-        DataError, match=r"no route to host\); put the file at STS-raw/STSBenchmark"
-    ):
-        sts_pairs("STSB", form="raw", folder=tmp_path)
 
 
 def stand_in(monkeypatch, names, file):
@@ -229,61 +210,47 @@ def test_split_files_know_the_usual_layouts():
     assert hub.split_files(names, "dev") == []
 
 
-def test_every_pin_is_a_whole_revision():
-    assert len(official.STS_PINS) == 9
-    for pin in official.STS_PINS.values():
-        assert len(pin.revision) == 40
-        assert int(pin.revision, 16)
-
-
 def test_official_sizes_are_the_published_sums():
-    """Pairs a year, as SentEval and the papers count them (SMT of 2013 left out)."""
+    """Pairs a year, as SentEval and the papers count them (SMT of 2013 left out); whole pins."""
     totals = {year: sum(p.annotated for p in parts) for year, parts in official.STS_YEARS.items()}
     assert totals == {"STS12": 3108, "STS13": 1500, "STS14": 3750, "STS15": 3000, "STS16": 1186}
     assert sum(table.rows for table in official.STS_TABLES["SICKR"].values()) == 9927
+    assert len(official.STS_PINS) == 9
+    assert all(len(f"{int(p.revision, 16):040x}") == 40 for p in official.STS_PINS.values())
 
 
-def transfer_folder(tmp_path, monkeypatch, task, files, texts):
-    monkeypatch.setitem(official.TRANSFER_FILES, task, files)
-    for file, text in zip(files, texts, strict=True):
-        path = tmp_path / "SentEval" / "downstream" / file.path
+def read_transfer(tmp_path, monkeypatch, task, *files):
+    """A transfer set of stand-in files: (split, path, rows, text), and perhaps their one class."""
+    stated = [official.TransferFile(*one[:3], *one[4:]) for one in files]
+    monkeypatch.setitem(official.TRANSFER_FILES, task, tuple(stated))
+    for _, name, _, text, *_ in files:
+        path = tmp_path / "SentEval" / "downstream" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text)
-    return tmp_path
+    return transfer_set(task, folder=tmp_path)
 
 
 def test_transfer_files_are_read(tmp_path, monkeypatch):
-    File = official.TransferFile
-    files = (File("all", "MR/a.pos", 2, 1), File("all", "MR/a.neg", 1, 0))
-    folder = transfer_folder(tmp_path, monkeypatch, "MR", files, [b"well made\nfine\n", b"dull\n"])
-    found = transfer_set("MR", folder=folder)["all"]
+    def read(task, *files):
+        return read_transfer(tmp_path, monkeypatch, task, *files)
+
+    good, bad = (
+        ("all", "MR/a.pos", 2, b"well made\nfine\n", 1),
+        ("all", "MR/a.neg", 1, b"dull\n", 0),
+    )
+    found = read("MR", good, bad)["all"]
     assert found.first == ("well made", "fine", "dull")
     assert found.labels.tolist() == [1, 1, 0]
-
-    files = (File("train", "TREC/t", 2),)
     text = "HUM:ind Who wrote it ?\nLOC:city Where is caf\xe9 ?\n".encode("latin-1")
-    found = transfer_set(
-        "TREC", folder=transfer_folder(tmp_path, monkeypatch, "TREC", files, [text])
-    )
-    assert found["train"].first == ("Who wrote it ?", "Where is caf\xe9 ?")
-    assert found["train"].labels.tolist() == [3, 4]
-
-    files = (File("test", "MRPC/t", 1),)
+    found = read("TREC", ("train", "TREC/t", 2, text))["train"]
+    assert found.first == ("Who wrote it ?", "Where is caf\xe9 ?")
+    assert found.labels.tolist() == [3, 4]
     text = b"Quality\t1\t2\tA\tB\n1\t10\t11\tIt rained .\tRain fell .\n"
-    found = transfer_set(
-        "MRPC", folder=transfer_folder(tmp_path, monkeypatch, "MRPC", files, [text])
-    )
-    assert found["test"].second == ("Rain fell .",)
-
-    files = (File("dev", "SST/d", 2),)
-    text = b"good \t1\nbad \t7\n"
-    folder = transfer_folder(tmp_path, monkeypatch, "SST2", files, [text])
+    assert read("MRPC", ("test", "MRPC/t", 1, text))["test"].second == ("Rain fell .",)
     with pytest.raises(DataError, match=r"SST/d:2: not a row of SST2"):
-        transfer_set("SST2", folder=folder)
-    files = (File("dev", "SST/d", 3),)
-    folder = transfer_folder(tmp_path, monkeypatch, "SST2", files, [text])
+        read("SST2", ("dev", "SST/d", 2, b"good \t1\nbad \t7\n"))
     with pytest.raises(DataError, match=r"SST/d: 2 rows.* has 3"):
-        transfer_set("SST2", folder=folder)
+        read("SST2", ("dev", "SST/d", 3, b"good \t1\nbad \t7\n"))
 
 
 @pytest.mark.data
@@ -300,15 +267,6 @@ def test_the_real_files_are_the_official_ones():
             assert all(s.strip() for part in parts for s in (*part.first, *part.second))
             seen += 1
     assert seen == 18
-    assert {
-        t: sum(map(len, transfer_set(t, folder=data_folder).values()))
-        for t in official.TRANSFER_FILES
-    } == {
-        "MR": 10662,
-        "CR": 3775,
-        "SUBJ": 10000,
-        "MPQA": 10606,
-        "SST2": 70042,
-        "TREC": 5952,
-        "MRPC": 5801,
-    }
+    names = ["MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"]
+    sizes = [sum(map(len, transfer_set(t, folder=data_folder).values())) for t in names]
+    assert sizes == [10662, 3775, 10000, 10606, 70042, 5952, 5801]

@@ -61,7 +61,7 @@ def evaluate(
         own_ids: For --collection: rank a document with the query's own id too.
         stop_words: Average GloVe's vectors of stop words too.
         resamples: Bootstrap resamples of the 95 % intervals; 0 for none.
-        json_file: Write the report as JSON, and beside it the items' scores for compare.
+        json_file: Write the report as JSON, with the items' scores in a second file for compare.
         report_file: Write a page with pictures.
         arrows: In the page, join models by arrows in the order given.
         list_: Show the named data sets, where each is or belongs, and the suites that run here.
@@ -239,10 +239,10 @@ def _read_own(
         from contrasent.evaluate.retrieval import folder_retrieval
         from contrasent.text.labelled import read_collection
 
-        folder, held = collection, read_collection(collection)
+        folder, judged = collection, read_collection(collection)
         found.append(
             lambda encode, number: folder_retrieval(
-                encode, folder, own_ids=own_ids, found=held, resamples=number
+                encode, folder, own_ids=own_ids, found=judged, resamples=number
             )
         )
     return found

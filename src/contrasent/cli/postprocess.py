@@ -45,7 +45,7 @@ def postprocess(
 
     whiten (Su et al., 2021) and dimension-wise (the contrast of SimCSE++) add a linear layer: the
     result is an ordinary model. flow (BERT-flow) is no linear layer, so its folder has a form of
-    its own, which `contrasent evaluate` reads: the model in encoder/, the flow beside it.
+    its own, which `contrasent evaluate` reads: the model in encoder/, with the flow.
     To train the encoder itself: `contrasent train --objective dimension_wise`.
 
     Options:
@@ -95,7 +95,7 @@ def postprocess(
 
 
 def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:
-    """The options that were given; refuses an unknown method and options of another one."""
+    """The given options, validated: a known method, and options of that method only."""
     if method not in OPTIONS:
         raise OptionError("METHOD", method, "is no method", choices=OPTIONS)
     chosen = {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What a model mistakes for meaning: equal length, repeated words (ESimCSE).
+"""Biases of similarity: equal length, repeated words (ESimCSE).
 
 Length (Tables 1 and 7): pairs of each STS test set are parted by the difference of their lengths,
 and the model's cosine is compared with the gold score over 5. The paper does not say whether the
@@ -131,17 +131,7 @@ def repetition_bias(
 def repeated_overlaps(
     sentences: Sequence[str], *, queries: int, overlap: tuple[float, float], seed: int
 ) -> list[tuple[str, str, str]]:
-    """(query, candidate, candidate with the shared words doubled), drawn with the seed.
-
-    Args:
-        sentences: to draw from.
-        queries: how many.
-        overlap: bounds of the share of a candidate's words that the query has.
-        seed: of the draw.
-
-    Raises:
-        DataError: too few sentences have such a candidate.
-    """
+    """(query, candidate, candidate with the shared words doubled), drawn with the seed."""
     random = np.random.default_rng(seed)
     split = [s.split() for s in sentences]
     order = random.permutation(len(sentences))

@@ -19,7 +19,7 @@ Rows = NDArray[np.int64]
 Advance = Callable[[int], None]
 
 BLOCK = 3_000_000
-"""Scores held at once: rows times fits times classes."""
+"""Scores in memory at once: rows times fits times classes."""
 
 ROUNDS = 500
 TOLERANCE = 1e-6
@@ -242,8 +242,8 @@ def _choose(
     subsets = [train for train, _ in folds for _ in GRID]
     weights = iter(model.fit(subsets, GRID * len(folds)))
     scores = [
-        [(model.predict_rows(next(weights), held) == labels[held]).mean() for _ in GRID]
-        for _, held in folds
+        [(model.predict_rows(next(weights), test) == labels[test]).mean() for _ in GRID]
+        for _, test in folds
     ]
     means = np.mean(scores, axis=0)
     advance(len(subsets))

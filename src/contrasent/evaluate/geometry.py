@@ -1,4 +1,4 @@
-"""The shape of a space of vectors: how near positives lie, how evenly the rest is spread.
+"""The shape of a space of vectors: the distance of positives, the evenness of the rest.
 
 Alignment and uniformity are Wang and Isola's (2020) as SimCSE measures them (Section 3, Figures 2
 and 3): positives are the pairs of STS-B with a score above 4, the data all sentences of STS-B. The
@@ -17,7 +17,7 @@ from contrasent import metrics
 from contrasent.errors import DataError, check_choice
 from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.vectors import encode_distinct
-from contrasent.report import Items, Report, Row
+from contrasent.report import Items, Report
 from contrasent.stats import influence
 from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.text.datasets import ScoredPairs, sts_pairs
@@ -61,8 +61,10 @@ def geometry(
         folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
 
     Returns:
-        The rows of :func:`geometry_of`; the notes hold the singular values and the histograms of
-        cosine by rating, for pictures, and name split, form and duplicates.
+        Rows "alignment", "uniformity", "anisotropy" (mean cosine of two different vectors;
+        Ethayarajh, 2019), "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli,
+        2007); the notes hold the singular values and the histograms of cosine by rating, for
+        pictures, and name split, form and duplicates.
 
     Raises:
         OptionError: an unknown split or form.
@@ -130,24 +132,6 @@ def geometry_of_pairs(
         **encoded.notes,
     }
     return builder.report(notes)
-
-
-def geometry_of(vectors: Vectors, *, task: str = "", split: str = "") -> list[Row]:
-    """Numbers about a cloud of vectors alone.
-
-    Args:
-        vectors: (n, d).
-        task: of the rows.
-        split: of the rows.
-
-    Returns:
-        Rows "uniformity", "anisotropy" (mean cosine of two different vectors; Ethayarajh, 2019),
-        "isoscore" (Rudman et al., 2022) and "effective_rank" (Roy and Vetterli, 2007).
-    """
-    builder = ReportBuilder()
-    _uniformity(builder, task, split, vectors)
-    _shape(builder, task, split, vectors)
-    return builder.rows
 
 
 def _uniformity(

@@ -75,7 +75,7 @@ class MtebModel:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes beside the results."""
+        """The description that mteb writes with the results."""
         meta = import_extra("mteb.models.model_meta", "mteb", "mteb's evaluation", package="mteb")
         return meta.ModelMeta(
             loader=None,

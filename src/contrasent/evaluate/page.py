@@ -33,7 +33,7 @@ PREFIXES: dict[str, tuple[str, ...]] = {
     "retrieval": ("mrr", "recall", "ndcg"),
     "bias": ("error_", "absolute_"),
 }
-"""What further metrics of a table begin with."""
+"""Prefixes of further metrics of a table."""
 
 
 def _in_sts(row: Row) -> bool:
@@ -91,11 +91,11 @@ def page(reports: Reports, *, arrows: bool = False) -> str:
 def titles(names: Sequence[str]) -> list[str]:
     """Names of models without the folders that they have in common.
 
-    A page is for others to read: of a path, as many last parts are kept as keep the names apart.
+    Pages are for others to read: of a path, as many last parts stay as keep the names apart.
     """
     parts = [Path(name).parts or (name,) for name in names]
-    for kept in range(1, max(map(len, parts), default=1) + 1):
-        found = [str(Path(*own[-kept:])) for own in parts]
+    for count in range(1, max(map(len, parts), default=1) + 1):
+        found = [str(Path(*own[-count:])) for own in parts]
         if len(set(found)) == len(found):
             # A hub's name is "owner/model"; it is a name as it stands.
             return [
@@ -142,7 +142,7 @@ def _cell(row: Row | None) -> dict[str, str] | None:
 
 
 def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
-    """What was done: once what holds for all models, then what does not."""
+    """The notes: once those that all models share, then each model's own."""
     notes_of = {name: dict(_flat(report.notes)) for name, report in reports.items()}
     first = next(iter(notes_of.values()), {})
     shared = {
@@ -162,7 +162,7 @@ def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
 
 def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     for key, value in notes.items():
-        # Histograms are drawn, and who wrote which protocol stands beside its table.
+        # Histograms are drawn, and the papers of protocols stand with their table.
         if isinstance(value, dict) and key in ("cosine_by_rating", "protocols") and prefix:
             continue
         if isinstance(value, dict):

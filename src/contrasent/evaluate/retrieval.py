@@ -34,7 +34,7 @@ Relevant = int | Iterable[int] | Mapping[int, float]
 """Of one query: the relevant document's position, several of them, or their gains."""
 
 BLOCK = 16_000_000
-"""Similarities held at once (64 MB)."""
+"""Similarities in memory at once (64 MB)."""
 
 TIE = 1e-6
 """Cosines nearer than this are equal: a product of rows varies with their place in a block."""

@@ -1,4 +1,4 @@
-"""What a training run chooses its model by, on text that it leaves out of training.
+"""Validation of a training run, which chooses its model, on text left out of training.
 
 Each class is an evaluation for :func:`contrasent.train.fit.fit`: called with the model as it began
 it gives a report, and :meth:`against` compares a later model with that report. The best of many
@@ -133,7 +133,7 @@ class LabelledValidation:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourValidation:
-    """What is left of the base's neighbourhoods: for text without pairs, documents or labels.
+    """The share of the base's neighbourhoods that stay: for text without pairs or labels.
 
     It measures preservation, not gain. A model that has learnt nothing scores 1; one that is better
     and one that is worse both score less, and no number here tells them apart.

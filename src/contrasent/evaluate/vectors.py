@@ -57,7 +57,7 @@ class Cached:
         return len(self._row)
 
     def for_task(self, task: Task) -> EncodeFn:
-        """Itself, or what remembers queries or documents where those have prompts."""
+        """Itself, or a cache of queries or documents where those have prompts."""
         own = for_task(self._encode, task)
         if own is self._encode:
             return self
@@ -103,10 +103,7 @@ def encode_search(
 
 
 def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
-    """Refuse what cannot be measured: a wrong shape, NaN, infinity.
-
-    Returns the same numbers as (n, d) float32.
-    """
+    """The vectors as (n, d) float32, validated: no wrong shape, no NaN, no infinity."""
     array = np.asarray(vectors, dtype=np.float32)
     if array.ndim != 2 or len(array) != len(sentences):
         raise DataError(
@@ -127,10 +124,7 @@ SPREAD = 1e-7
 
 
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:
-    """Refuse cosines that are all equal: the model gives every sentence the same direction.
-
-    ``similarity``: (n,) cosines.
-    """
+    """Reject cosines (n,) that are all equal: every sentence has the same direction."""
     if similarity.max() - similarity.min() < SPREAD:
         raise DataError(
             f"{task}: all {len(similarity):,} cosines are {similarity[0]:.4f}; the model gives "

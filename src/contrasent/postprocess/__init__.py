@@ -1,1 +1,1 @@
-"""What is done to vectors after a model gave them, and baselines that need no model."""
+"""Post-processing of a model's vectors, and baselines that need no model."""

@@ -1,10 +1,9 @@
 """Dimension-wise contrast as post-processing: a linear layer learnt on a fixed model's vectors.
 
-SimCSE++ (Xu et al., 2023, section 5.3, Table 4) sets training with the dimension-wise loss alone
-beside whitening and BERT-flow. That use is the objective ``dimension_wise``, which changes the
-encoder. Here the encoder stays as it is, as under whitening and flow, and the same loss trains one
-linear layer on its vectors: of two views of a sentence, each dimension is to be like itself and
-unlike the others.
+SimCSE++ (Xu et al., 2023, section 5.3, Table 4) compares training with the dimension-wise loss
+alone to whitening and BERT-flow. That use is the objective ``dimension_wise``, which changes the
+encoder. Here the encoder stays as it is, and the same loss trains one linear layer on its vectors:
+of two views of a sentence, each dimension is to be like itself and unlike the others.
 """
 
 import math
@@ -37,12 +36,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """x -> x @ matrix + bias.
-
-    Attributes:
-        matrix: (d, d).
-        bias: (d,).
-    """
+    """x -> x @ matrix (d, d) + bias (d,)."""
 
     matrix: NDArray[np.float64]
     bias: NDArray[np.float64]
@@ -60,14 +54,10 @@ def fit(
     *,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Layer:
-    """Learn the layer from two views of the same sentences.
+    """Learn the layer from two views (n, d) of the same sentences, such as dropout makes.
 
     The loss standardises each dimension over the batch, so the scale of a dimension is free; the
-    layer gives each the mean 0 and the variance 1 over what it was fitted on, which is what the
-    loss compared.
-
-    ``first``: (n, d) vectors of a fixed encoder, one view (such as its dropout makes). ``second``:
-    (n, d) the other view of the same sentences.
+    layer gives each the mean 0 and the variance 1 over the vectors that it was fitted on.
     """
     s = settings or Settings()
     if first.shape != second.shape or first.ndim != 2:

@@ -63,10 +63,6 @@ class Actnorm(nn.Module):
         """(n, c) and the log-determinant, the same for each row."""
         return (x + self.shift) * torch.exp(LOG_SCALE * self.log), LOG_SCALE * self.log.sum()
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo ``forward``."""
-        return y * torch.exp(-LOG_SCALE * self.log) - self.shift
-
 
 class Coupling(nn.Module):
     """One half of the channels is moved by a function of the other; volume is kept."""
@@ -90,11 +86,6 @@ class Coupling(nn.Module):
         a, b = x[:, : self.kept], x[:, self.kept :]
         return torch.cat([a, b + self.net(a)], 1)
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo ``forward``."""
-        a, b = y[:, : self.kept], y[:, self.kept :]
-        return torch.cat([a, b - self.net(a)], 1)
-
 
 class Step(nn.Module):
     """Actnorm, reversal of the channels, coupling."""
@@ -108,10 +99,6 @@ class Step(nn.Module):
         """(n, c) and the log-determinant."""
         x, volume = self.norm(x)
         return cast(Tensor, self.coupling(x.flip(1))), volume
-
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo ``forward``."""
-        return self.norm.inverse(self.coupling.inverse(y).flip(1))
 
 
 class Flow(nn.Module):
@@ -145,20 +132,6 @@ class Flow(nn.Module):
                 x = x[:, :cut]
         return torch.cat([*aside, x], 1), volume
 
-    def inverse(self, z: Tensor) -> Tensor:
-        """Vectors (n, d) from codes."""
-        sizes, width = [], self.dimension
-        for _ in range(len(self.levels) - 1):
-            sizes.append(width // 2)
-            width -= width // 2
-        *aside, x = torch.split(z, [*sizes, width], dim=1)
-        for i in reversed(range(len(self.levels))):
-            if i < len(self.levels) - 1:
-                x = torch.cat([x, aside[i]], 1)
-            for step in reversed(list(cast(nn.ModuleList, self.levels[i]))):
-                x = cast(Step, step).inverse(x)
-        return x
-
     def loss(self, x: Tensor) -> Tensor:
         """Mean negative log-likelihood in bits a dimension."""
         z, volume = self(x)
@@ -186,7 +159,7 @@ class Flow(nn.Module):
         return np.concatenate(codes).astype(np.float32) if codes else np.empty_like(vectors)
 
     def describe(self) -> dict[str, Any]:
-        """What is needed, beside the weights, to build the flow again."""
+        """The settings that build the flow again, with its weights."""
         return {"dimension": self.dimension, **asdict(self.settings)}
 
 
@@ -196,10 +169,7 @@ def fit(
     *,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Flow:
-    """Train a flow on vectors by maximum likelihood.
-
-    ``vectors``: (n, d) of a frozen encoder.
-    """
+    """Train a flow on vectors (n, d) of a frozen encoder by maximum likelihood."""
     s = settings or Settings()
     x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
     if len(x) < s.batch:

@@ -38,8 +38,6 @@ class Glove:
     """An ``EncodeFn``: the mean of the vectors of a sentence's words.
 
     A sentence of which no word is known has a zero vector, which evaluations count.
-
-    ``vectors``: (n, d) their vectors.
     """
 
     def __init__(

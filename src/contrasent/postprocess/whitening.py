@@ -39,15 +39,12 @@ class Whitening:
 
     @property
     def bias(self) -> Floats:
-        """(k,) what a linear layer adds: -mean @ matrix."""
+        """(k,) the bias of the same map as a linear layer: -mean @ matrix."""
         return -self.mean @ self.matrix
 
 
 def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
-    """Learn a whitening from vectors.
-
-    ``vectors``: (n, d), more of them than dimensions.
-    """
+    """Learn a whitening from vectors (n, d), more of them than dimensions."""
     x = np.asarray(vectors, dtype=np.float64)
     n, d = x.shape
     keep = d if dimensions is None else dimensions
@@ -73,10 +70,7 @@ def fit(vectors: Vectors, *, dimensions: int | None = None) -> Whitening:
 
 
 def whitened(encode: EncodeFn, transform: Callable[[Vectors], Vectors]) -> EncodeFn:
-    """An ``EncodeFn`` followed by a transform of its vectors.
-
-    ``transform``: of (n, d) vectors.
-    """
+    """An ``EncodeFn`` followed by a transform of its vectors."""
 
     def encode_and_transform(sentences: Sequence[str]) -> Vectors:
         return transform(encode(sentences))

@@ -145,7 +145,7 @@ def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, 
 def _read_subset(path: Path, subset: Subset) -> ScoredPairs:
     gold = path.with_name(f"STS.gs.{subset.name}.txt")
     if not gold.is_file():
-        raise DataError(f"{gold}: missing; it belongs beside {path.name}")
+        raise DataError(f"{gold}: missing; it belongs next to {path.name}")
     pairs, scores = read_lines(path), read_lines(gold)
     for file, lines in ((path, pairs), (gold, scores)):
         check_count(file, len(lines), subset.lines, "lines")

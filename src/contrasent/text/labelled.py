@@ -1,4 +1,4 @@
-"""Named labelled text besides STS: transfer tasks, question pairs, triples, captions, qrels."""
+"""Named labelled text other than STS: transfer tasks, question pairs, triples, captions, qrels."""
 
 import gzip
 import json

@@ -146,7 +146,7 @@ def read_lines(path: Path, *, fallback: str | None = None) -> list[str]:
 
 
 def check_count(path: Path, found: int, expected: int, unit: str) -> None:
-    """Refuse a file that has not the official number of rows."""
+    """Reject a file that has not the official number of rows."""
     if found != expected:
         raise DataError(
             f"{path}: {found:,} {unit}, the official file has {expected:,}; fetch it again"
