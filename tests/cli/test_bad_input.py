@@ -357,13 +357,6 @@ def test_a_line_that_cannot_be_parsed(refused, arguments, words):
     refused(*arguments, words=words)
 
 
-def test_a_group_without_a_command_shows_its_help(run):
-    code, out, err = run("data")
-    assert code == 2
-    assert "Usage: contrasent" in out + err
-    assert "Commands" in out + err
-
-
 def test_help_and_version_are_no_errors(run):
     for arguments in (["--help"], ["train", "--help"], ["--version"]):
         code, out, err = run(*arguments)

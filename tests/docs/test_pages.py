@@ -172,7 +172,7 @@ def test_every_command_and_setting_is_on_a_page(generated):
     commands = [name for name, _ in reference.commands()]
     shown = (generated / "cli.md").read_text("utf-8")
     by_hand = "\n".join((ROOT / page).read_text("utf-8") for page in PAGES)
-    assert len(commands) >= 25
+    assert len(commands) >= 17
     for name in commands:
         assert f"## {name}\n" in shown
         assert name in by_hand, f"{name} is on no page that a person wrote"

@@ -1,12 +1,21 @@
-"""The commands, put together."""
+"""The commands, put together; usage errors are one line, as every other error.
+
+Typer prints the usage and a box around its message; :class:`Commands` raises a ``UserError``
+instead, which names the problem and the nearest name, or where to read on.
+"""
 
 import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
+from typing import Any, cast
 
 import typer
+from typer.core import TyperGroup
 
 from contrasent import __version__, progress
-from contrasent.cli.usage import Commands
+from contrasent.errors import OptionError, UserError
 
 PANELS = {
     "Start": ("index", "search", "adapt", "serve", "demo", "doctor"),
@@ -17,6 +26,88 @@ PANELS = {
     "Going": ("recipes",),
 }
 """The commands by panel, as --help shows them. Each is the function of a module of its name."""
+
+
+# Typer exports one of the errors of its parser; its base class is the base of all of them.
+USAGE = cast(type[Exception], typer.BadParameter.__base__)
+TYPES = {"int_parsing": "must be a whole number", "float_parsing": "must be a number"}
+"""The problem of a value of another type, by pydantic's name for it."""
+
+
+class Commands(TyperGroup):
+    """Commands by name, whose usage errors are one line."""
+
+    def make_context(self, *arguments: Any, **named: Any) -> Any:
+        """See typer; the options before the command are parsed here."""
+        with _one_line(None):
+            return super().make_context(*arguments, **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        """See typer; the command's own options are parsed here."""
+        with _one_line(ctx):
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """See typer."""
+        name = args[0]
+        known = self.get_command(ctx, name) is not None
+        if known or ctx.resilient_parsing or name.startswith("-"):
+            return super().resolve_command(ctx, args)
+        more = _nearest(name, self.list_commands(ctx)) or f"see '{ctx.command_path} --help'"
+        raise UserError(f"{name}: no such command; {more}")
+
+
+@contextmanager
+def _one_line(parent: Any) -> Iterator[None]:
+    try:
+        yield
+    except USAGE as error:
+        raise _usage_error(error, parent) from error
+
+
+def _usage_error(error: Any, parent: Any) -> UserError:
+    """The parser's error in the words of this command line."""
+    param, kind = getattr(error, "param", None), type(error).__name__
+    if kind == "BadParameter" and param is not None:
+        # The cause is pydantic's; of an older typer the message holds the value.
+        details = getattr(error.__cause__, "errors", None)
+        if details is None:
+            return UserError(f"{_name(param)}: {error.message}")
+        first = details()[0]
+        words = TYPES.get(first["type"]) or str(first["msg"]).replace("Input should", "must")
+        return OptionError(_name(param), first["input"], words)
+    command = "contrasent"
+    if error.ctx is not None:
+        command = str(error.ctx.command_path)
+    elif parent is not None:
+        command = " ".join(filter(None, (parent.command_path, parent.invoked_subcommand)))
+    more = f"see '{command} --help'"
+    if kind == "MissingParameter" and param is not None:
+        about = str(getattr(param, "help", None) or "").rstrip(".")
+        problem = f"{_name(param)} is missing{f' ({about})' if about else ''}"
+    elif kind == "NoSuchOption":
+        option = str(error.option_name)
+        options = [name for one in error.ctx.command.params for name in one.opts]
+        more = _nearest(option, [name for name in options if name.startswith("--")]) or more
+        problem = f"{option}: no such option"
+    else:
+        message = str(error.format_message()).rstrip(".")
+        problem = message[:1].lower() + message[1:]
+    return UserError(f"{problem}; {more}")
+
+
+def _name(param: Any) -> str:
+    """A parameter as the user writes it."""
+    if param.param_type_name == "argument":
+        return str(param.metavar or param.name.upper())
+    return "/".join(param.opts)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    bare = {one.lstrip("-"): one for one in known}
+    near = get_close_matches(name.lstrip("-"), bare, n=1)
+    return f"did you mean {bare[near[0]]!r}?" if near else ""
+
 
 app = typer.Typer(
     name="contrasent",
