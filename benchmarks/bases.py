@@ -1,18 +1,18 @@
 """Which statements of the papers hold on two bases, and which on one of them alone.
 
-    python -m benchmarks.bases FIRST/report.json SECOND/report.json --target bases.md
+    python -m benchmarks.bases FIRST/results SECOND/results --target bases.md
 
-Takes the JSON that ``contrasent reproduce --json`` wrote for each base.
+Takes the folders of results that ``contrasent reproduce`` made with each base.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from contrasent.files import write_text
-from contrasent.reproduce.entries import Book
-from contrasent.reproduce.holds import Statement, statements
-from contrasent.reproduce.verdict import AGREES, DIFFERS, EQUIVALENT, WORDS
+from contrasent.reproduce.results import stored_book
+from contrasent.reproduce.schema import Book
+from contrasent.reproduce.summary import Statement, statements
+from contrasent.reproduce.table_verdicts import AGREES, DIFFERS, EQUIVALENT, WORDS
 
 DECIDED = (AGREES, DIFFERS, EQUIVALENT)
 
@@ -71,14 +71,13 @@ def _verdict(one: Statement) -> str:
 
 
 def main() -> None:
-    """Read two books and write the page."""
+    """Read two folders of results and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("first", type=Path)
     parser.add_argument("second", type=Path)
     parser.add_argument("--target", type=Path, required=True)
     given = parser.parse_args()
-    first, second = (json.loads(p.read_text("utf-8")) for p in (given.first, given.second))
-    write_text(given.target, page(first, second))
+    write_text(given.target, page(stored_book(given.first), stored_book(given.second)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections import defaultdict
 from html import escape
 from pathlib import Path
 
+from contrasent.reproduce.results import stored_book
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "contrasent"
 STYLE = (
@@ -133,7 +135,7 @@ def batch() -> str:
     return _svg(830, 200, parts, "A training batch, from a line of text to the loss")
 
 
-REPORT = ROOT / "docs" / "reproduction" / "report.json"
+RESULTS = ROOT / "docs" / "reproduction" / "results"
 ADAPTED = ROOT / "docs" / "adaptation" / "runs.jsonl"
 
 
@@ -179,14 +181,14 @@ def reproduction() -> str:
     """Every row that was run, against its item's reference row, in the item's last column."""
     nothing = float("nan")
     rows: list[tuple[str, float, float, float]] = []
-    for item in json.loads(REPORT.read_text("utf-8"))["items"]:
+    for item in stored_book(RESULTS)["items"]:
         if item["kind"] != "scores":
             continue
         column = item["columns"][-1]["name"]
         found = [
             (row["name"], gap["ours"], gap["low"], gap["high"])
             for row in item["rows"]
-            if (gap := row["cells"].get(column, {}).get("difference")) and gap["low"] is not None
+            if (gap := row["cells"].get(column, {}).get("difference")) and "low" in gap
         ]
         if found:
             title = f"{item['name']}, {item['columns'][-1]['title']}"

@@ -22,7 +22,6 @@ PRINTED = {
     "dedupe": "dedupe my-index",
     "doctor": "doctor my-model",
     "export": "export my-model --to onnx",
-    "recipes": "recipes",
     "compare": "compare other.json mine.json",
     "diff": "diff my-model other-model --on my-index",
     "index-remove": "index ix --remove note-3",

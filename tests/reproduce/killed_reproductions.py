@@ -20,10 +20,10 @@ import torch
 
 from contrasent.report import Report, Row
 from contrasent.reproduce import measures, work
-from contrasent.reproduce.book import book
 from contrasent.reproduce.jobs import Place
 from contrasent.reproduce.plan import Planner
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.results import book
 from contrasent.reproduce.run import run
 from contrasent.reproduce.store import Store
 from contrasent.train.prepare import prepare

@@ -9,6 +9,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from contrasent.reproduce.spread import Arm
 
 from contrasent import metrics
 from contrasent.errors import DataError
@@ -19,7 +20,6 @@ from contrasent.reproduce.corpora import read_corpora
 from contrasent.reproduce.figures import draw, drawn_from
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.spread import Arm
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS

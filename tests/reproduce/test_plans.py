@@ -19,7 +19,7 @@ from contrasent.reproduce.jobs import Place
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.run import _Clock, duration
+from contrasent.reproduce.run import _Clock
 from contrasent.reproduce.store import Store
 from contrasent.train.settings import Settings
 
@@ -306,12 +306,6 @@ def test_times(text, seconds):
 def test_no_times(text):
     with pytest.raises(OptionError, match="write a time such as 90s"):
         parse_budget(text)
-
-
-def test_how_times_are_said():
-    assert [duration(s) for s in (5, 89, 90, 3600, 8000)] == [
-        "5 s", "89 s", "2 min", "60 min", "2 h 13 min",
-    ]  # fmt: skip
 
 
 def test_the_time_left_is_at_the_pace_of_all_processes():

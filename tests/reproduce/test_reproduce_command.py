@@ -1,4 +1,4 @@
-"""``contrasent reproduce`` and ``contrasent recipes`` from the shell."""
+"""``contrasent reproduce`` from the shell."""
 
 import json
 import os
@@ -218,13 +218,12 @@ def test_from_a_recipe_to_a_page(call, home, bert):
 
     # Trained rows share the order of their sentences, encoders the items that they are measured on.
     (item,) = ItemFolder(home / "recipes").find(["simcse:table1"])
-    arms = ItemResults(item, Store(home / "results"), "lab").arms["made"]
-    trained = {name: one for name, one in arms.items() if one.residual is not None}
+    scores = ItemResults(item, Store(home / "results"), "lab").scores["made"]
+    trained = {name: one.order for name, one in scores.items() if one.order is not None}
     assert list(trained) == ["plain", "crop 20", "crop 40"]
-    assert len({one.order for one in trained.values()}) == 1
-    draws = {name: len(one.draws) for name, one in arms.items() if one.draws}
+    assert len(set(trained.values())) == 1
+    draws = {name: len(one.draws) for name, one in scores.items() if one.draws}
     assert draws == {"base": 400, "whitened": 400}
-    assert arms["base"].order is None
 
     # The stored results alone give the same again: no data, no model, no corpus.
     shutil.rmtree(home / "data")
@@ -290,10 +289,6 @@ def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
     run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
     stopped = [*run, "--base", bert, "--budget", "0.001s"]
-    code, _, err = call(*stopped, "--decide", "--results", "deciding", "--json", "book.json")
-    assert code == 0, err
-    assert re.search(r"\d jobs left for another time", err)
-    assert json.loads((home / "book.json").read_text())["items"][0]["sequential"]
     code, out, err = call(*stopped)
     assert code == 0, err
     left = int(re.search(r"(\d) jobs left for another time", err).group(1))
@@ -422,19 +417,19 @@ def test_the_list(call):
     assert {"simcse:table1", "simcse:figure2"} <= set(found)
 
 
-def test_recipes(call, home):
-    code, out, _ = call("recipes", "--check", "recipes")
+def test_items_are_checked(call, home):
+    code, out, _ = call("reproduce", "--check", "--recipes", "recipes")
     assert code == 0
     assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"
-    assert call("recipes", "--check", "--folder", "recipes")[:2] == (0, out)
-    code, out, _ = call("recipes", "--check", "--json")
+    code, out, _ = call("reproduce", "--check")
     assert code == 0
-    assert json.loads(out)["items"] == 64
+    assert out.startswith("checked 64 items, 497 rows")
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
-    code, _, err = call("recipes", "--check", "recipes")
+    code, _, err = call("reproduce", "--check", "--recipes", "recipes")
     assert code == 2
-    assert re.search(r"table2\.toml:\d+: .*corpus", err)
+    assert len(err.splitlines()) == 1
+    assert re.search(r"table2\.toml.*corpus", err)
 
 
 @pytest.mark.parametrize(
@@ -449,8 +444,6 @@ def test_recipes(call, home):
         (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
         (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
         (["simcse:table1", "--from", "nowhere"], "no such folder of results"),
-        (["simcse:table1", "--decide"], "--decide True: needs --budget, such as 6h"),
-        (["simcse:table1", "--decide", "--budget", "1h", "--from", "."], "computes nothing"),
         (["simcse:table1", "--recipes", "nowhere"], "no such folder"),
     ],
 )

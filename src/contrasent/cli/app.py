@@ -22,8 +22,6 @@ PANELS = {
     "Train and measure": ("train", "evaluate", "compare", "diff"),
     "Use": ("encode", "similarity", "dedupe", "export"),
     "Research": ("reproduce", "postprocess", "import"),
-    # To be removed by those who remove the commands; the panel goes with the last of them.
-    "Going": ("recipes",),
 }
 """The commands by panel, as --help shows them. Each is the function of a module of its name."""
 

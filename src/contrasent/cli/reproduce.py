@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from contrasent.reproduce.items import Item, ScaleName
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
+    from contrasent.reproduce.schema import Book
 
 RESULTS = Path("reproduction")
 
@@ -21,11 +22,11 @@ RESULTS = Path("reproduction")
 def reproduce(
     items: Annotated[list[str] | None, typer.Argument(metavar="ITEM...")] = None,
     listing: Annotated[bool, typer.Option("--list")] = False,
+    check: bool = False,
     scale: str | None = None,
     assign: Annotated[list[str] | None, typer.Option("--set")] = None,
     sentences: Annotated[int | None, typer.Option(min=0)] = None,
     seeds: Annotated[int | None, typer.Option(min=1)] = None,
-    decide: bool = False,
     jobs: Annotated[int, typer.Option(min=1)] = 1,
     budget: str | None = None,
     base: str | None = None,
@@ -47,11 +48,11 @@ def reproduce(
     Options:
         items: simcse:table1, a paper's name, or all.
         listing: List every table and figure, and stop.
+        check: Read and check every item, and stop; nothing is computed.
         scale: lab or paper. [default: paper with a GPU, lab without]
         assign: Change the scale's runs, such as steps=500; can be repeated.
         sentences: Rows drawn from a corpus; 0 for all.
         seeds: Runs of each row. [default: each item's own]
-        decide: Then add runs where they decide most, until --budget is used up.
         jobs: Processes.
         budget: Begin nothing after this time, such as 30m or 2h.
         base: Encoder to begin from. [default: the scale's own]
@@ -72,22 +73,18 @@ def reproduce(
     if own is not None and not own.is_dir():
         raise OptionError("--recipes", str(own), "no such folder")
     folder = ItemFolder(own or HERE)
-    if listing:
-        typer.echo(_listed(folder))
+    if listing or check:
+        typer.echo(_listed(folder) if listing else _checked(folder))
         return
     if not items:
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
     wanted = folder.find(items)
     from contrasent.files import check_writable
     from contrasent.reproduce.items import SCALES
-    from contrasent.reproduce.jobs import Place
 
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
     most = options.parse_budget(budget) if budget is not None else None
-    if decide and (most is None or stored is not None):
-        problem = "--from computes nothing" if stored is not None else "needs --budget, such as 6h"
-        raise OptionError("--decide", decide, problem)
     for target in (report, json_file, holds):
         if target is not None:
             check_writable(target.parent)
@@ -97,19 +94,24 @@ def reproduce(
         check_matplotlib()
     if stored is not None and not stored.is_dir():
         raise OptionError("--from", str(stored), "no such folder of results")
-    place = stored or results
-    chosen = scale
+    chosen: ScaleName | None = scale
     if stored is None:
-        chosen = chosen or _default_scale()
+        chosen = scale or _default_scale()
+        from contrasent.reproduce.jobs import Place
         from contrasent.reproduce.plan import Planner
         from contrasent.text.official import data_folder
         from contrasent.train.settings import assignments
 
-        where = Place(place, data_folder(), base or "", _checkpoints(checkpoint or []))
+        where = Place(results, data_folder(), base or "", _checkpoints(checkpoint or []))
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
-        run = {"jobs": jobs, "budget": most, "keep": keep, "say": options.note}
-        _compute(wanted, Planner(where, size, folder.corpora), seeds, decide, run)
-    _report(wanted, place, chosen, (report, figures, json_file, holds))
+        planner = Planner(where, size, folder.corpora)
+        _compute(wanted, planner, seeds, jobs=jobs, budget=most, keep=keep)
+    from contrasent.reproduce.console import text
+    from contrasent.reproduce.results import book
+
+    found = book(wanted, stored or results, chosen)
+    typer.echo(text(found))
+    _write(found, report, figures, json_file, holds)
 
 
 def _listed(folder: "ItemFolder") -> str:
@@ -131,6 +133,17 @@ def _listed(folder: "ItemFolder") -> str:
     return "\n".join([*lines[1:], "", f"{len(items)} items. Cost {costs}."])
 
 
+def _checked(folder: "ItemFolder") -> str:
+    found = folder.all()
+    counts = {
+        "items": len(found),
+        "rows": sum(len(item.rows) for item in found),
+        "published values": sum(len(row.expected) for item in found for row in item.rows),
+        "claims": sum(len(item.claims) for item in found),
+    }
+    return f"checked {', '.join(f'{count:,} {name}' for name, count in counts.items())}"
+
+
 def _checkpoints(given: list[str]) -> dict[str, str]:
     found = {}
     for text in given:
@@ -147,63 +160,46 @@ def _default_scale() -> "ScaleName":
     return "paper" if torch.cuda.is_available() else "lab"
 
 
-def _compute(
-    items: "list[Item]",
-    planner: "Planner",
-    seeds: int | None,
-    decide: bool,
-    choices: dict[str, Any],
-) -> None:
+def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choices: Any) -> None:
     from contrasent.files import check_writable
-    from contrasent.reproduce.run import duration, missing, run
+    from contrasent.reproduce.run import missing, run
+    from contrasent.reproduce.schema import duration
 
     store = planner.store
     check_writable(store.home)
     with options.resumable("the same command goes on"):
-        if decide:
-            from contrasent.reproduce.allocation import run_until_decided
-
-            outcome = run_until_decided(planner, items, seeds, **choices)
-        else:
-            plan = planner.plan(items, seeds)
-            todo = missing(plan.jobs, store)
-            options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
-            outcome = run(plan, store, planner.place.data, **choices)
+        plan = planner.plan(items, seeds)
+        todo = missing(plan.jobs, store)
+        options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
+        outcome = run(plan, store, planner.place.data, say=options.note, **choices)
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
     options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
 
 
-def _report(
-    items: "list[Item]",
-    home: Path,
-    scale: "ScaleName | None",
-    targets: tuple[Path | None, Path | None, Path | None, Path | None],
+def _write(
+    found: "Book",
+    report: Path | None,
+    figures: Path | None,
+    json_file: Path | None,
+    holds: Path | None,
 ) -> None:
-    report, figures, json_file, holds = targets
-    from contrasent.reproduce.book import book
-    from contrasent.reproduce.text import text
+    from contrasent.files import write_json, write_text
 
-    found = book(items, home, scale)
-    typer.echo(text(found))
+    written = [path for path in (json_file, report) if path is not None]
     if json_file is not None:
-        from contrasent.files import write_json
-
         write_json(json_file, found)
-        options.note(f"wrote {json_file}")
     if report is not None:
-        from contrasent.files import write_text
         from contrasent.reproduce.page import page
 
         write_text(report, page(found))
-        options.note(f"wrote {report}")
     if holds is not None:
-        from contrasent.reproduce.holds import write
+        from contrasent.reproduce.summary import write
 
         book_file = report.name if report is not None and report.parent == holds.parent else ""
-        for path in write(holds, found, book_file):
-            options.note(f"wrote {path}")
+        written += write(holds, found, book_file)
     if figures is not None:
         from contrasent.reproduce.figures import write_figures
 
-        for path in write_figures(figures, found):
-            options.note(f"wrote {path}")
+        written += write_figures(figures, found)
+    for path in written:
+        options.note(f"wrote {path}")

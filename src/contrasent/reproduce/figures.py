@@ -8,21 +8,21 @@ from typing import Any
 from contrasent.evaluate import pictures
 from contrasent.files import atomic_file
 from contrasent.report import Report
-from contrasent.reproduce.entries import Book, FigureEntry, Panel, Point
+from contrasent.reproduce.effects import SeedScores
 from contrasent.reproduce.items import Item, TableRow
-from contrasent.reproduce.spread import Arm
+from contrasent.reproduce.schema import Book, FigureEntry, Panel, Point
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 
 
 def drawn_from(
-    item: Item, scale: str, reports: Reports, arms: Mapping[str, Mapping[str, Arm]]
+    item: Item, scale: str, reports: Reports, scores: Mapping[str, Mapping[str, SeedScores]]
 ) -> FigureEntry:
     """What an item's figure shows, as plain data; empty without a figure or results."""
     if not item.figure:
         return {}
     if item.figure == "sweep":
-        return _sweep(item, scale, arms)
+        return _sweep(item, scale, scores)
     found: dict[str, Any] = {}
     for row in item.rows:
         for name in item.evaluations:
@@ -55,13 +55,13 @@ def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
     ]
 
 
-def _sweep(item: Item, scale: str, arms: Mapping[str, Mapping[str, Arm]]) -> FigureEntry:
+def _sweep(item: Item, scale: str, scores: Mapping[str, Mapping[str, SeedScores]]) -> FigureEntry:
     """A panel for each axis and column."""
     panels: list[Panel] = []
     for axis in item.sweep.split(","):
         for name, column in item.columns.items():
             points = [
-                _point(item, row, axis, name, arms.get(name, {}).get(row.name))
+                _point(item, row, axis, name, scores.get(name, {}).get(row.name))
                 for row in item.rows
                 if axis in row.point and scale in row.scales
             ]
@@ -70,12 +70,12 @@ def _sweep(item: Item, scale: str, arms: Mapping[str, Mapping[str, Arm]]) -> Fig
     return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}
 
 
-def _point(item: Item, row: TableRow, axis: str, column: str, arm: Arm | None) -> Point:
+def _point(item: Item, row: TableRow, axis: str, column: str, own: SeedScores | None) -> Point:
     line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
     point: Point = {"x": row.point[axis], "line": line}
-    if arm is not None:
-        low, high = arm.interval() or (None, None)
-        point |= {"ours": arm.mean, "low": low, "high": high}
+    if own is not None:
+        low, high = (own.interval() if own.seeded else None) or (None, None)
+        point |= {"ours": own.mean, "low": low, "high": high}
     if column in row.expected:
         point["paper"] = row.expected[column].value
     return point

@@ -23,7 +23,7 @@ from contrasent.reproduce.items import BASE, GLOVE, TARGET, Item, TableRow
 from contrasent.reproduce.jobs import Job, Model, Place, Plan, Training, Unit
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.scale import Scale, models_of, resolve_row
-from contrasent.reproduce.store import Manifest, PlannedRow, Store, planned_seeds
+from contrasent.reproduce.store import Manifest, PlannedRow, Store
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """The version of the code, as far as numbers depend on it: raised whenever the same work gives
@@ -38,10 +38,6 @@ OF_EVALUATION = ("evaluate_every", "patience")
 """Settings that matter where a run is evaluated."""
 
 
-SeededRow = tuple[str, str]
-"""An item and a row of it."""
-
-
 class Planner:
     """Makes plans; remembers digests of folders, corpora and texts."""
 
@@ -53,24 +49,20 @@ class Planner:
         self._texts: dict[str, str] = {}
         self._jobs: dict[str, Job] = {}
 
-    def plan(
-        self, items: Sequence[Item], seeds: int | None, added: Mapping[SeededRow, int] | None = None
-    ) -> Plan:
+    def plan(self, items: Sequence[Item], seeds: int | None) -> Plan:
         """The work for items."""
         self._jobs = {}
         manifests = {
-            item.name: self._item(item, number, seeds or item.seeds, added)
+            item.name: self._item(item, number, seeds or item.seeds)
             for number, item in enumerate(items)
         }
         return Plan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
-    def _item(
-        self, item: Item, number: int, seeds: int, added: Mapping[SeededRow, int] | None
-    ) -> Manifest:
+    def _item(self, item: Item, number: int, seeds: int) -> Manifest:
         base = Path(self._name(BASE)).name
-        changes, then_planned = self.scale.changes, dict[str, int]()
-        sequential = added is not None
+        changes = self.scale.changes
         before = self.store.manifest(item.name, self.scale.name)
+        known = seeds
         if before is not None:
             then = before.get("changes", {})
             problem = ""
@@ -82,36 +74,20 @@ class Planner:
                 problem = f"holds {item.name} {problem}; choose another"
                 raise OptionError("--results", str(self.place.results), problem)
             # Seeds that were run before stay in the report.
-            sequential = sequential or before.get("sequential", False)
-            then_planned = {row["name"]: planned_seeds(row) for row in before["rows"]}
-            if not sequential:
-                then_planned = dict.fromkeys([row.name for row in item.rows], before["seeds"])
+            known = max(seeds, before["seeds"])
         needed = {item.reference} | {n for c in item.claims for n in (c.subject, c.row, *c.than)}
-        known = {
-            row.name: max(
-                seeds, then_planned.get(row.name, 0), (added or {}).get((item.name, row.name), 0)
-            )
-            for row in item.rows
-        }
-        manifest: Manifest = {
+        return {
             "item": item.name,
             "recipe": digest_of(item.file.read_text("utf-8")),
             "scale": self.scale.name,
             "base": base,
             "changes": changes,
-            "seeds": max(known.values(), default=seeds),
+            "seeds": known,
             "rows": [
-                self._row(
-                    item,
-                    row,
-                    seeds if added is None else known[row.name],
-                    known[row.name],
-                    (0 if row.name in needed else 1, number, i),
-                )
+                self._row(item, row, seeds, known, (0 if row.name in needed else 1, number, i))
                 for i, row in enumerate(item.rows)
             ],
         }
-        return {**manifest, "sequential": True} if sequential else manifest
 
     def _row(
         self, item: Item, row: TableRow, seeds: int, known: int, rank: tuple[int, ...]

@@ -1,21 +1,54 @@
-"""What is stored of one item: its manifest, reports and values."""
+"""From stored results to a report: values of each row, verdicts, and all of it as plain data."""
 
 import json
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from contrasent.errors import DataError
 from contrasent.report import Report, key_text
-from contrasent.reproduce import cells, verdict
-from contrasent.reproduce.deciding import Decided, decide
-from contrasent.reproduce.entries import Forms, Times
-from contrasent.reproduce.items import Column, Item, ScaleName, TableRow
+from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
+from contrasent.reproduce.figures import drawn_from
+from contrasent.reproduce.items import (
+    BETTER,
+    EQUAL,
+    NO_BETTER,
+    NO_WORSE,
+    Claim,
+    Column,
+    Item,
+    ScaleName,
+    TableRow,
+)
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.spread import Arm, with_noise
-from contrasent.reproduce.store import PlannedRow, Store, planned_seeds
-from contrasent.reproduce.verdict import Verdict
+from contrasent.reproduce.schema import (
+    Book,
+    Cell,
+    ClaimEntry,
+    Difference,
+    Forms,
+    ItemEntry,
+    Listing,
+    OrderEntry,
+    RowEntry,
+    VerdictEntry,
+    between,
+    forms,
+    number,
+    p_value,
+)
+from contrasent.reproduce.store import PlannedRow, Store, times
+from contrasent.reproduce.table_verdicts import (
+    VALUE,
+    Comparison,
+    Part,
+    TableVerdicts,
+    Verdict,
+    decide,
+    published_difference,
+)
+from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")
 """Settings that rows must share to see their sentences in the same order."""
@@ -33,18 +66,17 @@ class ItemResults:
         self.scale: ScaleName = scale or ("paper" if "paper" in there else "lab")
         self.manifest = store.manifest(item.name, self.scale)
         rows = self.manifest["rows"] if self.manifest else []
-        self.sequential = bool(self.manifest and self.manifest.get("sequential"))
         self.planned = {row["name"]: row for row in rows}
         self.records: dict[str, Mapping[str, Any]] = {}
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
         self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
         for row in item.rows:
             self._read(row)
-        self.arms: dict[str, dict[str, Arm]] = {}
+        self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
-            arms = {row.name: arm for row in item.rows if (arm := self._arm(row, column))}
-            if arms:
-                self.arms[column.name] = with_noise(arms)
+            own = {row.name: one for row in item.rows if (one := self._scores(row, column))}
+            if own:
+                self.scores[column.name] = own
         self.forms = {name: self._forms(column) for name, column in item.columns.items()}
 
     def _read(self, row: TableRow) -> None:
@@ -61,7 +93,7 @@ class ItemResults:
                     if record is not None:
                         self.records[unit["model"]] = record
 
-    def _arm(self, row: TableRow, column: Column) -> Arm | None:
+    def _scores(self, row: TableRow, column: Column) -> SeedScores | None:
         values: dict[int, float] = {}
         low = high = None
         draws: tuple[float, ...] = ()
@@ -76,19 +108,12 @@ class ItemResults:
             if not row.seeded:
                 stored = self.draws[row.name, column.evaluation].get(key_text(found.key), "")
                 draws = tuple(column.factor * float(draw) for draw in stored.split())
+        if not values:
+            return None
         seeds = tuple(sorted(values))
         own = tuple(values[seed] for seed in seeds)
-        one = Arm(
-            own,
-            row.seeded,
-            low,
-            high,
-            seeds=seeds,
-            sequential=self.sequential,
-            order=self._order(row.name, column.evaluation),
-            draws=draws,
-        )
-        return one if values else None
+        order = self._order(row.name, column.evaluation)
+        return SeedScores(own, row.seeded, seeds, low, high, draws, order)
 
     def _order(self, row: str, evaluation: str) -> Hashable:
         """What the order of a row's training sentences depends on, but for the seed."""
@@ -100,41 +125,6 @@ class ItemResults:
             return None
         settings = told.get("settings", {})
         return json.dumps([told["corpus"], *(settings.get(name) for name in ORDER)])
-
-    def awaited(self) -> set[tuple[str, str]]:
-        """The columns and rows that are to be run, where seeds are added as needed."""
-        measured = {name: row["measured"] for name, row in self.planned.items()}
-        return {
-            (column.name, name)
-            for name, about in measured.items()
-            if self.sequential
-            for column in self.item.columns.values()
-            if about.get(column.evaluation, {"units": {}})["units"]
-        }
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many seeds are planned of each row."""
-        return {name: planned_seeds(row) for name, row in self.planned.items()}
-
-    def model(self, row: str) -> str:
-        """The key of a row's first model; rows of one key share those of all seeds."""
-        models = self.planned[row]["models"].values()
-        return next((own["0"] for own in models if "0" in own), f"{self.item.name} {row}")
-
-    def seconds(self, row: str) -> float:
-        """Mean time of a seed of a row, its training and all that is measured on it."""
-        planned = self.planned.get(row)
-        models = (
-            {m for own in planned["models"].values() for m in own.values()} if planned else set()
-        )
-        own = {
-            key: record
-            for key, record in self.records.items()
-            if key in models or record.get("model") in models
-        }
-        made = {record["model"] for record in own.values() if "model" in record}
-        return _seconds(own) / len(made) if made else 0.0
 
     def skipped(self, row: TableRow) -> str:
         """Why a row has no values, or not all of them; "" if it has."""
@@ -175,7 +165,7 @@ class ItemResults:
         """What a row's measurements do not hold."""
         for column in self.item.columns.values():
             there = self.reports.get((row.name, column.evaluation))
-            if there and row.name not in self.arms.get(column.name, {}):
+            if there and row.name not in self.scores.get(column.name, {}):
                 wanted = ", ".join(f"{k} {v}" for k, v in column.select.items())
                 yield f"{column.evaluation}: what was measured has no {wanted}"
         here = row.evaluations[self.scale]
@@ -187,70 +177,208 @@ class ItemResults:
         rows = self.item.rows
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
         published += [r.also[column.name] for r in rows if column.name in r.also]
-        ours = [arm.mean for arm in self.arms.get(column.name, {}).values()]
-        return cells.forms(published, ours, points=column.factor == 100)
+        ours = [own.mean for own in self.scores.get(column.name, {}).values()]
+        return forms(published, ours, points=column.factor == 100)
 
 
-Found = tuple[ItemResults, Decided]
-
-
-def verdicts_on(items: Sequence[Item], home: Path, scale: ScaleName | None) -> dict[str, Found]:
+def verdicts_on(
+    items: Sequence[Item], home: Path, scale: ScaleName | None
+) -> dict[str, tuple[ItemResults, TableVerdicts]]:
     """What is stored of items, and the verdicts on it, by their names."""
     store, folder = Store(home), ItemFolder(items[0].folder)
     wanted = {item.name: ItemResults(item, store, scale) for item in items}
-    shelf: dict[str, Found] = {}
+    known: dict[str, tuple[ItemResults, TableVerdicts]] = {}
 
-    def find(name: str) -> Found:
-        if name not in shelf:
+    def find(name: str) -> tuple[ItemResults, TableVerdicts]:
+        if name not in known:
             found = wanted.get(name) or ItemResults(folder.find([name])[0], store, scale)
-            shelf[name] = found, _decided(found, find)
-        return shelf[name]
+            resting: dict[str, tuple[str, Verdict]] = {}
+            for place in dict.fromkeys(p for c in found.item.claims for p in c.rests_on):
+                other, _, inner = place.partition("#")
+                there, decided = find(other)
+                text = next(c.text for c in there.item.claims if c.name == inner)
+                resting[place] = f"{other}: {text}", decided.claims[inner]
+            known[name] = found, decide(found.item, found.scale, found.scores, resting)
+        return known[name]
 
     return {name: find(name) for name in wanted}
 
 
-def _decided(found: ItemResults, find: Callable[[str], Found]) -> Decided:
-    """The verdicts of an item, and before them those of the statements that its own rest on."""
-    rested: dict[str, tuple[str, Verdict]] = {}
-    for place in dict.fromkeys(place for c in found.item.claims for place in c.rests_on):
-        name, _, inner = place.partition("#")
-        there, decided = find(name)
-        text = next(c.text for c in there.item.claims if c.name == inner)
-        parts = [part for _, part in decided.claims[inner]]
-        rested[place] = f"{name}: {text}", verdict.together(parts)
-    awaited = found.awaited()
-    return decide(found.item, found.scale, found.arms, found.forms, rested, awaited)
+def book(items: Sequence[Item], home: Path, scale: ScaleName | None) -> Book:
+    """A report of items, from their stored results alone: no data, no model, only statistics."""
+    folder = ItemFolder(items[0].folder)
+    found = verdicts_on(items, home, scale)
+    records = {key: record for one, _ in found.values() for key, record in one.records.items()}
+    return {"items": [_entry(*own, folder) for own in found.values()], "run": times(records)}
 
 
-def times(records: Mapping[str, Mapping[str, Any]]) -> Times:
-    """Seconds, machines and versions of stored measurements and training runs."""
+def stored_book(home: Path) -> Book:
+    """A report of all of the package's items of which something is stored in a folder."""
+    there = {path.name.split(".")[0] for path in (home / "items").glob("*.json")}
+    items = [item for item in ItemFolder().all() if item.name.replace(":", "-") in there]
+    return book(items, home, None)
 
-    def distinct(key: str) -> list[Any]:
-        return [r[key] for r in records.values() if key in r]
 
-    versions = [", ".join(f"{k} {v}" for k, v in own.items()) for own in distinct("versions")]
+def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> ItemEntry:
+    item, manifest = found.item, found.manifest
     return {
-        "seconds": round(_seconds(records), 1),
-        "trained": len(distinct("steps")),
-        "machines": sorted({m.replace(", 1 threads", ", 1 thread") for m in distinct("machine")}),
-        "precisions": sorted(set(distinct("precision"))),
-        "codes": sorted(set(distinct("code"))),
-        "versions": sorted(set(versions)),
+        "name": item.name,
+        "paper": item.paper,
+        "title": item.title,
+        "source": item.source,
+        "kind": item.kind,
+        "about": item.about,
+        "scale": found.scale,
+        "scale_title": folder.scales[found.scale].title,
+        "scale_note": item.scale[found.scale].note,
+        "base": manifest["base"] if manifest else "",
+        "changes": manifest.get("changes", {}) if manifest else {},
+        "reference": item.reference,
+        "also_source": item.also_source,
+        "needs": list(item.needs),
+        "columns": [
+            {"name": c.name, "title": c.title, "better": c.better, "forms": found.forms[c.name]}
+            for c in item.columns.values()
+        ],
+        "rows": [_row(found, row, decided) for row in item.rows],
+        "order": _orders(found),
+        "claims": [_claim(found, claim, decided.claims[claim.name]) for claim in item.claims],
+        "figure": drawn_from(item, found.scale, found.reports, found.scores),
+        "listings": _listings(found),
+        "run": {"seeds": manifest["seeds"] if manifest else 0, **times(found.records)},
     }
 
 
-def _seconds(records: Mapping[str, Mapping[str, Any]]) -> float:
-    """Time of training runs and measurements, each counted once.
+def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
+    cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
+    return {
+        "name": row.name,
+        "group": row.group,
+        "kind": row.kind,
+        "note": row.note,
+        "source": row.source if row.kind == "quote" else "",
+        "skipped": found.skipped(row),
+        "facts": row.facts,
+        "cells": {column: cell for column, cell in cells.items() if cell},
+    }
 
-    Measurements that say "seconds" were stored with the training that came before them included.
-    """
-    total = 0.0
-    whole: dict[str, float] = {}
-    for record in records.values():
-        if "model" in record:
-            total += float(record.get("measured_in", 0.0))
-            whole.setdefault(record["model"], 0.0)
-            whole[record["model"]] += float(record.get("seconds", 0.0))
-    for model, seconds in whole.items():
-        total += max(seconds, float(records.get(model, {}).get("seconds", 0.0)))
-    return total
+
+def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Cell:
+    own = found.scores.get(column, {})
+    scores, other = own.get(row.name), own.get(found.item.reference)
+    expected = row.expected.get(column)
+    cell: Cell = {}
+    if expected is not None:
+        cell = {"paper": expected.value, "source": expected.source}
+    if column in row.also:
+        cell["also"] = row.also[column]
+    if scores is not None:
+        cell |= _measured(scores)
+        if found.scale == "lab" and other is not None and row.name != found.item.reference:
+            cell["difference"] = _difference(difference(other, scores))
+            apart = published_difference(found.item, row, column)
+            if apart is not None:
+                cell["difference"]["paper"] = round(apart, 6)
+        if found.scale == "paper" and expected is not None:
+            gap = from_published(scores, expected.value, expected.sd, expected.seeds)
+            cell["difference"] = {**_difference(gap), "tolerance": expected.tolerance}
+    if (row.name, column) in decided.cells:
+        verdict = decided.cells[row.name, column]
+        cell["verdict"] = {**_verdict(verdict.word, verdict.p), "why": ""}
+        (part,) = verdict.parts
+        if part.compared is not None:
+            cell["verdict"]["why"] = _why(part.compared, verdict.p, found.forms[column]["ours"])
+    return cell
+
+
+def _measured(scores: SeedScores) -> Cell:
+    cell: Cell = {
+        "ours": round(scores.mean, 4),
+        "values": [round(v, 4) for v in scores.values],
+        "seeds": len(scores.values) if scores.seeded else 0,
+    }
+    spread, interval = scores.deviation(), scores.interval()
+    if spread is not None:
+        cell["sd"] = round(spread, 4)
+    if interval is not None:
+        cell["low"], cell["high"] = (round(v, 4) for v in interval)
+        cell["interval"] = "seeds" if scores.seeded else "items"
+    return cell
+
+
+def _difference(effect: EffectEstimate) -> Difference:
+    found: Difference = {"ours": round(effect.mean, 4)}
+    interval = bounds(effect)
+    if interval is not None and effect.error:
+        found["low"], found["high"] = (round(v, 4) for v in interval)
+    return found
+
+
+def _orders(found: ItemResults) -> dict[str, OrderEntry]:
+    """Spearman's correlation with the published order, of columns with three rows or more."""
+    from contrasent.metrics import spearman
+
+    orders: dict[str, OrderEntry] = {}
+    for column in found.item.columns:
+        scores = found.scores.get(column, {})
+        rows = [r for r in found.item.rows if column in r.expected and r.name in scores]
+        published = [row.expected[column].value for row in rows]
+        ours = [scores[row.name].mean for row in rows]
+        if len(rows) >= 3 and len(set(published)) > 1 and len(set(ours)) > 1:
+            correlation = round(float(spearman(ours, published)), 4)
+            orders[column] = {"correlation": correlation, "rows": len(rows)}
+    return orders
+
+
+def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
+    return {
+        "name": claim.name,
+        "text": claim.text,
+        "columns": [found.item.columns[c].title for c in claim.columns],
+        "verdict": {**_verdict(verdict.word, verdict.p), "why": verdict.counts},
+        "parts": [_claim_part(found, part) for part in verdict.parts],
+    }
+
+
+def _claim_part(found: ItemResults, part: Part) -> VerdictEntry:
+    entry: VerdictEntry = {**_verdict(part.word, part.p), "text": part.text}
+    one = part.compared
+    if one is None or one.effect is None:
+        return entry
+    ends = bounds(one.effect) if one.effect.error else None
+    low, high = sorted(one.favour * end for end in ends) if ends else (None, None)
+    entry["why"] = _why(one, part.p, found.forms[one.column]["ours"])
+    entry["effect"] = {
+        "ours": round(one.favour * one.effect.mean, 4),
+        "low": None if low is None else round(low, 4),
+        "high": None if high is None else round(high, 4),
+        "beyond": -(one.margin or 0.0) if one.kind in (NO_WORSE, NO_BETTER, EQUAL) else 0.0,
+        "points": found.item.columns[one.column].factor == 100,
+    }
+    return entry
+
+
+def _verdict(word: str, p: float | None) -> VerdictEntry:
+    return {"word": word, "why": "", "p": None if p is None else float(f"{p:.3g}")}
+
+
+def _why(one: Comparison, p: float | None, form: str) -> str:
+    """The numbers behind a comparison's word, in a few words."""
+    if one.effect is None:
+        return ""
+    parts = [number(one.effect.mean, form, signed=True)]
+    interval = bounds(one.effect)
+    if interval is None:
+        parts[0] += ", no interval"
+    elif one.effect.error:
+        parts[0] += f" {between(*interval, form, signed=True)}"
+    if one.kind != BETTER:
+        parts.append(f"{'tolerance' if one.kind == VALUE else 'margin'} {one.margin:g}")
+    return ", ".join([*parts, *([p_value(p)] if p is not None else [])])
+
+
+def _listings(found: ItemResults) -> dict[str, Listing]:
+    """What each row's model finds for each query; of the first seed."""
+    every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
+    first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
+    return {one[0]: one[1].notes["listing"] for one in first if one is not None}

@@ -19,6 +19,7 @@ from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.report import shown
 from contrasent.reproduce.jobs import Job, Plan
+from contrasent.reproduce.schema import duration
 from contrasent.reproduce.store import Store
 
 POLL = 1.0
@@ -224,11 +225,3 @@ def _work(queue: _Queue, jobs: list[Job], shown: str) -> None:
         queue.work(jobs)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -27,6 +27,7 @@ from typing import Any, NotRequired, TypedDict
 from filelock import FileLock, Timeout
 
 from contrasent.files import write_json, writing
+from contrasent.reproduce.schema import Times
 
 
 class PlannedMeasure(TypedDict):
@@ -47,11 +48,7 @@ class PlannedRow(TypedDict):
 
 
 class Manifest(TypedDict):
-    """What the rows of an item consist of.
-
-    Attributes:
-        sequential: whether rows have seeds of their own number, added for as long as they decide.
-    """
+    """What the rows of an item consist of."""
 
     item: str
     recipe: str
@@ -59,7 +56,6 @@ class Manifest(TypedDict):
     base: str
     changes: dict[str, Any]
     seeds: int
-    sequential: NotRequired[bool]
     rows: list[PlannedRow]
 
 
@@ -94,12 +90,6 @@ class Measurement(TypedDict):
     draws: NotRequired[dict[str, str]]
     measured_in: NotRequired[float]
     seconds: NotRequired[float]
-
-
-def planned_seeds(row: PlannedRow) -> int:
-    """How many seeds a row of a manifest has."""
-    seeds = (int(seed) for about in row["measured"].values() for seed in about["units"])
-    return max(seeds, default=-1) + 1
 
 
 class Store:
@@ -200,3 +190,37 @@ class Store:
 
 def _plain(item: str) -> str:
     return item.replace(":", "-")
+
+
+def times(records: Mapping[str, Mapping[str, Any]]) -> Times:
+    """Seconds, machines and versions of stored measurements and training runs."""
+
+    def distinct(key: str) -> list[Any]:
+        return [r[key] for r in records.values() if key in r]
+
+    versions = [", ".join(f"{k} {v}" for k, v in own.items()) for own in distinct("versions")]
+    return {
+        "seconds": round(_seconds(records), 1),
+        "trained": len(distinct("steps")),
+        "machines": sorted({m.replace(", 1 threads", ", 1 thread") for m in distinct("machine")}),
+        "precisions": sorted(set(distinct("precision"))),
+        "codes": sorted(set(distinct("code"))),
+        "versions": sorted(set(versions)),
+    }
+
+
+def _seconds(records: Mapping[str, Mapping[str, Any]]) -> float:
+    """Time of training runs and measurements, each counted once.
+
+    Measurements that say "seconds" were stored with the training that came before them included.
+    """
+    total = 0.0
+    whole: dict[str, float] = {}
+    for record in records.values():
+        if "model" in record:
+            total += float(record.get("measured_in", 0.0))
+            whole.setdefault(record["model"], 0.0)
+            whole[record["model"]] += float(record.get("seconds", 0.0))
+    for model, seconds in whole.items():
+        total += max(seconds, float(records.get(model, {}).get("seconds", 0.0)))
+    return total

@@ -258,14 +258,14 @@ def with_sts7_mean(
     from contrasent.evaluate.sts import AVERAGE, METRICS
 
     rows: list[Row] = []
-    rested: ItemsByRow = {}
+    joined_keys: ItemsByRow = {}
     for metric in METRICS if set(STS) <= set(tasks) else ():
         for name in aggregate:
             own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
             value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
             rows.append(Row(AVERAGE, split, metric, name, value, count))
-            rested[rows[-1].key] = tuple(r.key for r in own)
-    found = Report((*report.rows, *rows), report.notes, report.items | rested)
+            joined_keys[rows[-1].key] = tuple(r.key for r in own)
+    found = Report((*report.rows, *rows), report.notes, report.items | joined_keys)
     bounded = []
     for row in rows:
         low, high = interval(row.value + row_draws(found, row.key, RESAMPLES))

@@ -1,4 +1,4 @@
-"""The first page of a book: what holds, what does not, what cannot be told, and what would help."""
+"""A summary of a report: what holds, what does not, what cannot be told, and what would help."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,37 +8,50 @@ from typing import Any
 from contrasent.evaluate import pictures
 from contrasent.files import write_text
 from contrasent.pages import minus
-from contrasent.reproduce.cells import between, number, p_value
-from contrasent.reproduce.entries import Book, ClaimEntry, Effect, ItemEntry, VerdictEntry
+from contrasent.reproduce.console import LAB_NOTE
 from contrasent.reproduce.items import MARGIN
-from contrasent.reproduce.text import LAB_NOTE, still_needed
-from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, EQUIVALENT, OPEN, RULE, WORDS
+from contrasent.reproduce.schema import (
+    Book,
+    ClaimEntry,
+    Effect,
+    ItemEntry,
+    VerdictEntry,
+    between,
+    number,
+    p_value,
+)
+from contrasent.reproduce.table_verdicts import (
+    ABSENT,
+    AGREES,
+    DIFFERS,
+    EQUIVALENT,
+    OPEN,
+    RULE,
+    WORDS,
+)
 
 HEADINGS = {
-    AGREES: "What holds",
-    DIFFERS: "What does not hold",
-    EQUIVALENT: "Where there is no difference that matters",
-    OPEN: "What cannot be told",
-    ABSENT: "What was not run",
+    AGREES: ("What holds", "hold"),
+    DIFFERS: ("What does not hold", "do not"),
+    EQUIVALENT: ("Where there is no difference that matters", "with no difference that matters"),
+    OPEN: ("What cannot be told", "cannot be told"),
+    ABSENT: ("What was not run", "were not run"),
 }
-COUNTED = {
-    AGREES: "hold",
-    DIFFERS: "do not",
-    EQUIVALENT: "with no difference that matters",
-    OPEN: "cannot be told",
-    ABSENT: "were not run",
-}
+EXPLAINED = (
+    "A line is a statement, and what lies to the right of zero speaks for it. Thick: the "
+    "comparison that its verdict hangs on, with its 95 % interval; thin: its others. Within "
+    "the band differences do not matter."
+)
 COLOURS = {AGREES: "#2f9e6e", DIFFERS: "#c9533f", EQUIVALENT: "#3d7edb", OPEN: "#8a8f98"}
 LINEAR = 1.0
 """Points up to which the picture's axis is even, and logarithmic beyond; of other units a tenth."""
 
 TICKS = (-10.0, -3.0, -1.0, -MARGIN, MARGIN, 1.0, 3.0, 10.0)
-
 MANY = 60
 """Statements of more than one document; above it each has a picture of its own."""
 
 LETTERS = 74
-"""Of a statement, beside its line in the picture."""
+"""Of a statement, next to its line in the picture."""
 
 NEAREST = 3
 """Decided statements that are named as the nearest to falling."""
@@ -63,8 +76,8 @@ class Statement:
 
     @property
     def p(self) -> float | None:
-        """Of :attr:`part`, adjusted for the table."""
-        return self.part["p"] if self.part is not None else None
+        """Adjusted for all of the table."""
+        return self.claim["verdict"]["p"]
 
     @property
     def effects(self) -> list[Effect]:
@@ -75,7 +88,7 @@ class Statement:
 
 
 def statements(found: Book) -> list[Statement]:
-    """All statements of a book with their own comparisons, in its order."""
+    """All statements of a report, in its order."""
     return [
         Statement(item, claim, _deciding(claim))
         for item in found["items"]
@@ -86,50 +99,42 @@ def statements(found: Book) -> list[Statement]:
 def _deciding(claim: ClaimEntry) -> VerdictEntry | None:
     run = [part for part in claim["parts"] if "effect" in part]
     differing = [part for part in run if part["word"] == DIFFERS]
-    if differing:
+    if claim["verdict"]["word"] == DIFFERS and differing:
         return min(differing, key=lambda part: part["p"] or 0.0)
     return max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0), default=None)
 
 
-def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
-    """The page as Markdown."""
+def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
+    """The summary as Markdown; ``drawn`` has the files of pictures by document, "" for all."""
     every = statements(found)
-    scales = {item["scale"] for item in found["items"]}
     bases = sorted({item["base"] for item in found["items"] if item["base"]})
     seeds = sorted({item["run"].get("seeds", 0) for item in found["items"]} - {0})
     many = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else "".join(map(str, seeds))
+    lab = any(item["scale"] == "lab" for item in found["items"])
     lines = [
         "# What holds",
         "",
         f"{len(every)} statements: {_counted(every)}."
-        + (f" {LAB_NOTE}" if "lab" in scales else "")
+        + (f" {LAB_NOTE}" if lab else "")
         + (f" Base: {', '.join(bases)}." if bases else "")
         + (f" Seeds of a row: {many}." if many else "")
         + (f" All tables: [{Path(book).name}]({book})." if book else ""),
         "",
     ]
-    explained = (
-        "A line is a statement, and what lies to the right of zero speaks for it. Thick: the "
-        "comparison that its verdict hangs on, with its 95 % interval; thin: its others. Within "
-        f"the band differences do not matter. {RULE}"
-    )
-    if "" in pictures:
-        lines += [
-            f"![Every statement, its effect and 95 % interval]({pictures['']})",
-            "",
-            explained,
-        ]
+    if "" in drawn:
+        lines += [f"![Every statement, its effect and 95 % interval]({drawn['']})", ""]
+        lines += [f"{EXPLAINED} {RULE}"]
     else:
         lines += _by_document(every)
-    for word in WORDS:
+    for word, (heading, _) in HEADINGS.items():
         own = [one for one in every if one.word == word]
         if own:
-            lines += ["", f"## {HEADINGS[word]} ({len(own)})"]
-            for why, alike in _by_want(own).items() if word == ABSENT else [("", own)]:
+            lines += ["", f"## {heading} ({len(own)})"]
+            for why, alike in _by_need(own).items() if word == ABSENT else [("", own)]:
                 lines += ["", *([f"{why}:", ""] if why else []), *(f"- {_line(o)}" for o in alike)]
-    if "" not in pictures:
-        lines += ["", "## Every effect", "", explained]
-        for paper, file in pictures.items():
+    if "" not in drawn:
+        lines += ["", "## Every effect", "", f"{EXPLAINED} {RULE}"]
+        for paper, file in drawn.items():
             alt = f"Every statement of {paper}, its effect and 95 % interval"
             lines += ["", f"### {_sentence(paper)}", "", f"![{alt}]({file})"]
     lines += ["", "## What would change our minds", ""]
@@ -138,7 +143,7 @@ def page(found: Book, pictures: Mapping[str, str], book: str = "") -> str:
 
 
 def write(target: Path, found: Book, book: str = "") -> list[Path]:
-    """Write the page, and its picture beside it."""
+    """Write the summary, and its pictures next to it."""
     folders = {item["paper"]: item["name"].partition(":")[0] for item in found["items"]}
     drawn = forests(found) or {"": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
     files = {
@@ -149,7 +154,8 @@ def write(target: Path, found: Book, book: str = "") -> list[Path]:
         # On a page of its own the picture knows no text colour: it brings paper and ink.
         ink = '<svg style="color:#1c2127;background:#fff" '
         write_text(files[paper], picture.replace("<svg ", ink, 1))
-    write_text(target, page(found, {paper: file.name for paper, file in files.items()}, book))
+    names = {paper: file.name for paper, file in files.items()}
+    write_text(target, summary(found, names, book))
     return [target, *files.values()]
 
 
@@ -170,57 +176,36 @@ def _sentence(text: str) -> str:
 
 def _counted(every: list[Statement]) -> str:
     words = [one.word for one in every]
-    return ", ".join(f"{words.count(word)} {COUNTED[word]}" for word in WORDS if word in words)
+    return ", ".join(f"{words.count(w)} {said}" for w, (_, said) in HEADINGS.items() if w in words)
 
 
 def _line(one: Statement) -> str:
     text = f"{one.claim['text']} ({one.item['source']}"
     if one.part is None or "effect" not in one.part:
         return f"{text})"
-    text += f"; {_effect(one.part['effect'])}"
-    p = one.part["p"]
-    text += f", {p_value(p)}" if p is not None else ""
-    parts = len(one.claim["parts"])
-    text += f"; {one.claim['verdict']['why']}" if parts > 1 else ""
-    return f"{text})"
-
-
-def _effect(effect: Effect) -> str:
+    effect = one.part["effect"]
     form = ".2f" if effect["points"] else ".3f"
-    text = number(effect["ours"], form, signed=True)
+    text += f"; {number(effect['ours'], form, signed=True)}"
     if effect["low"] is not None and effect["high"] is not None:
         text += f" {between(effect['low'], effect['high'], form, signed=True)}"
-    return text
+    text += f", {p_value(one.p)}" if one.p is not None else ""
+    text += f"; {one.claim['verdict']['why']}" if len(one.claim["parts"]) > 1 else ""
+    return f"{text})"
 
 
 def _minds(found: Book, every: list[Statement]) -> Iterator[str]:
     """What could turn verdicts: more seeds, other bases and lengths, what was not run."""
     decided = [one for one in every if one.word in (AGREES, DIFFERS) and one.part is not None]
     by_p = sorted(decided, key=lambda one: -(one.p or 0.0))
-    nearest = [
-        f"{one.claim['text'].rstrip('.')} ({p_value(one.p or 0.0)})" for one in by_p[:NEAREST]
-    ]
+    nearest = [f"{o.claim['text'].rstrip('.')} ({p_value(o.p or 0.0)})" for o in by_p[:NEAREST]]
     if nearest:
         yield (
             "Further seeds could turn what is decided, in one table of twenty at most. The "
             f"nearest to it: {'; '.join(nearest)}."
         )
-    needed = [(one, one.claim["needed"]) for one in every if "needed" in one.claim]
-    for one, more in sorted(needed, key=lambda own: own[1]["hours"]):
-        yield f"{one.claim['text']} {still_needed(more)}"
-    hopeless = [one for one in every if one.word == OPEN and one.item["sequential"]]
-    if left := len(hopeless) - len(needed):
-        yield f"{left} more need rows that are missing, or more seeds than can be promised."
-    smallest = {one.item["name"]: _least(one) for one in every if one.word == OPEN}
-    known = [f"{name} {least:.2g}" for name, least in smallest.items() if least is not None]
-    if known:
-        yield (
-            "More seeds, of what cannot be told. With those that were run a table tells "
-            f"differences from so much on: {', '.join(known)}. `--decide` adds seeds where they "
-            "decide most."
-        )
-    scales = sorted({i["scale_title"] for i in found["items"] if i["base"]})
-    if scales:
+    if undecided := sum(one.word == OPEN for one in every):
+        yield f"More seeds, of the {undecided} that cannot be told."
+    if scales := sorted({i["scale_title"] for i in found["items"] if i["base"]}):
         yield (
             f"All of it is of {'; '.join(scales)}. Another base, or a longer training, may say "
             "otherwise: statements about either are statements about these."
@@ -229,29 +214,20 @@ def _minds(found: Book, every: list[Statement]) -> Iterator[str]:
         yield f"What the {absent} that were not run need stands above them."
 
 
-def _by_want(absent: list[Statement]) -> dict[str, list[Statement]]:
+def _by_need(absent: list[Statement]) -> dict[str, list[Statement]]:
     """Statements that were not run, by what their rows say that they need."""
     found: dict[str, list[Statement]] = {}
     for one in absent:
         texts = [part["text"] for part in one.claim["parts"] if part["word"] == ABSENT]
         rows = [r for r in one.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)]
-        wanted = dict.fromkeys(want for row in rows for want in row["skipped"].split("; "))
-        why = "; ".join(wanted) or "other tables, which were not run"
+        needs = dict.fromkeys(need for row in rows for need in row["skipped"].split("; "))
+        why = "; ".join(needs) or "other tables, which were not run"
         found.setdefault(_sentence(why), []).append(one)
     return found
 
 
-def _least(one: Statement) -> float | None:
-    """The difference that the seeds of a statement's table tell, in its first column."""
-    titles = {column["name"]: column["title"] for column in one.item["columns"]}
-    shown = [
-        r for name, r in one.item["resolution"].items() if titles[name] in one.claim["columns"]
-    ]
-    return None if one.item["sequential"] or not shown else shown[0]["least"]
-
-
 def forests(found: Book) -> dict[str, str]:
-    """All statements with their effects and intervals, as SVG."""
+    """All statements with their effects and intervals, as SVG, by document; "" for all."""
     every = [one for one in statements(found) if one.effects]
     papers = list(dict.fromkeys(one.item["paper"] for one in every))
     if len(every) <= MANY or len(papers) < 2:
@@ -271,9 +247,9 @@ def _forest(every: list[Statement], name: str) -> str:
     with pictures.canvas(0.19 * sum(heights) + 0.6, len(panels), ratios=heights) as (figure, grid):
         for axes, panel in zip([grid] if len(panels) == 1 else list(grid), panels, strict=True):
             _panel(axes, panel)
-        for word in COLOURS:
+        for word, colour in COLOURS.items():
             if any(one.word == word for one in every):
-                figure.axes[0].plot([], [], "o", color=COLOURS[word], markersize=5, label=word)
+                figure.axes[0].plot([], [], "o", color=colour, markersize=5, label=word)
         pictures.add_legend(figure, figure.axes[0])
         return pictures.as_svg(figure, name)
 
@@ -284,22 +260,11 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
         colour = COLOURS[one.word]
         for k, effect in enumerate(one.effects):
             ends = effect["low"], effect["high"]
-            thick = not k
+            width, alpha = (0.7, 0.6) if k else (2.2, 1)
             if None not in ends:
-                axes.plot(
-                    ends,
-                    [place] * 2,
-                    color=colour,
-                    linewidth=2.2 if thick else 0.7,
-                    alpha=1 if thick else 0.6,
-                )
-            axes.plot(
-                effect["ours"],
-                place,
-                "o" if thick else "|",
-                color=colour,
-                markersize=5 if thick else 4,
-            )
+                axes.plot(ends, [place] * 2, color=colour, linewidth=width, alpha=alpha)
+            mark, size = ("|", 4) if k else ("o", 5)
+            axes.plot(effect["ours"], place, mark, color=colour, markersize=size)
     axes.axvline(0, color=pictures.INK, linewidth=0.8)
     axes.set_xscale("symlog", linthresh=LINEAR if points else LINEAR / 10)
     if points:

