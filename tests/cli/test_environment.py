@@ -2,13 +2,15 @@
 
 import json
 import re
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
 
 import pytest
 from typer.testing import CliRunner
 
-from contrasent.cli import environment
 from contrasent.cli.app import WELCOME, app
+
+doctor = import_module("contrasent.cli.doctor")
 
 
 def run(*words):
@@ -25,15 +27,15 @@ def test_without_arguments_it_shows_four_things_to_try():
 
 
 def test_doctor_names_what_is_missing_and_what_to_type(monkeypatch, tmp_path):
-    known = environment.version
+    known = doctor.version
 
     def without(name):
         if name in ("fastapi", "pyarrow"):
             raise PackageNotFoundError(name)
         return known(name)
 
-    monkeypatch.setattr(environment, "version", without)
-    monkeypatch.setattr(environment, "find_spec", lambda name: None)
+    monkeypatch.setattr(doctor, "version", without)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
     monkeypatch.setenv("CONTRASENT_DATA", str(tmp_path / "nowhere"))
     lines = run("doctor").stdout.splitlines()
     (serve,) = [line for line in lines if "the HTTP server" in line]
@@ -48,8 +50,8 @@ def test_doctor_names_what_is_missing_and_what_to_type(monkeypatch, tmp_path):
 
 def test_every_extra_that_it_names_exists():
     declared = set(re.findall(r"extra == ['\"]([\w-]+)['\"]", " ".join(requires("contrasent"))))
-    assert set(environment.EXTRAS) <= declared
-    assert len(environment.EXTRAS) == 12
+    assert set(doctor.EXTRAS) <= declared
+    assert len(doctor.EXTRAS) == 11
 
 
 @pytest.mark.parametrize("option", [("--url", "http://127.0.0.1:1/v1"), ("--write",)])

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from contrasent.encoding.engines import OnRay
 from contrasent.encoding.job import Opened
+from contrasent.errors import UserError
 
 
 def vectors(texts):
@@ -34,7 +36,7 @@ class Numbers:
     identity: str = "numbers"
 
     def __call__(self):
-        return Opened(self.encode, self.identity, 3, lambda: 0, {"model": self.identity})
+        return Opened(self.encode, 3, lambda: 0, {"model": self.identity})
 
     def encode(self, texts):
         if self.home:
@@ -49,3 +51,21 @@ class Numbers:
                 os._exit(3)
         time.sleep(self.pause)
         return vectors(texts)
+
+
+@dataclass(frozen=True, slots=True)
+class StandIn(OnRay):
+    """An engine that makes one shard without Ray, and then ends as ``how`` says."""
+
+    how: str = ""
+
+    def drive(self, job, shards, advance):
+        yield job.run(shards[0], advance)
+        if self.how == "exit":
+            os._exit(1)  # as Ray does when an agent of it dies
+        if self.how == "problem":
+            raise UserError("a line of ours")
+        if self.how == "fault":
+            raise ZeroDivisionError("a fault of ours")
+        for shard in shards[1:]:
+            yield job.run(shard, advance)

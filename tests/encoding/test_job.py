@@ -6,16 +6,16 @@ from dataclasses import replace
 import fsspec
 import numpy as np
 import openers
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from openers import Numbers, vectors
+from openers import Numbers, StandIn, vectors
 
 from contrasent.encoding import job as jobs
 from contrasent.encoding import table
 from contrasent.encoding.engines import Local
-from contrasent.encoding.gathering import Stored, gather
 from contrasent.encoding.inputs import plan
-from contrasent.encoding.job import Job, begin, chosen_shards, read_begun
+from contrasent.encoding.job import Job, Stored, begin, chosen_shards, gather, read_begun
 from contrasent.encoding.places import Folder
 from contrasent.encoding.shards import read_manifest
 from contrasent.errors import InputError, OutputError, UserError
@@ -80,7 +80,7 @@ def test_what_is_there_is_found_by_one_listing_and_not_made_again(tmp_path, sour
     (tmp_path / "v" / ".shard-000003.parquet.abcdefgh").write_bytes(b"half")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "v").glob("*.parquet")}
     looked = []
-    monkeypatch.setattr(Folder, "open", lambda *given: looked.append(given))
+    monkeypatch.setattr(jobs, "open_binary", looked.append)
     assert run(job) == [3, 11]
     assert looked == []
     monkeypatch.undo()
@@ -138,6 +138,20 @@ def test_other_models_inputs_and_settings_are_refused(tmp_path, source):
         gather(str(tmp_path / "u"))
 
 
+@pytest.mark.parametrize("number", [2, 12])
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_shard_with_too_few_or_too_many_rows_is_named(tmp_path, source, number, change):
+    run(made(source, tmp_path / "v"))
+    path = tmp_path / "v" / f"shard-{number:06d}.parquet"
+    whole = pq.read_table(path)
+    rows = len(whole) + change
+    more = pa.concat_tables([whole, whole])[:rows]
+    pq.write_table(more.replace_schema_metadata(pq.read_metadata(path).metadata), path)
+    with pytest.raises(InputError, match=f"{path.name}: has {rows} rows, not {rows - change}; rem"):
+        gather(str(tmp_path / "v"))
+    assert not read_manifest(tmp_path / "v").complete
+
+
 def test_a_worker_with_another_model_makes_nothing(tmp_path, source):
     job = replace(made(source, tmp_path / "v"), settings={"model": "as it should be"})
     begin(job, None)
@@ -190,6 +204,28 @@ def test_a_process_that_always_dies_ends_the_run_with_the_reason(tmp_path, sourc
     begin(job, None)
     with pytest.raises(UserError, match=r"a worker died 2 times \(out of memory\?\)"):
         list(Local(2).run(job, [0, 1], lambda rows: None))
+
+
+@pytest.mark.parametrize(
+    ("how", "error", "words"),
+    [
+        ("exit", UserError, r"Ray itself died \(exit code 1; .* stay: give the same command again"),
+        ("problem", UserError, "^a line of ours$"),
+        ("fault", RuntimeError, "ZeroDivisionError: a fault of ours"),
+    ],
+)
+def test_the_process_that_uses_ray_ends_with_a_line(
+    tmp_path, source, monkeypatch, how, error, words
+):
+    monkeypatch.setenv("PYTHONPATH", openers.__file__.rpartition("/")[0], prepend=":")
+    job = made(source, tmp_path / "v", size=100)
+    rows, done = [], []
+    with pytest.raises(error, match=words):
+        for one in StandIn(how=how).run(job, begin(job, None), rows.append):
+            done.append(one.shard)
+    assert (done, rows) == ([0], [100])
+    assert run(job, StandIn()) == [1, 2]
+    assert gather(job.output).rows == 250
 
 
 def test_the_manifest_is_json_that_names_the_inputs(tmp_path, source):

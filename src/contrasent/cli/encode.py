@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +16,7 @@ from contrasent.cli.loading import (
     open_model,
     untrained_dimensions,
 )
-from contrasent.cli.sharded import Request, encode_sharded
-from contrasent.cli.workers import Form, check_workers, settings
+from contrasent.cli.workers import Form, check_workers, encode_sharded, settings
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.files import atomic_file, check_writable
 
@@ -52,7 +50,6 @@ def encode(
     unit: bool = False,
     dimensions: Annotated[int | None, typer.Option(min=1)] = None,
     prompt: str | None = None,
-    invariant: Annotated[bool, typer.Option("--invariant", hidden=True)] = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Write the vector of every sentence to a file or a folder.
@@ -82,12 +79,18 @@ def encode(
     """
     from contrasent.encoding.places import is_url
 
-    if invariant:  # the former name of --batch-invariant
-        loading = replace(loading, batch_invariant=True)
     form = Form(unit, dimensions, prompt)
     if workers.engine or shard or is_url(output) or is_url(input_) or "*" in input_:
-        request = Request(column, id_column, keep_text, dtype, shard_rows, shard, overwrite)
-        return encode_sharded(model, input_, output, loading, workers, form, request)
+        return encode_sharded(
+            *(model, input_, output, loading, workers, form),
+            column=column,
+            id_column=id_column,
+            keep_text=keep_text,
+            dtype=dtype,
+            shard_rows=shard_rows,
+            shard=shard,
+            overwrite=overwrite,
+        )
     check_workers(workers)
     wrong = {"--id": id_column, "--keep-text": keep_text, "--shard-rows": shard_rows}
     wrong["--dtype"] = dtype if dtype != "float32" else None

@@ -1,4 +1,4 @@
-"""What commands share that encode in shards, on this machine or on a cluster (``--engine``)."""
+"""Encoding in shards, on this machine or on a cluster: what --engine and --shard do."""
 
 import os
 import time
@@ -13,10 +13,11 @@ from contrasent import progress
 from contrasent.cli.loading import (
     Counting,
     check_dimensions,
+    find_model,
     open_model,
     untrained_dimensions,
 )
-from contrasent.cli.options import Loading, Workers
+from contrasent.cli.options import Loading, Output, Workers
 from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
 from contrasent.processes import threads
 
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from contrasent.model.prompts import Model
     from contrasent.types import EncodeFn, Task, Vectors
 
-INDEX_ROWS = 50_000
+SHARD_ROWS, INDEX_ROWS = 250_000, 50_000
+"""Rows a shard of ``encode`` by default, and of ``index``."""
 
 
 class Form(NamedTuple):
-    """What vectors are made of texts.
+    """How vectors are made of texts.
 
     Attributes:
         unit: whether they are scaled to length one.
@@ -78,26 +80,23 @@ class OpenModel:
             import torch
 
             torch.set_num_threads(self.threads)
-        prompts = function.encoder.prompts
-        if self.form.prompt is not None:
-            function.prompt = prompts.text(self.form.prompt)
+        form, encoder = self.form, function.encoder
+        if form.prompt is not None:
+            function.prompt = encoder.prompts.text(form.prompt)
         elif self.task is not None:
-            function.prompt = prompts.of_task(self.task)
-
-        size = self.form.dimensions or function.encoder.dimension
-        check_dimensions(self.form.dimensions, function.encoder.dimension)
+            function.prompt = encoder.prompts.of_task(self.task)
+        check_dimensions(form.dimensions, encoder.dimension)
         return Opened(
-            lambda texts: self.form.of(function(texts)),
-            function.encoder.identity,
-            size,
+            lambda texts: form.of(function(texts)),
+            form.dimensions or encoder.dimension,
             lambda: function.truncated,
-            settings(function, self.form),
-            untrained_dimensions(self.form.dimensions, function.encoder),
+            settings(function, form),
+            untrained_dimensions(form.dimensions, encoder),
         )
 
 
 def settings(function: "Counting[Model]", form: Form) -> dict[str, Any]:
-    """What decides the vectors, as manifests have it."""
+    """The settings that decide the vectors, as manifests have them."""
     facts = {
         "model": function.encoder.identity,
         "runtime": function.runtime,
@@ -111,8 +110,7 @@ def settings(function: "Counting[Model]", form: Form) -> dict[str, Any]:
 
 def make_engine(workers: Workers) -> "Engine":
     """The engine that is named, local if none is."""
-    from contrasent.encoding.engines import ENGINES, Local
-    from contrasent.encoding.on_ray import OnRay
+    from contrasent.encoding.engines import ENGINES, Local, OnRay
 
     name = workers.engine or "local"
     check_choice("--engine", name, ENGINES)
@@ -135,7 +133,7 @@ def worker_threads(workers: Workers) -> int | None:
 
 
 def check_workers(workers: Workers, *, changing: bool = False) -> None:
-    """Refuse options of workers where there are none, and an engine for an index that changes."""
+    """Reject options of workers where there are none, and an engine for an index that changes."""
     if workers.engine is not None and changing:
         raise OptionError("--engine", workers.engine, "is for a new index")
     for name in ("workers", "worker_cpus", "worker_gpus"):
@@ -143,42 +141,117 @@ def check_workers(workers: Workers, *, changing: bool = False) -> None:
             raise OptionError(f"--{name.replace('_', '-')}", value, "goes with --engine")
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """What a run did.
-
-    Attributes:
-        manifest: of the folder; None if shards of others are still to come.
-        left: shards that are still missing, of other machines.
-    """
-
-    manifest: "Manifest | None"
-    left: int
-    done: "Done"
-    seconds: float
-
-
 def run_job(
     job: "Job", engine: "Engine", *, share: str | None = None, begun: "Manifest | None" = None
-) -> Ran:
+) -> tuple["Done", int]:
     """Make the shards of a job that are missing, or one machine's share of them.
 
     Where all are there then, they are checked and the folder is marked complete.
+
+    Returns the sums of what was made, and how many shards are left to others.
     """
-    from contrasent.encoding.gathering import gather
-    from contrasent.encoding.job import begin, chosen_shards, missing_shards, total
+    from contrasent.encoding.job import begin, chosen_shards, gather, total
 
     missing = chosen_shards(share, begin(job, begun))
     rows = sum(job.plan.size(shard) for shard in missing)
-    began, ended = time.monotonic(), []
+    ended = []
     with progress.task("encode", rows, "sentences") as advance:
         for done in engine.run(job, missing, advance):
             if done.problem:
                 raise UserError(done.problem)
             ended.append(done)
+    left = len(job.missing()) if share else 0
+    if not left:
+        gather(job.output)
+    return total(ended), left
+
+
+def encode_sharded(
+    model: str,
+    source: str,
+    output: str,
+    loading: Loading,
+    workers: Workers,
+    form: Form,
+    *,
+    column: str | None,
+    id_column: str | None,
+    keep_text: bool,
+    dtype: str,
+    shard_rows: int | None,
+    shard: str | None,
+    overwrite: bool,
+) -> Output:
+    """``contrasent encode`` into shards of parquet."""
+    from contrasent.encoding.inputs import plan
+    from contrasent.encoding.job import Job, chosen_shards, opened, plan_before, read_begun
+    from contrasent.encoding.places import Folder
+    from contrasent.encoding.table import TYPES
+    from contrasent.text.tables import column as position
+
+    if find_spec("pyarrow") is None:
+        raise MissingExtraError("pyarrow", "parquet", "encoding in shards")
+    engine = make_engine(workers)
+    check_choice("--dtype", dtype, TYPES)
+    try:
+        chosen_shards(shard, [])
+    except ValueError as error:
+        raise OptionError("--shard", shard, str(error)) from None
+    if shard and overwrite:
+        raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
+    if Path(output).suffix in (".npy", ".parquet"):
+        raise OptionError("-o", output, "must be a folder with --engine: it holds a file a shard")
+    folder = Folder(output)
+    begun = read_begun(folder)
+    if overwrite and begun is not None:
+        folder.remove()
+        begun = None
+    rows = plan(
+        source,
+        shard_rows=shard_rows or SHARD_ROWS,
+        text=position(column),
+        identity=position(id_column),
+        before=plan_before(begun, folder.name),
+    )
+    where = str(find_model(model).absolute())
+    opener = OpenModel(where, loading, form, threads=worker_threads(workers))
+    here = opened(opener)
+    job = Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
+    began = time.monotonic()
+    done, left = run_job(job, engine, share=shard, begun=begun)
     seconds = time.monotonic() - began
-    left = len(missing_shards(job)) if share else 0
-    return Ran(None if left else gather(job.output), left, total(ended), seconds)
+    each = (done.seconds - done.opening) / max(1, done.shard)
+    overhead = each - done.encoding / max(1, done.shard)
+    facts = {
+        "output": output,
+        "model": model,
+        "identity": here.settings["model"],
+        "texts": rows.rows,
+        "shards": rows.shards,
+        "encoded": done.rows,
+        "encoded_shards": done.shard,
+        "complete": not left,
+        "dimension": here.dimension,
+        "dtype": dtype,
+        "truncated": done.truncated,
+        "seconds": round(seconds, 3),
+        "seconds_a_shard": round(each, 3),
+        "overhead_a_shard": round(overhead, 3),
+    }
+    text = (
+        f"{output}: {done.rows:,} vectors of {here.dimension} dimensions in {done.shard:,} of "
+        f"{rows.shards:,} shards, {seconds:.1f} s"
+    )
+    if done.shard:
+        text += f"\na shard: {each:.2f} s, of these {overhead:.3f} s to read and write"
+    if left:
+        text += f"\n{left:,} shards are still missing; the run that makes the last checks all"
+    else:
+        text += f"\ncomplete: all {rows.shards:,} shards checked, {rows.rows:,} rows of one model"
+    notes = list(here.notes)
+    if done.truncated:
+        notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-tokens)")
+    return Output(facts, text, notes)
 
 
 @contextmanager
@@ -190,13 +263,12 @@ def index_vectors(
     workers: Workers,
     column: str | None,
 ) -> "Iterator[EncodeFn]":
-    """What encodes an index: the model, or vectors that ``--engine`` has made beside it."""
+    """The vectors of a new index: by the model, or as ``--engine`` has stored them next to it."""
     if workers.engine is None:
         yield encode
         return
-    from contrasent.encoding.gathering import Stored
     from contrasent.encoding.inputs import plan
-    from contrasent.encoding.job import Job, opened, plan_before, read_begun
+    from contrasent.encoding.job import Job, Stored, opened, plan_before, read_begun
     from contrasent.encoding.places import Folder
     from contrasent.text.tables import column as position
 
@@ -206,12 +278,12 @@ def index_vectors(
     rows = plan(
         source, shard_rows=INDEX_ROWS, text=position(column), before=plan_before(begun, place.name)
     )
-    threads = worker_threads(workers)
-    opener = OpenModel(str(folder.absolute()), encode.loading, Form(), "document", threads)
+    count = worker_threads(workers)
+    opener = OpenModel(str(folder.absolute()), encode.loading, Form(), "document", count)
     here = opened(opener)
     job = Job(place.name, rows, opener, here.dimension, "float32", True, here.settings)
-    ran = run_job(job, engine, begun=begun)
-    encode.texts += ran.done.rows
-    encode.truncated += ran.done.truncated
+    done, _ = run_job(job, engine, begun=begun)
+    encode.texts += done.rows
+    encode.truncated += done.truncated
     yield Stored(place.name)
     place.remove()

@@ -1,23 +1,38 @@
-"""What computes the shards of a job: this process, several of this machine, or a Ray cluster."""
+"""What computes the shards of a job: this process, several of this machine, or a Ray cluster.
+
+On Ray a shard is a plain task, which Ray places, and places again if its worker dies. Not
+``ray.data``: there an actor holds its CPUs for as long as the job lasts, and all else that the job
+does needs CPUs besides: as many actors as CPUs never end (docs/log.md). The model stays open in
+Ray's worker process, which Ray gives the next task.
+"""
 
 import multiprocessing
-from collections.abc import Iterator, Sequence
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Protocol
+from multiprocessing.connection import Connection
+from typing import Any, Protocol
 
 from contrasent import processes
 from contrasent.encoding.job import Advance, Done, Job
-from contrasent.errors import UserError
+from contrasent.errors import UserError, import_extra
 
 ENGINES = ("local", "ray")
 RETRIES = 3
 """How often a shard is begun again whose worker died."""
+POLL = 1.0
+STOPPING = 10.0
+"""Seconds that a process with Ray in it has to stop."""
+GO_ON = "give the same command again to go on"
 
 
 class Engine(Protocol):
-    """What runs a job."""
+    """Runs a job."""
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
         """Make shards, in any order."""
@@ -25,11 +40,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """This process, or several of this machine.
-
-    Attributes:
-        workers: how many; one is this process itself.
-    """
+    """This process, or, of several workers, others of this machine."""
 
     workers: int = 1
 
@@ -51,14 +62,14 @@ class Local:
                 continue
         raise UserError(
             f"a worker died {RETRIES + 1} times (out of memory?); {len(left):,} shards are left; "
-            "use fewer --workers, and give the same command again to go on"
+            f"use fewer --workers, and {GO_ON}"
         )
 
     def _pooled(self, job: Job, shards: Sequence[int]) -> Iterator[Done]:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self.workers, context, initializer=processes.end_with_parent)
         try:
-            running: set[Future[Done]] = {pool.submit(_run, job, shard) for shard in shards}
+            running: set[Future[Done]] = {pool.submit(job.run, n, _unheard) for n in shards}
             while running:
                 ended, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(ended, key=lambda one: one.exception() is not None):
@@ -67,5 +78,239 @@ class Local:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(job: Job, shard: int) -> Done:
-    return job.run(shard, lambda rows: None)
+def _unheard(rows: int) -> None:
+    """Report nothing: rows are counted when their shard has ended."""
+
+
+class Board:
+    """Where workers report; an actor on the driver's node that needs no CPU."""
+
+    def __init__(self) -> None:
+        self.begun: Counter[int] = Counter()
+        self.rows = self.reports = 0
+
+    def report(self, shard: int, rows: int) -> None:
+        """Note that a shard was begun, or how many rows were encoded of it."""
+        self.begun[shard] += rows == 0
+        self.rows += rows
+        self.reports += 1
+
+    def read(self) -> tuple[dict[int, int], int, int]:
+        """How often shards were begun, rows, and the number of reports."""
+        return dict(self.begun), self.rows, self.reports
+
+
+def _task(job: Job, shard: int, board: Any) -> Done:
+    """Make a shard in a worker; its reports are not waited for."""
+    board.report.remote(shard, 0)
+    return job.run(shard, lambda rows: board.report.remote(shard, rows))
+
+
+@dataclass(frozen=True, slots=True)
+class OnRay:
+    """A Ray cluster: the one that RAY_ADDRESS names or that runs here, else one of this machine.
+
+    Attributes:
+        workers: shards at once; None for as many as the cluster has room for.
+        gpus: that a worker computes with; 0.5 lets two share one.
+        patience: seconds without a report from any worker after which the run ends.
+    """
+
+    workers: int | None = None
+    cpus: int = 1
+    gpus: float = 0.0
+    patience: float = 600.0
+
+    def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
+        """Make shards, as :class:`Engine` says.
+
+        In a process of its own, unless this one has joined a cluster: when an agent of Ray dies,
+        Ray ends the process that uses it, with exit code 1 and without an exception.
+        """
+        if "ray" in sys.modules and sys.modules["ray"].is_initialized():
+            yield from self.drive(job, shards, advance)
+            return
+        context = multiprocessing.get_context("spawn")
+        heard, told = context.Pipe(duplex=False)
+        driver = context.Process(target=_drive, args=(self, job, shards, told))
+        driver.start()
+        told.close()
+        ended = False
+        try:
+            while not ended:
+                kind, value = heard.recv()
+                if kind == "rows":
+                    advance(value)
+                elif kind == "done":
+                    yield value
+                elif kind == "end":
+                    ended = True
+                else:
+                    raise UserError(value) if kind == "problem" else RuntimeError(value)
+        except EOFError:
+            driver.join()
+            raise _died(f"exit code {driver.exitcode}") from None
+        finally:
+            if not ended:
+                driver.terminate()
+            driver.join(STOPPING)
+            driver.kill()
+            driver.join()
+
+    def drive(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
+        """The same in this process."""
+        ray = import_extra("ray", "ray", "--engine ray")
+        own = not ray.is_initialized()
+        if own:
+            try:
+                ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
+            except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
+                raise UserError(
+                    f"no Ray cluster can be reached or started ({_first_line(error)}); start one "
+                    "with 'ray start --head', or name one by RAY_ADDRESS=HOST:PORT"
+                ) from error
+        try:
+            yield from self._run(ray, job, shards, advance)
+        except ray.exceptions.RayTaskError:
+            raise  # a fault of the program, with its stack
+        except ray.exceptions.RayError as error:
+            raise _died(_first_line(error)) from error
+        finally:
+            if own:
+                ray.shutdown()
+
+    def _run(self, ray: Any, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
+        here = ray.get_runtime_context().get_node_id()
+        near = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(here, soft=False)
+        board = ray.remote(num_cpus=0)(Board).options(scheduling_strategy=near).remote()
+        # By default Ray ends a worker with a GPU after one task, and the model with it.
+        needs = {"num_cpus": self.cpus, "num_gpus": self.gpus}
+        make = ray.remote(**needs, max_retries=RETRIES, max_calls=0)(_task)
+        shared = ray.put(job)
+        left = list(reversed(shards))
+        running: dict[Any, int] = {}
+        watch = Watch(self, ray, board, advance)
+        try:
+            while left or running:
+                while left and len(running) < self._room(ray):
+                    shard = left.pop()
+                    running[make.remote(shared, shard, board)] = shard
+                ended, _ = ray.wait(list(running), timeout=POLL)
+                for task in ended:
+                    yield _result(ray, task, running.pop(task))
+                watch.look(running.values(), heard=bool(ended))
+        finally:
+            for task in running:
+                ray.cancel(task, force=True)
+
+    def _room(self, ray: Any) -> int:
+        """Tasks to have at once: one more than there is room for, so that none is waited for."""
+        if self.workers is not None:
+            return self.workers
+        found = ray.cluster_resources()
+        room = found.get("CPU", 0) // max(self.cpus, 1e-9)
+        if self.gpus:
+            room = min(room, found.get("GPU", 0) // self.gpus)
+        return int(room) + 1
+
+
+def _drive(engine: OnRay, job: Job, shards: Sequence[int], told: Connection) -> None:
+    """Use Ray in this process for the one that started it."""
+    processes.end_with_parent()
+    try:
+        for done in engine.drive(job, shards, lambda rows: told.send(("rows", rows))):
+            told.send(("done", done))
+        told.send(("end", None))
+    except UserError as error:
+        told.send(("problem", str(error)))
+    except KeyboardInterrupt:
+        return  # the process that started this one has it too
+    except Exception:
+        told.send(("fault", traceback.format_exc()))
+
+
+def _died(how: str) -> UserError:
+    return UserError(
+        f"Ray itself died ({how}; its logs are in /tmp/ray/session_latest/logs); shards that are "
+        f"made stay: {GO_ON}"
+    )
+
+
+def _result(ray: Any, task: Any, shard: int) -> Done:
+    errors = ray.exceptions
+    try:
+        done: Done = ray.get(task)
+    except (errors.RayTaskError, errors.LocalRayletDiedError, errors.RaySystemError):
+        raise  # a fault of the program, or of Ray
+    except errors.RayError as error:
+        raise UserError(
+            f"shard {shard}: its worker died {RETRIES + 1} times, the last time: "
+            f"{_first_line(error)}; the others are whole: {GO_ON}"
+        ) from error
+    return done
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+class Watch:
+    """Ends a run in which nothing happens, with the reason.
+
+    ``clock``: seconds.
+    """
+
+    def __init__(
+        self,
+        engine: OnRay,
+        ray: Any,
+        board: Any,
+        advance: Advance,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine, self.ray, self.board, self.advance = engine, ray, board, advance
+        self.clock = clock
+        self.heard, self.rows, self.reports = clock(), 0, 0
+        self.begun: dict[int, int] = {}
+
+    def look(self, running: Any, *, heard: bool) -> None:
+        """Read the board."""
+        try:
+            self.begun, rows, reports = self.ray.get(self.board.read.remote(), timeout=30)
+        except self.ray.exceptions.RayError:  # busy, or about to be started: no news
+            rows, reports = self.rows, self.reports
+        if heard or reports != self.reports:
+            self.heard = self.clock()
+        self.advance(max(0, rows - self.rows))
+        self.rows, self.reports = max(rows, self.rows), reports
+        often = [shard for shard in running if self.begun.get(shard, 0) > RETRIES + 2]
+        if often:  # Ray itself repeats without end what it stopped for want of memory
+            raise UserError(
+                f"shard {often[0]} was begun {self.begun[often[0]]} times and never ended; does "
+                "a worker need more memory than its node has?"
+            )
+        waited = self.clock() - self.heard
+        if waited > self.engine.patience:
+            raise UserError(f"no worker has reported for {waited:.0f} s: {self._why(running)}")
+
+    def _why(self, running: Any) -> str:
+        cpus, gpus = self.engine.cpus, self.engine.gpus
+        need = f"{cpus} CPUs and {gpus:g} GPUs"
+        alive = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        sizes = [(node.get("CPU", 0), node.get("GPU", 0)) for node in alive]
+        if not any(size[0] >= cpus and size[1] >= gpus for size in sizes):
+            most = max(sizes, default=(0, 0))
+            return (
+                f"a worker needs {need} and the largest of {len(alive)} nodes has {most[0]:g} and "
+                f"{most[1]:g}; change --worker-cpus or --worker-gpus, or add a node"
+            )
+        waiting = [shard for shard in running if shard not in self.begun]
+        if waiting:
+            free = self.ray.available_resources()
+            return (
+                f"{len(waiting)} shards wait for {need} each, and the cluster has "
+                f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g} free; does another job hold "
+                "them?"
+            )
+        shown = ", ".join(map(str, list(running)[:5]))
+        return f"shards {shown} were begun and are silent; see the logs of their workers"

@@ -5,13 +5,16 @@ formats are counted once, and read from their beginning up to the shard's last r
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contrasent.encoding.places import absolute, is_url, locate, open_binary
 from contrasent.errors import InputError, OptionError, import_extra
 from contrasent.text.sources import Source, find, form_of
 from contrasent.text.tables import Table, by_name, id_cell, open_table, text_cell
+
+STAMPS = ("ETag", "etag", "mtime", "LastModified", "updated", "created")
+"""Facts of a file, of which the first that there is changes with its content."""
 
 Row = tuple[str, str | None]
 """A text and its id; None where there is no column of ids."""
@@ -68,12 +71,11 @@ class Plan:
         for part in self.parts:
             start, end = max(first, begins), min(last, begins + part.rows)
             if start < end:
-                found = 0
+                until = number + end - start
                 for text, name in read_rows(part, self, start - begins, end - start):
                     yield text, str(number) if name is None else name
                     number += 1
-                    found += 1
-                if found != end - start:
+                if number != until:
                     raise InputError(part.name, "has fewer rows than when the run began")
             begins += part.rows
 
@@ -86,7 +88,7 @@ def list_parts(source: str) -> list[Part]:
     if is_url(source) or "*" in source:
         system, path = locate(absolute(source))
         try:
-            # What is found below a file is the file itself.
+            # Below a file is the file itself.
             found = sorted(system.glob(path) if "*" in source else system.find(path))
         except (OSError, ValueError) as error:
             raise InputError(source, f"cannot be listed ({error})") from error
@@ -96,15 +98,13 @@ def list_parts(source: str) -> list[Part]:
         names = [absolute(str(file.path)) for file in find(source)]
     if not names:
         raise InputError(source, "no such file, or none of a known format")
-    return [_part(name) for name in names]
-
-
-def _part(name: str) -> Part:
-    system, path = locate(name)
-    facts = system.info(path)
-    stamp = next((facts[k] for k in ("ETag", "etag", "mtime", "LastModified", "updated", "created")
-                  if facts.get(k)), "")  # fmt: skip
-    return Part(name, int(facts["size"]), str(stamp))
+    parts = []
+    for name in names:
+        system, path = locate(name)
+        facts = system.info(path)
+        stamp = next((facts[key] for key in STAMPS if facts.get(key)), "")
+        parts.append(Part(name, int(facts["size"]), str(stamp)))
+    return parts
 
 
 def plan(
@@ -115,16 +115,13 @@ def plan(
     identity: str | int | None = None,
     before: Plan | None = None,
 ) -> Plan:
-    """Count the rows of an input and divide them."""
-    known = {} if before is None else {(p.name, p.size, p.stamp): p for p in before.parts}
+    """Count the rows of an input, of files that are as ``before`` not again, and divide them."""
+    known = {replace(part, rows=-1): part for part in (before.parts if before else ())}
     chosen = Plan((), shard_rows, text, identity)
-    parts = []
-    for part in list_parts(source):
-        counted = known.get((part.name, part.size, part.stamp))
-        if counted is None:
-            counted = Part(part.name, part.size, part.stamp, _count(part, chosen))
-        parts.append(counted)
-    found = Plan(tuple(parts), shard_rows, text, identity)
+    parts = [
+        known.get(part) or replace(part, rows=_count(part, chosen)) for part in list_parts(source)
+    ]
+    found = replace(chosen, parts=tuple(parts))
     if found.rows == 0:
         raise InputError(source, "holds no text")
     return found

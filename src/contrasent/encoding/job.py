@@ -10,19 +10,28 @@ import hashlib
 import json
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from contrasent.encoding.inputs import Part, Plan
-from contrasent.encoding.places import Folder
-from contrasent.encoding.shards import NAME, Manifest, hashes, parse_manifest, to_json
-from contrasent.encoding.table import GROUP, TableWriter
+from contrasent.encoding.places import Folder, open_binary
+from contrasent.encoding.shards import (
+    NAME,
+    Manifest,
+    Shard,
+    check_same,
+    hashes,
+    parse_manifest,
+    to_json,
+)
+from contrasent.encoding.table import GROUP, TableWriter, read_facts, read_vectors
 from contrasent.errors import InputError, ModelError, OutputError, UserError
-from contrasent.types import EncodeFn, batched
+from contrasent.types import EncodeFn, Vectors, batched
 
 FORMAT = "contrasent-shard"
 CALL = 4096
@@ -36,29 +45,23 @@ class Opened(NamedTuple):
 
     Attributes:
         truncated: how many texts were cut so far.
-        settings: JSON that decides the vectors, with the identity as "model".
+        settings: JSON that decides the vectors, with the model's identity as "model".
     """
 
     encode: EncodeFn
-    identity: str
     dimension: int
     truncated: Callable[[], int]
     settings: dict[str, Any]
     notes: Sequence[str] = ()
 
 
-class Opener(Protocol):
-    """How a worker opens the model: can be pickled, and equal ones open equal models."""
-
-    def __call__(self) -> Opened:
-        """Open it."""
-
-    def __hash__(self) -> int: ...
+Opener = Callable[[], Opened]
+"""Opens the model in a worker: can be pickled and hashed, and equal ones open equal models."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a shard.
+    """The outcome of a shard, or the sums of several, their number as ``shard``.
 
     Attributes:
         opening: seconds for opening the model, 0 where it was open already.
@@ -84,7 +87,7 @@ def opened(opener: Opener) -> Opened:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that a worker is told; it can be pickled.
+    """All that a worker needs to know; it can be pickled.
 
     Attributes:
         output: folder of the shards, from the root or a URL.
@@ -113,6 +116,11 @@ class Job:
             "inputs": [list(asdict(part).values()) for part in plan.parts],
         }
 
+    def missing(self) -> list[int]:
+        """The shards that are not in the folder, by one listing."""
+        names = Folder(self.output).names()
+        return [number for number in range(self.plan.shards) if shard_name(number) not in names]
+
     def run(self, shard: int, advance: Advance) -> Done:
         """Make one shard."""
         try:
@@ -124,10 +132,11 @@ class Job:
         began = time.monotonic()
         model = opened(self.opener)
         opening = time.monotonic() - began
-        if model.identity != self.settings["model"]:
+        here, wanted = model.settings["model"], self.settings["model"]
+        if here != wanted:
             raise ModelError(
-                f"{socket.gethostname()} has another model under that name "
-                f"({model.identity[:12]}) than {self.settings['model'][:12]}; copy it there"
+                f"{socket.gethostname()} has another model under that name ({here[:12]}) than "
+                f"{wanted[:12]}; copy it there"
             )
         cut, encoding, rows, texts = model.truncated(), 0.0, 0, hashlib.sha256()
         with (
@@ -146,18 +155,9 @@ class Job:
                 texts.update(hashes(found).tobytes())
                 writer.append(vectors, ids=[name for _, name in block], texts=found)
                 rows += len(block)
-            writer.finish(
-                {
-                    "format": FORMAT,
-                    **self.settings,
-                    "dtype": self.dtype,
-                    "dimension": self.dimension,
-                    "shard": shard,
-                    "of": self.plan.shards,
-                    "job": digest(self.facts),
-                    "texts": texts.hexdigest(),
-                }
-            )
+            footer = {"dtype": self.dtype, "dimension": self.dimension, "shard": shard}
+            footer |= {"of": self.plan.shards, "job": digest(self.facts)}
+            writer.finish({"format": FORMAT, **self.settings, **footer, "texts": texts.hexdigest()})
         seconds = time.monotonic() - began
         return Done(shard, rows, model.truncated() - cut, opening, encoding, seconds)
 
@@ -198,28 +198,17 @@ def begin(job: Job, manifest: Manifest | None) -> list[int]:
     """Write the manifest, or compare it; the shards that are missing."""
     folder = Folder(job.output)
     folder.check()
-    names = folder.names()
     facts = json.loads(json.dumps(job.facts))
-    if manifest is None:
-        if other := sorted(name for name in names if not name.startswith(".")):
-            raise OutputError(
-                f"{folder}: exists and is no folder of vectors ({other[0]}); choose another"
-            )
-        folder.put_bytes(NAME, to_json(Manifest(facts, job.dimension)))
-    elif manifest.facts != facts:
-        keys = facts.keys() | manifest.facts.keys()
-        differing = sorted(k for k in keys if manifest.facts.get(k) != facts.get(k))
+    if manifest is not None:
+        check_same(facts, manifest, folder.name)
+    elif other := sorted(name for name in folder.names() if not name.startswith(".")):
         raise OutputError(
-            f"{folder}: was begun with other settings ({', '.join(differing)}); finish it with "
-            "those, or remove it"
+            f"{folder.name}: exists and is no folder of vectors ({other[0]}); choose another"
         )
-    return missing_shards(job)
-
-
-def missing_shards(job: Job) -> list[int]:
-    """The shards that are not in the folder."""
-    names = Folder(job.output).names()
-    return [number for number in range(job.plan.shards) if shard_name(number) not in names]
+    else:
+        with folder.put(NAME) as stream:
+            stream.write(to_json(Manifest(facts, job.dimension)))
+    return job.missing()
 
 
 def chosen_shards(share: str | None, shards: Sequence[int]) -> list[int]:
@@ -233,13 +222,64 @@ def chosen_shards(share: str | None, shards: Sequence[int]) -> list[int]:
 
 
 def total(done: Iterable[Done]) -> Done:
-    """The sums of all; the number of shards as ``shard``."""
+    """The sums of all shards."""
     parts = list(done)
-    return Done(
-        len(parts),
-        sum(one.rows for one in parts),
-        sum(one.truncated for one in parts),
-        sum(one.opening for one in parts),
-        sum(one.encoding for one in parts),
-        sum(one.seconds for one in parts),
-    )
+    names = ("rows", "truncated", "opening", "encoding", "seconds")
+    return Done(len(parts), *(sum(getattr(one, name) for one in parts) for name in names))
+
+
+def gather(name: str) -> Manifest:
+    """Check that all shards of a folder are there and of one job, and mark it complete."""
+    folder = Folder(name)
+    manifest = read_begun(folder)
+    plan = plan_before(manifest, name)
+    if manifest is None or plan is None:
+        raise InputError(name, "is no folder of 'contrasent encode --engine' (no manifest of one)")
+    names = folder.names()
+    if missing := [n for n in range(plan.shards) if shard_name(n) not in names]:
+        shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+        raise InputError(
+            name,
+            f"{len(missing):,} of {plan.shards:,} shards are missing ({shown}); give the command "
+            "that was to make them again",
+        )
+    job, shards = digest(manifest.facts), []
+    for number in range(plan.shards):
+        file = folder.file(shard_name(number))
+        with open_binary(file) as stream:
+            facts, rows = read_facts(stream, file)
+        for key, wanted in (("model", manifest.facts["model"]), ("job", job), ("shard", number)):
+            if facts.get(key) != wanted:
+                what = "another model" if key == "model" else "another input or other settings"
+                problem = f"is of {what} ({key} {facts.get(key)!r}, not {wanted!r}); remove it"
+                raise InputError(file, f"{problem} and encode it again")
+        if rows != plan.size(number):
+            problem = f"has {rows:,} rows, not {plan.size(number):,}; remove it"
+            raise InputError(file, f"{problem} and encode it again")
+        shards.append(Shard(shard_name(number), rows, str(facts.get("texts"))))
+    whole = replace(manifest, shards=tuple(shards), complete=True)
+    if whole != manifest:
+        with folder.put(NAME) as stream:
+            stream.write(to_json(whole))
+    return whole
+
+
+class Stored:
+    """An ``EncodeFn`` that gives the stored vectors of a folder, once, in the order of its rows."""
+
+    def __init__(self, name: str) -> None:
+        self.folder = Folder(name)
+        self._rows = self._read(gather(name))
+
+    def _read(self, manifest: Manifest) -> Iterator[tuple[Vectors, str]]:
+        for shard in manifest.shards:
+            with open_binary(file := self.folder.file(shard.name)) as stream:
+                for vectors, texts in read_vectors(stream, file):
+                    yield from zip(vectors, texts, strict=True)
+
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """The next vectors, if they are of these texts."""
+        found = list(islice(self._rows, len(texts)))
+        if [text for _, text in found] != list(texts):
+            raise InputError(self.folder.name, "holds vectors of other texts than the input has")
+        return np.stack([vector for vector, _ in found])

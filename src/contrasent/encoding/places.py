@@ -1,7 +1,5 @@
 """Files and folders on this machine or behind a URL that fsspec knows (s3, gs, memory, ...)."""
 
-import io
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,12 +30,22 @@ def locate(name: str) -> tuple[Any, str]:
         system, path = fsspec.core.url_to_fs(name)
     except ImportError as error:
         scheme = name.partition("://")[0]
-        raise MissingExtraError(
-            PACKAGES.get(scheme, f"fsspec for {scheme}"), "cloud", name
-        ) from error
+        package = PACKAGES.get(scheme, f"fsspec for {scheme}")
+        raise MissingExtraError(package, "cloud", name) from error
     except (ValueError, OSError) as error:
         raise InputError(name, f"cannot be reached ({error})") from error
     return system, str(path)
+
+
+@contextmanager
+def open_binary(name: str) -> Iterator[IO[bytes]]:
+    """A file or an object to read, in which one can seek."""
+    system, path = locate(name)
+    try:
+        with system.open(path, "rb") as stream:
+            yield stream
+    except OSError as error:
+        raise InputError(name, f"cannot read ({error.strerror or error})") from error
 
 
 class Folder:
@@ -47,9 +55,6 @@ class Folder:
         self.name = absolute(name)
         self._system, self._path = locate(self.name)
         self._local = not is_url(self.name)
-
-    def __str__(self) -> str:
-        return self.name
 
     def file(self, name: str) -> str:
         """The name of a file in it, to open it by."""
@@ -81,12 +86,6 @@ class Folder:
             raise InputError(self.file(name), f"cannot be read ({error})") from error
 
     @contextmanager
-    def open(self, name: str) -> Iterator[IO[bytes]]:
-        """A file of it to read, in which one can seek."""
-        with open_binary(self.file(name)) as stream:
-            yield stream
-
-    @contextmanager
     def put(self, name: str) -> Iterator[IO[bytes]]:
         """A file to write, which is there when the block has ended without an error.
 
@@ -107,23 +106,7 @@ class Folder:
             except OSError as error:
                 raise OutputError(f"{self.file(name)}: cannot be written ({error})") from error
 
-    def put_bytes(self, name: str, data: bytes) -> None:
-        """Write a small file."""
-        with self.put(name) as stream:
-            shutil.copyfileobj(io.BytesIO(data), stream)
-
     def remove(self) -> None:
         """Delete it with all that is in it."""
         if self._system.exists(self._path):
             self._system.rm(self._path, recursive=True)
-
-
-@contextmanager
-def open_binary(name: str) -> Iterator[IO[bytes]]:
-    """A file or an object to read, in which one can seek."""
-    system, path = locate(name)
-    try:
-        with system.open(path, "rb") as stream:
-            yield stream
-    except OSError as error:
-        raise InputError(name, f"cannot read ({error.strerror or error})") from error

@@ -89,6 +89,16 @@ def to_json(manifest: Manifest) -> bytes:
     return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def check_same(facts: dict[str, Any], begun: Manifest, folder: object) -> None:
+    """Raise an OutputError if a folder was begun with other settings."""
+    differing = sorted(k for k in facts | begun.facts if begun.facts.get(k) != facts.get(k))
+    if differing:
+        raise OutputError(
+            f"{folder}: was begun with other settings ({', '.join(differing)}); finish it with "
+            "those, or remove it"
+        )
+
+
 def encode_shards(
     folder: Path,
     encode: EncodeFn,
@@ -109,12 +119,7 @@ def encode_shards(
     with lock:
         facts = {**facts, "rows_a_shard": rows, "texts_kept": keep_texts}
         manifest = read_manifest(folder) or Manifest(facts, dimension)
-        if manifest.facts != facts:
-            differing = sorted(k for k in facts if manifest.facts.get(k) != facts[k])
-            raise OutputError(
-                f"{folder}: was begun with other settings ({', '.join(differing)}); finish it with "
-                "those, or remove it"
-            )
+        check_same(facts, manifest, folder)
         named = {shard.name for shard in manifest.shards}
         named |= {_texts_path(folder, shard).name for shard in manifest.shards}
         for pattern in ("shard-*", ".shard-*", f".{NAME}.*"):  # what a killed run left half done

@@ -15,7 +15,7 @@ The footer has JSON under the key ``contrasent``. Row groups have 25,000 rows, a
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
@@ -29,18 +29,8 @@ GROUP = 25_000
 KEY = "contrasent"
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """How vectors are stored.
-
-    Attributes:
-        arrow: name of the numbers' type in Arrow.
-        pack: from vectors (n, d) to the numbers (n, width) and, where there are, the scales (n,).
-    """
-
-    arrow: str
-    width: Callable[[int], int]
-    pack: Callable[[Vectors], tuple[NDArray[Any], Vectors | None]]
+Pack = Callable[[Vectors], tuple[NDArray[Any], Vectors | None]]
+"""From vectors (n, d) to the numbers (n, width) that are stored and, of some, scales (n,)."""
 
 
 def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
@@ -56,13 +46,13 @@ def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
     return steps.astype(np.int8), scales.astype(np.float32)
 
 
-TYPES = {
-    "float32": Stored("float", lambda d: d, lambda v: (v, None)),
-    "float16": Stored("halffloat", lambda d: d, lambda v: (v.astype(np.float16), None)),
-    "int8": Stored("int8", lambda d: d, to_int8),
-    "binary": Stored("uint8", lambda d: -(-d // 8), lambda v: (np.packbits(v > 0, axis=1), None)),
+TYPES: dict[str, tuple[str, Pack]] = {
+    "float32": ("float", lambda v: (v, None)),
+    "float16": ("halffloat", lambda v: (v.astype(np.float16), None)),
+    "int8": ("int8", to_int8),
+    "binary": ("uint8", lambda v: (np.packbits(v > 0, axis=1), None)),
 }
-"""By the name that ``--dtype`` takes."""
+"""By the name that ``--dtype`` takes: the numbers' type in Arrow, and how they are made."""
 
 
 class TableWriter:
@@ -80,8 +70,9 @@ class TableWriter:
         pa = import_extra("pyarrow", "parquet", "writing parquet")
         import pyarrow.parquet as pq
 
-        self._pa, self._stored = pa, TYPES[dtype]
-        vector = pa.list_(pa.type_for_alias(self._stored.arrow), self._stored.width(dimension))
+        kind, self._pack = TYPES[dtype]
+        width = -(-dimension // 8) if dtype == "binary" else dimension
+        vector = pa.list_(pa.type_for_alias(kind), width)
         columns = [("id", pa.string())] * ids + [("text", pa.string())] * texts
         columns += [("vector", vector)] + [("scale", pa.float32())] * (dtype == "int8")
         self._schema = pa.schema(columns)
@@ -108,8 +99,9 @@ class TableWriter:
 
         ``vectors``: (n, d).
         """
-        pa = self._pa
-        numbers, scales = self._stored.pack(vectors)
+        import pyarrow as pa
+
+        numbers, scales = self._pack(vectors)
         kind = self._schema.field("vector").type
         flat = pa.array(np.ascontiguousarray(numbers).reshape(-1), kind.value_type)
         given = {"id": ids, "text": texts, "scale": scales}
@@ -128,35 +120,36 @@ class TableWriter:
         self._writer.close()
 
 
-def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
-    """What a file's footer says, and its number of rows."""
+@contextmanager
+def _errors(source: str) -> Iterator[None]:
+    """Turn what Arrow says of a damaged file into an ``InputError``."""
     pa = import_extra("pyarrow", "parquet", f"reading {source}")
-    import pyarrow.parquet as pq
-
     try:
+        yield
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise InputError(source, f"is no whole file of vectors ({error})") from error
+
+
+def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
+    """The object in a file's footer, and its number of rows."""
+    with _errors(source):
+        import pyarrow.parquet as pq
+
         footer = pq.read_metadata(stream)
         facts = json.loads((footer.metadata or {})[KEY.encode()])
         if not isinstance(facts, dict):
             raise ValueError("its footer holds no object")
         return facts, int(footer.num_rows)
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise InputError(source, f"is no whole file of vectors ({error})") from error
 
 
 def read_vectors(stream: IO[bytes], source: str) -> Iterator[tuple[Vectors, list[str]]]:
     """Vectors and texts of a file, row group by row group; of float32 with texts only."""
-    pa = import_extra("pyarrow", "parquet", f"reading {source}")
-    import pyarrow.parquet as pq
+    with _errors(source):
+        import pyarrow.parquet as pq
 
-    try:
         file = pq.ParquetFile(stream)
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=["text", "vector"])
-            column = table.column("vector").combine_chunks()
-            if isinstance(column, pa.ChunkedArray):
-                column = column.chunk(0)
-            flat = column.flatten().to_numpy()
-            vectors = flat.reshape(len(column), -1).astype(np.float32, copy=False)
-            yield vectors, table.column("text").to_pylist()
-    except (pa.ArrowException, OSError, KeyError) as error:
-        raise InputError(source, f"is no whole file of vectors ({error})") from error
+            table = file.read_row_group(group, columns=["text", "vector"]).combine_chunks()
+            column = table.column("vector").chunk(0)
+            vectors = column.flatten().to_numpy().reshape(len(column), -1)
+            yield vectors.astype(np.float32, copy=False), table.column("text").to_pylist()
