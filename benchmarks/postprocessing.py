@@ -22,8 +22,8 @@ from contrasent import progress
 from contrasent.evaluate.geometry import geometry
 from contrasent.evaluate.sts import sts
 from contrasent.files import write_json
+from contrasent.model.calls import dropout_view
 from contrasent.model.encoder import Encoder
-from contrasent.model.noise import dropout_view
 from contrasent.postprocess import dimension_wise, flow, whitening
 from contrasent.report import Report
 from contrasent.text.datasets import sts_pairs

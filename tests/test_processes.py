@@ -63,7 +63,7 @@ def test_the_users_own_way_of_waiting_stands(environment):
 def test_onnx_runtimes_threads_sleep_too(tmp_path, monkeypatch):
     import onnxruntime
 
-    from contrasent.model.sessions import open_session
+    from contrasent.model.runtime import open_session
 
     found = []
     monkeypatch.setattr(

@@ -248,8 +248,8 @@ def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
 
 
 def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
+    from contrasent.model.calls import dropout_view
     from contrasent.model.encoder import Encoder
-    from contrasent.model.noise import dropout_view
 
     lines = list(dict.fromkeys(texts(700, 5)))
     corpus = tmp_path / "many.txt"

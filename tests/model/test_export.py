@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError, OutputError
-from contrasent.model import runtime, sessions
+from contrasent.model import runtime
+from contrasent.model.card import add_export
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
-from contrasent.model.exports import add_export, read_export
 from contrasent.model.golden import PROBES
 from contrasent.model.poolers import POOLERS
-from contrasent.model.runtime import Exported
+from contrasent.model.runtime import Exported, read_export
 from tiny_models import KINDS
 
 pytest.importorskip("onnxruntime")
@@ -88,13 +88,13 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
     infer, alone = openvino.InferRequest.infer, []
 
     def told(self, *arguments, **options):
-        alone.append(sessions._ALONE.locked())
+        alone.append(runtime._ALONE.locked())
         return infer(self, *arguments, **options)
 
     monkeypatch.setattr(openvino.InferRequest, "infer", told)
     path = next((tmp_path / "out").glob("*.xml"))
     # Whoever opens a graph has called it, alone: later calls may be made at the same time.
-    run = sessions.open_session("openvino", path, "fp32", streams=2)
+    run = runtime.open_session("openvino", path, "fp32", streams=2)
     assert alone == [True]
     run(np.ones((2, 3), np.int64), np.ones((2, 3), np.int64))
     assert alone == [True, False]
@@ -104,14 +104,14 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
 
     monkeypatch.setattr(openvino.InferRequest, "infer", broken)
     with pytest.raises(ModelError, match=r"encoder\.xml: OpenVINO cannot run it \(no such input\)"):
-        sessions.open_session("openvino", path, "fp32", streams=2)
+        runtime.open_session("openvino", path, "fp32", streams=2)
 
 
 def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypatch):
     """It makes kernels for every shape, and keeps them."""
     pytest.importorskip("openvino")
     export(models["bert"], tmp_path / "q", engine="openvino", calibration=sentences[:50])
-    opened, shapes = sessions.open_session, []
+    opened, shapes = runtime.open_session, []
 
     def told(*arguments, **options):
         run = opened(*arguments, **options)

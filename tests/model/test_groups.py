@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contrasent.model.groups import OVERHEAD, by_length
+from contrasent.model.packing import OVERHEAD, by_length
 
 lengths = st.lists(st.integers(1, 200), max_size=7).map(lambda rows: np.array(rows, np.int64))
 

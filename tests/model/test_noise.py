@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from contrasent.model.calls import dropout_view
 from contrasent.model.encoder import Encoder
-from contrasent.model.noise import dropout_view
 
 
 def test_a_view_is_a_function_of_its_seed(bert, sentences):

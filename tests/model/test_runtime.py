@@ -10,8 +10,8 @@ import torch
 from contrasent.errors import ModelError
 from contrasent.model.calls import by_budget, distinct, encode_batch_invariant, in_calls
 from contrasent.model.encoder import Encoder
-from contrasent.model.exports import read_export
 from contrasent.model.pooled import MOST, workers
+from contrasent.model.runtime import read_export
 
 
 def test_calls_hold_every_row_once_and_keep_the_budget():

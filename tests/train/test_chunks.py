@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from contrasent.errors import OptionError
-from contrasent.model import groups
+from contrasent.model import packing, pooled
 from contrasent.train.fit import fit
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
@@ -35,7 +35,7 @@ lengths = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: np
 
 @given(lengths, st.integers(1, 30))
 def test_every_row_once_in_chunks_of_about_equal_tokens(rows, size):
-    parts = groups.cut(rows, size)
+    parts = packing.cut(rows, size)
     assert sorted(np.concatenate(parts).tolist()) == [*range(len(rows))]
     count = -(-len(rows) // size)
     assert 1 <= len(parts) <= count
@@ -75,7 +75,7 @@ def gradient(objective, batch):
 def test_the_gradient_is_that_of_all_chunks_kept(bert, sentences, monkeypatch, case, padding):
     loss, found, after = gradient(*made(bert, case, sentences, padding))
     direct = []
-    monkeypatch.setattr(groups, "replayed", lambda work, t: (direct.append(len(t)), work(t))[1])
+    monkeypatch.setattr(pooled, "replayed", lambda work, t: (direct.append(len(t)), work(t))[1])
     expected, wanted, then = gradient(*made(bert, case, sentences, padding))
     assert len(direct) >= 8
     assert max(direct) < 12

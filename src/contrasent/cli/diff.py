@@ -183,7 +183,7 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
 
 def _runtime_of(source: str) -> str:
     """What computed the vectors of an index, by the model that it names."""
-    from contrasent.model.exports import NAME, read_export
+    from contrasent.model.runtime import NAME, read_export
 
     return read_export(Path(source)).name if (Path(source) / NAME).is_file() else "torch"
 

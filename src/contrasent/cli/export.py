@@ -12,7 +12,7 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.files import check_writable
 
 if TYPE_CHECKING:
-    from contrasent.model.exports import Export
+    from contrasent.model.runtime import Export
 
 SENTENCES = 500
 """What int8 is calibrated with, at most."""
@@ -78,7 +78,7 @@ def export(
     measured = _measured_against_torch(folder, target, made, data) if measure else {}
     notes: list[str] = []
     if made.sources:
-        from contrasent.model.exports import add_export
+        from contrasent.model.card import add_export
 
         if add_export(folder, made, measured):
             notes.append(f"noted in {folder / 'README.md'}")

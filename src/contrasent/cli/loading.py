@@ -95,8 +95,7 @@ def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
 
 def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]":
     """Open a model to encode with, by torch or an exported graph; the latter without torch."""
-    from contrasent.model.exports import read_export
-    from contrasent.model.runtime import RUNTIMES, Exported
+    from contrasent.model.runtime import RUNTIMES, Exported, read_export
     from contrasent.postprocess.folder import Flowed, is_flow, read_flow
 
     loading = loading or Loading()

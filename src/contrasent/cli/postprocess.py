@@ -124,7 +124,7 @@ def _dimension_wise(
     encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
 ) -> tuple[str, str]:
     """Add a layer learnt by dimension-wise contrast; texts for the card and for the terminal."""
-    from contrasent.model.noise import dropout_view
+    from contrasent.model.calls import dropout_view
     from contrasent.postprocess.dimension_wise import Settings, fit
 
     settings = Settings(**chosen)

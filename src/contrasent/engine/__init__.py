@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         make_views as make_views,
     )
     from contrasent.model.encoder import Encoder as Encoder
-    from contrasent.model.groups import by_length as by_length
+    from contrasent.model.packing import by_length as by_length
     from contrasent.model.prompts import Prompts as Prompts
     from contrasent.parallel import average as average, first_row as first_row, gather as gather
     from contrasent.text.batches import random_for as random_for

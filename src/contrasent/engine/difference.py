@@ -16,7 +16,7 @@ from contrasent.engine.queue import copy_encoder
 from contrasent.errors import ModelError
 from contrasent.losses import Normalisation, corrective_lm, masked_lm, token_detection
 from contrasent.model.encoder import Encoder
-from contrasent.model.groups import by_length
+from contrasent.model.packing import by_length
 from contrasent.types import Tokens
 
 Edits = Literal["replace", "insert", "delete", "all"]

@@ -16,7 +16,7 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.losses import masked_lm
 from contrasent.model.encoder import Encoder
 from contrasent.model.folder import describe
-from contrasent.model.groups import by_length
+from contrasent.model.packing import by_length
 from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens

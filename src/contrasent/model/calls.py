@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent import progress
+from contrasent.text.tokens import SLOT
 from contrasent.types import Tokens, Vectors
 
 BUDGET = 2048
@@ -98,4 +99,34 @@ def encode_batch_invariant(
                 filled = np.resize(part, count)
                 out[part] = embed(tokens.select(filled))[: len(part)]
                 advance(len(part))
+    return out
+
+
+def dropout_view(encoder: Any, sentences: Sequence[str], *, seed: int, batch: int = 64) -> Vectors:
+    """(n, d) float32 vectors, not normalised, with dropout on: a view that SimCSE compares.
+
+    A function of the sentences, the seed and the batch size: the caller's random state is neither
+    read nor moved.
+    """
+    import torch
+
+    prompt = encoder.prompts.text()
+    tokens, _ = encoder.tokenise(list(sentences), prompt if SLOT in prompt else "")
+    out = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
+    order = np.argsort(-tokens.lengths, kind="stable")
+    was = encoder.training
+    encoder.train()
+    try:
+        with (
+            torch.inference_mode(),
+            torch.random.fork_rng(),
+            progress.task("encode with dropout", len(sentences), "sentences") as advance,
+        ):
+            torch.manual_seed(seed)
+            for start in range(0, len(order), batch):
+                rows = order[start : start + batch]
+                out[rows] = encoder(tokens.select(rows)).cpu().numpy()
+                advance(len(rows))
+    finally:
+        encoder.train(was)
     return out

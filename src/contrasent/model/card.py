@@ -3,14 +3,17 @@
 import json
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from contrasent.files import write_text
 from contrasent.model.heads import as_dense
 from contrasent.report import Report, Row
 from contrasent.text.cache import TokenCache
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
+    from contrasent.model.runtime import Export
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +219,33 @@ def _task(metric: str) -> str:
 def _slug(name: str) -> str:
     """What the hub takes as a data set's type."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unknown"
+
+
+EXPORTS_TITLE = "## Exports"
+EXPORTS_HEAD = """
+Each is the whole model as one graph, used without torch:
+`contrasent encode FOLDER --runtime NAME`. Differences are those from torch's vectors.
+
+| export | largest difference | smallest cosine | sentences | measured here |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def add_export(model: Path, export: "Export", measured: dict[str, float]) -> bool:
+    """List an export and its cost in its model's card, replacing an older line about it."""
+    path = model / "README.md"
+    if not path.is_file():
+        return False
+    before, _, section = path.read_text("utf-8").partition(f"{EXPORTS_TITLE}\n")
+    section, following, after = section.partition("\n## ")
+    lines = [line for line in section.splitlines() if line.startswith("| ")][2:]
+    lines = [line for line in lines if not line.startswith(f"| {export.name} |")]
+    figures = "; ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in measured.items())
+    lines.append(
+        f"| {export.name} | {export.difference:.1e} | {export.cosine:.6f} | {export.compared} | "
+        f"{figures} |"
+    )
+    table = "\n".join(sorted(lines))
+    section = f"{EXPORTS_TITLE}\n{EXPORTS_HEAD}{table}\n{following}{after}"
+    write_text(path, f"{before.rstrip()}\n\n{section}")
+    return True

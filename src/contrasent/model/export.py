@@ -21,11 +21,19 @@ from torch import Tensor, nn
 from contrasent.errors import ModelError
 from contrasent.files import atomic_folder
 from contrasent.model.encoder import Encoder
-from contrasent.model.exports import Export, source_files, write_export
 from contrasent.model.golden import PROBES, digest
 from contrasent.model.prompts import NAME as PROMPTS
-from contrasent.model.runtime import GRAPHS, Exported, check_engine, check_target
-from contrasent.model.sessions import INPUTS, OUTPUT
+from contrasent.model.runtime import (
+    GRAPHS,
+    INPUTS,
+    OUTPUT,
+    Export,
+    Exported,
+    check_engine,
+    check_target,
+    source_files,
+    write_export,
+)
 from contrasent.types import Vectors
 
 ATTENTION = "contrasent_graph"

@@ -1,13 +1,82 @@
-"""Rows of tokens laid out one after the other, so that no padding is computed at all."""
+"""How a batch is laid out: in groups of one length, in chunks of bounded memory, or packed.
 
+Groups of similar length compute little padding; packed rows, one after the other, none at all.
+Chunks are cached gradients, a batch of any size in the memory of a small one: the vectors are
+computed chunk by chunk and what the backward pass needs is thrown away; when the loss has given
+each vector its gradient, the chunks are computed once more, one at a time, with the same dropout
+masks, and carried backwards (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under
+Memory Limited Setup", section 3.2). The gradient is the same; a step costs one more forward pass.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from contrasent.types import Tokens
+
+OVERHEAD = 192
+"""What one more group costs, in tokens: launching a forward pass is not free."""
+
+
+def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:
+    """Partition rows so that padded tokens plus ``overhead`` a group are fewest.
+
+    Groups are runs of rows sorted by length; the best cuts are found by dynamic programming over
+    the distinct lengths.
+
+    Args:
+        lengths: (n,) tokens of each row.
+        overhead: cost of one group in tokens.
+
+    Returns:
+        Row numbers of each group, shortest group first; together every row once.
+    """
+    if len(lengths) == 0:
+        return []
+    order = np.argsort(lengths, kind="stable")
+    values, counts = np.unique(lengths, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(counts)])
+    best = np.zeros(len(values) + 1)
+    cut = np.zeros(len(values) + 1, dtype=np.int64)
+    for end in range(1, len(values) + 1):
+        padded = (before[end] - before[:end]) * values[end - 1] + overhead
+        total = best[:end] + padded
+        cut[end] = int(np.argmin(total))
+        best[end] = total[cut[end]]
+    edges, end = [], len(values)
+    while end > 0:
+        edges.append((before[cut[end]], before[end]))
+        end = int(cut[end])
+    return [order[start:stop] for start, stop in reversed(edges)]
+
+
+def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
+    """Cut rows, sorted by length, into chunks that need about the same memory.
+
+    There are as many chunks as ``rows`` rows each would make; each has about the same number of
+    tokens, so that a chunk of long rows has fewer of them.
+
+    ``lengths``: (n,) tokens of each row.
+    """
+    order = np.argsort(lengths, kind="stable")
+    count = -(-len(lengths) // rows)
+    ends = np.cumsum(lengths[order])
+    shares = ends[-1] * np.arange(1, count) / count
+    places = np.searchsorted(ends, shares, side="right")
+    return [part for part in np.split(order, places) if len(part)]
+
+
+def replayed(work: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
+    """``work(tokens)``, computed again in the backward pass with torch's random state as it was."""
+    if not torch.is_grad_enabled():
+        return work(tokens)
+    result: Tensor = checkpoint(work, tokens, use_reentrant=False)
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent.model import dropout as dropout_
-from contrasent.model import groups
 from contrasent.model import packed as packed_
 from contrasent.model.backbone import first_position, longest_input
-from contrasent.model.packing import Packing
+from contrasent.model.packing import Packing, by_length, cut, replayed
 from contrasent.model.poolers import pooler_class
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
@@ -36,7 +35,7 @@ class PooledBackbone(nn.Module):
         packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
             false for the backbone's own forward pass, in padded groups of similar length.
         grad_cache_rows: rows whose forward pass is kept in memory at once
-            (:mod:`contrasent.model.groups`); 0 for all.
+            (:mod:`contrasent.model.packing`); 0 for all.
         bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
             faster on one block of a known shape.
     """
@@ -93,11 +92,11 @@ class PooledBackbone(nn.Module):
             return torch.empty(0, int(self._config.hidden_size), device=self.device)
         if not 0 < self.grad_cache_rows < len(tokens):
             return self._pool_block(tokens)
-        order = groups.cut(tokens.lengths, self.grad_cache_rows)
+        order = cut(tokens.lengths, self.grad_cache_rows)
         # When a chunk is computed again, dropout may have been switched on in the meantime.
         training = self.backbone.training
         work = self._pool_block if training else self._pool_without_dropout
-        return self._in_order([groups.replayed(work, tokens.select(rows)) for rows in order], order)
+        return self._in_order([replayed(work, tokens.select(rows)) for rows in order], order)
 
     def _pool_without_dropout(self, tokens: Tokens) -> Tensor:
         with self.dropout_off():
@@ -120,7 +119,7 @@ class PooledBackbone(nn.Module):
         """Pooled vectors of padded groups, and which rows they are."""
         lengths = tokens.lengths
         parts = []
-        order = [np.arange(len(lengths))] if self.bucketed else groups.by_length(lengths)
+        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
         for rows in order:
             parts.append(self._pool_padded(tokens.select(rows)))
         return parts, order

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
 from contrasent.model.calls import by_budget
-from contrasent.model.sessions import INPUTS
+from contrasent.model.runtime import INPUTS
 from contrasent.text.tokens import Tokenizer
 
 STRENGTH = 0.7

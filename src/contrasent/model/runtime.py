@@ -9,38 +9,123 @@ An export is a folder that needs nothing else::
 Beside a model it lies in the folder of its name: ``MODEL/onnx``, ``MODEL/openvino-int8``.
 """
 
+import importlib.util
+import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, check_choice
+from contrasent.files import write_json
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
-from contrasent.model.exports import (
-    EXPORTS,
-    NAME,
-    Export,
-    read_export,
-    source_files,
-)
-from contrasent.model.golden import digest
+from contrasent.model.golden import EncoderConfig, digest
 from contrasent.model.prompts import Prompts
-from contrasent.model.sessions import Run, check_session, open_session
-from contrasent.processes import threads
+from contrasent.processes import limit_onednn_cache, threads
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, Vectors
 
 log = logging.getLogger(__name__)
 
+NAME = "export.json"
+FORMAT = "contrasent-export-1"
+EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
+DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
 RUNTIMES = ("torch", *EXPORTS, "auto")
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
 FEW = 8
 """Up to so many texts are computed in one call by all cores, more by a call for each core."""
+
+Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]
+"""Ids (n, t) and mask (n, t), 1 on real tokens, to vectors (n, d)."""
+
+INPUTS = ("input_ids", "attention_mask")
+OUTPUT = "sentence_embedding"
+
+KERNELS = 100
+"""How many kernels a graph in OpenVINO may keep, besides those of oneDNN.
+
+It keeps some for each shape that it has met, 5,000 by default, and texts come in ever new shapes:
+in int8 some 190 of them took 1.4 GB and each new one more, with this bound and oneDNN's 0.1 GB.
+Twenty shapes that come again and again run as fast.
+"""
+
+_ALONE = threading.Lock()
+"""Held by the first call of a graph in OpenVINO.
+
+Its bindings set up a table in a process's first call; two threads that make it at the same time
+wait for each other for ever, one with Python's lock and one with the table's.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The content of ``export.json``.
+
+    Attributes:
+        facts: the settings of the torch model; the name is that of the file's key.
+        difference: largest difference of a component from torch's vectors, on the sentences that
+            were compared.
+        sources: sha256 of the model's files that it was made from, by name; empty if it lies
+            elsewhere.
+        made: versions of what made it, and how it was quantised.
+        graph: sha256 of the graph's files, by name; empty if none was stored.
+    """
+
+    engine: str
+    precision: str
+    facts: EncoderConfig
+    difference: float
+    cosine: float
+    compared: int
+    sources: dict[str, str] = field(default_factory=dict)
+    made: dict[str, Any] = field(default_factory=dict)
+    graph: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What ``--runtime`` calls it."""
+        return self.engine if self.precision == "fp32" else f"{self.engine}-{self.precision}"
+
+
+def write_export(folder: Path, export: Export) -> None:
+    """Write ``export.json``."""
+    write_json(folder / NAME, {"format": FORMAT, **asdict(export)})
+
+
+def read_export(folder: Path) -> Export:
+    """Read ``export.json``."""
+    path = folder / NAME
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        if data.pop("format") != FORMAT:
+            raise ModelError(f"{path}: is no export that this program reads ({FORMAT})")
+        export = Export(**{**data, "facts": EncoderConfig(**data["facts"])})
+    except OSError as error:
+        raise ModelError(
+            f"{folder}: holds no exported model; make one with 'contrasent export'"
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: is damaged ({error}); export the model again") from error
+    if export.name not in EXPORTS:
+        raise ModelError(f"{path}: {export.name!r} is no runtime ({', '.join(EXPORTS)})")
+    return export
+
+
+def source_files(model: Path) -> dict[str, str]:
+    """The sha256 of every file that decides a model's vectors, by its path in the folder."""
+    found: dict[str, str] = {}
+    for path in sorted([*model.glob("*"), *model.glob("[0-9]*_*/*")]):
+        decides = path.suffix == ".safetensors" or path.name in DECIDING
+        if path.is_file() and decides and path.name != "golden.safetensors":
+            found[path.relative_to(model).as_posix()] = digest(path)
+    return found
 
 
 class Exported:
@@ -183,7 +268,7 @@ def check_engine(engine: str) -> None:
     if engine == "openvino":
         needed["openvino"] = "openvino"
     for package, extra in needed.items():
-        if find_spec(package) is None:
+        if importlib.util.find_spec(package) is None:
             raise MissingExtraError(package, extra, f"exporting to {engine}")
 
 
@@ -195,3 +280,83 @@ def check_target(target: Path, overwrite: bool) -> None:
         raise OutputError(f"{target}: exists and is no export; choose another folder with -o")
     if not overwrite:
         raise OutputError(f"{target}: exists; choose another folder with -o, or use --overwrite")
+
+
+def open_session(engine: str, path: Path, precision: str, *, streams: int) -> Run:
+    """Open a graph."""
+    check_session(engine, path)
+    if engine == "onnx":
+        return _onnx(path, streams)
+    return _openvino(path, precision, streams)
+
+
+def check_session(engine: str, path: Path) -> None:
+    """Find out whether a graph can be opened, without the time that takes."""
+    if not path.is_file():
+        raise ModelError(f"{path}: is missing; export the model again")
+    module = {"onnx": "onnxruntime", "openvino": "openvino"}[engine]
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(module, engine, f"running {path}")
+
+
+def _onnx(path: Path, streams: int) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = max(1, threads() // streams)
+    options.log_severity_level = 3
+    # Its threads spin too, and for longer after a call than the call took.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        session = onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # onnxruntime has a kind of its own for each complaint
+        raise ModelError(f"{path}: ONNX Runtime cannot open it ({_brief(error)})") from error
+
+    def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+        (vectors,) = session.run([OUTPUT], dict(zip(INPUTS, (ids, mask), strict=True)))
+        return np.asarray(vectors, dtype=np.float32)
+
+    return run
+
+
+def _openvino(path: Path, precision: str, streams: int) -> Run:
+    limit_onednn_cache()
+    import openvino
+
+    core = openvino.Core()
+    options: dict[str, Any] = {
+        "NUM_STREAMS": streams,
+        "INFERENCE_NUM_THREADS": threads(),
+        "CPU_RUNTIME_CACHE_CAPACITY": str(KERNELS),
+    }
+    if precision == "fp32":
+        # Left to itself, it computes in bfloat16 where the processor can.
+        options["INFERENCE_PRECISION_HINT"] = "f32"
+    try:
+        compiled = core.compile_model(str(path), "CPU", options)
+    except Exception as error:  # a RuntimeError, or whatever a plugin raises
+        raise ModelError(f"{path}: OpenVINO cannot open it ({_brief(error)})") from error
+    idle: list[Any] = []  # a request is for one call at a time
+
+    def run(ids: NDArray[np.int64], mask: NDArray[np.int64]) -> Vectors:
+        try:
+            request = idle.pop()
+        except IndexError:
+            request = compiled.create_infer_request()
+        found = request.infer(dict(zip(INPUTS, (ids, mask), strict=True)))
+        vectors = np.array(found[compiled.output(0)], dtype=np.float32)
+        idle.append(request)
+        return vectors
+
+    try:
+        with _ALONE:
+            run(np.zeros((1, 2), np.int64), np.ones((1, 2), np.int64))
+    except RuntimeError as error:
+        raise ModelError(f"{path}: OpenVINO cannot run it ({_brief(error)})") from error
+    return run
+
+
+def _brief(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

@@ -59,7 +59,7 @@ class Settings:
             in padded groups of similar length. The mathematics is the same, dropout masks are not.
         grad_cache_rows: rows (of all views) whose forward pass is kept in memory at once; 0 for
             all. The gradient is that of the whole batch, for one more forward pass
-            (:mod:`contrasent.model.groups`).
+            (:mod:`contrasent.model.packing`).
         chunk: the former name of ``grad_cache_rows``; deprecated.
         compile: compile the encoder's own forward pass with torch.compile, on a GPU with CUDA
             graphs; rows are then padded to multiples of 8 tokens.
