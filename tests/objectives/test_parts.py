@@ -338,6 +338,14 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     [
         ("simcse", {"temperature": 0.0}, "temperature 0.0: must be greater than 0"),
         ("simcse", {"similarity": "cosin"}, "did you mean 'cosine'"),
+        ("simcse", {"symmetric": 1}, "symmetric 1: must be of type bool"),
+        ("simcse", {"temperature": True}, "temperature True: must be of type float"),
+        ("simcse", {"temperature": float("nan")}, "temperature nan: must be greater than 0"),
+        (
+            "simcse",
+            {"view": "delete_words", "count": 2.5},
+            "count 2.5: must be of type int or none",
+        ),
         ("simcse", {"projector": "tan"}, "did you mean 'tanh'"),
         ("simcse", {"view": "crops"}, "did you mean 'crop'"),
         ("simcse", {"percent": 10}, "does not belong to the view 'dropout'"),

@@ -245,6 +245,12 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
         (METHOD.replace("[float, ", "[list, "), "a.py", "the type of the parameter rate must be"),
         (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
         (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a setting of the run"),
+        (None, "nomodule:Away", "there is no module 'nomodule'"),
+        (
+            None,
+            "contrasent.objectives.simcse:SimCS",
+            "has no Objective 'SimCS'; name",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, text, name, message):

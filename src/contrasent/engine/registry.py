@@ -7,7 +7,6 @@ group ``contrasent.objectives``. A name is looked up without torch; its class im
 
 import ast
 import hashlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -198,12 +197,10 @@ def _run(name: str, file: Path) -> ModuleType:
     unique = f"contrasent_method_{file.stem}_{hashlib.sha256(text).hexdigest()[:12]}"
     if unique in sys.modules and sys.modules[unique].__file__ == str(file):
         return sys.modules[unique]
-    spec = importlib.util.spec_from_file_location(unique, file)
-    if spec is None or spec.loader is None:
-        raise OptionError(OPTION, name, "is no Python file")
-    sys.modules[unique] = module = importlib.util.module_from_spec(spec)
+    sys.modules[unique] = module = ModuleType(unique)
+    module.__file__ = str(file)
     try:
-        spec.loader.exec_module(module)
+        exec(compile(text, str(file), "exec"), vars(module))
     except BaseException as error:
         del sys.modules[unique]
         if not isinstance(error, Exception):
