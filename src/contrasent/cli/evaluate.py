@@ -121,9 +121,8 @@ def evaluate(
 
 def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
     """Print, or write as JSON, the named data sets and the suites that lack some of them."""
-    from contrasent.evaluate.suite import SUITE_DATA, missing_data
+    from contrasent.evaluate.suite import SUITE_DATA, data_sets, missing_data
     from contrasent.files import write_json
-    from contrasent.text.catalogue import data_sets
     from contrasent.text.datasets import FORMS
 
     check_choice("--form", form, FORMS)
@@ -145,7 +144,9 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
         rows = ", ".join(f"{split} {count:,}" for split, count in one.rows.items())
         typer.echo(f"{one.name:10}  {one.kind:10}  {rows}".rstrip())
         for its_form, place in places.items():
-            where = place or f"missing; put it at {one.places[its_form][0]} in the data folder"
+            where = (
+                place or f"missing; put it at {one.places[its_form][0]} in CONTRASENT_DATA's folder"
+            )
             typer.echo(f"{'':12}{its_form + ': ' if its_form else ''}{where}")
     for name, lacking in missing.items():
         typer.echo(f"--suite {name}: {'missing ' + ', '.join(lacking) if lacking else 'ready'}")
