@@ -328,8 +328,8 @@ UNPARSED = {
     "missing argument": (["train"], ["CORPUS is missing (txt, csv", "'contrasent train --help'"]),
     "missing argument with a name of its own": (["encode", "m"], ["INPUT is missing (File, "]),
     "missing option": (
-        ["train", "x.txt"],
-        ["--output/-o is missing (Folder for the model); see 'contrasent train --help'"],
+        ["adapt", "x"],
+        ["--output/-o is missing (Folder for the model, its index and its report); see"],
     ),
     "option without its value": (
         ["encode", "m", "x", "-o"],

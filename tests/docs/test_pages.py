@@ -48,7 +48,7 @@ def smaller(words, changes):
 
 WAITS = {"serve"}
 """Commands that run until they are stopped."""
-EXTERNAL = {"git", "cd", "python3", ".", "curl", "torchrun", "open", "docker", "ollama"}
+EXTERNAL = {"git", "cd", "python3", ".", "curl", "torchrun", "open", "docker", "ollama", "hf"}
 
 
 def other(words):
