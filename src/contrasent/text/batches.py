@@ -53,10 +53,7 @@ class Plan:
 
     @classmethod
     def make(cls, rows: Rows, *, batch: int, seed: int, parts: int) -> "Plan":
-        """Check a batch size against the rows and the number of equal parts it is cut into.
-
-        ``rows``: (n,) the corpus rows to train on; or the range of all.
-        """
+        """Check a batch size against the rows and the number of equal parts it is cut into."""
         if batch < 1 or batch % parts:
             raise OptionError("batch", batch, f"must be a multiple of {parts} (processes x steps)")
         usable = min(batch, len(rows) // parts * parts)
@@ -88,14 +85,9 @@ class Plan:
 
 
 def shuffled(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """What stands at some places of a random order of ``count`` rows, which is nowhere listed.
-
-    A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked on
-    until it is inside the range (Black and Rogaway, 2002, section 3): a permutation by
-    construction.
-
-    ``places``: (b,) places in the order, from 0.
-    """
+    """The rows at some places, from 0, of a random order of ``count`` that is never listed."""
+    # A Feistel network of six rounds over the next power of four (Luby and Rackoff, 1988), walked
+    # on until it is inside the range (Black and Rogaway, 2002, section 3): a permutation.
     half = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = np.uint64((1 << half) - 1)
     keys = random_for(seed, ORDER, epoch).integers(0, 2**64, 6, np.uint64)
@@ -127,17 +119,10 @@ FINE = (3, 4, 5, 6, 7)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketPlan(Plan):
-    """The order of a run whose batches are each of similar length (ESimCSE, Table 6): an ablation.
-
-    Shuffling only within buckets costs quality, as the paper finds. For speed there is no need of
-    it, since the encoder groups the rows of any batch by length.
+    """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation.
 
     In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
-    batches of all buckets are shuffled (ESimCSE, section 5.3). The rows of a bucket that do not
-    fill a last batch are left out, others in every epoch.
-
-    Attributes:
-        rows: (n,) int64, the corpus rows to train on, bucket after bucket.
+    batches of all buckets are shuffled. ``rows`` stand bucket after bucket.
     """
 
     sizes: tuple[int, ...]
@@ -153,12 +138,7 @@ class BucketPlan(Plan):
         seed: int,
         parts: int = 1,
     ) -> "BucketPlan":
-        """Divide rows into buckets.
-
-        ``rows``: (n,) the corpus rows to train on. ``lengths``: (n,) their lengths, in words or
-        tokens; the paper does not say which. ``cuts``: the greatest length of each bucket but the
-        last: ``(5,)`` makes two buckets, up to 5 and above; ``FINE`` makes the paper's six.
-        """
+        """Divide rows by length; ``cuts``: the greatest length of each bucket but the last."""
         if not cuts or list(cuts) != sorted(set(cuts)):
             raise OptionError("cuts", tuple(cuts), "must be one length or more, rising")
         if batch < 2 * parts or batch % parts:

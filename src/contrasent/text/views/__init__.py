@@ -26,7 +26,7 @@ from contrasent.text.views.tokens import (
     NextSentence,
     RepeatTokens,
     ReplaceMasked,
-)
+)  # fmt: skip
 from contrasent.text.views.words import (
     STOP_WORDS,
     Crop,
@@ -35,7 +35,7 @@ from contrasent.text.views.words import (
     InsertStopWords,
     RepeatWords,
     ReplaceSynonym,
-)
+)  # fmt: skip
 
 __all__ = [
     "STOP_WORDS", "VIEWS", "Crop", "DeleteOneWord", "DeleteWords", "Draw", "Fill", "Identity",

@@ -51,21 +51,14 @@ def portion(count: int, percent: float) -> int:
 def repeats(
     count: int, rate: float, rule: Rule, random: np.random.Generator, *, words: bool
 ) -> int:
-    """How many of ``count`` words or tokens to repeat: dup_len of ESimCSE, section 3.1.
-
-    Paper: uniform over 0 .. max(2, int(rate * N)), both ends included (equation 3).
-    Code, words: uniform over 0 .. min(10, n, max(2, int(rate * n))) - 1.
-    Code, sub-words: uniform over 0 .. min(10, int(rate * n)) - 1, n with the two special tokens;
-    at rate 0.32 a sentence of four sub-words or fewer is never changed.
-    Exact: always rate * N, halves rounded up (DiffCSE, section 5, edits of 15 %).
-    """
-    if rule == "exact":
+    """How many of ``count`` words or tokens to repeat: dup_len of ESimCSE, section 3.1."""
+    if rule == "exact":  # DiffCSE, section 5, edits of 15 %
         return portion(count, 100 * rate)
-    if rule == "paper":
+    if rule == "paper":  # equation 3: uniform over 0 .. max(2, int(rate * N)), both included
         most = max(2, int(rate * count)) + 1
-    elif words:
+    elif words:  # the released code
         most = min(MOST, count, max(2, int(rate * count)))
-    else:
+    else:  # the same for sub-words: at rate 0.32 four or fewer are never changed
         most = min(MOST, int(rate * (count + SPECIAL)))
     return min(int(random.integers(most)), count) if most > 0 else 0
 
@@ -76,13 +69,13 @@ def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int
 
 
 def check_percent(percent: float) -> None:
-    """Refuse a share outside [0, 100)."""
+    """Reject a share outside [0, 100)."""
     if not 0 <= percent < 100:
         raise OptionError("percent", percent, "must be from 0 up to, not including, 100")
 
 
 def check_rate(rate: float, rule: str) -> None:
-    """Refuse a repetition rate outside [0, 1] or an unknown rule."""
+    """Reject a repetition rate outside [0, 1] or an unknown rule."""
     if not 0 <= rate <= 1:
         raise OptionError("rate", rate, "must be from 0 to 1, such as 0.32")
     check_choice("rule", rule, RULES)

@@ -1,5 +1,6 @@
 """Views of tokens: a sentence is its ids without the special tokens of the template."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -18,7 +19,7 @@ from contrasent.text.views._base import (
     chosen,
     portion,
     repeats,
-)
+)  # fmt: skip
 
 Fill = Callable[[Sequence[Ids], Sequence[NDArray[np.int64]]], list[NDArray[np.float32]]]
 """A masked language model: rows of inner ids and the masked positions in each, to logits
@@ -42,9 +43,8 @@ class Identity(View):
 class RepeatTokens(View):
     """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
 
-    ``rule="code"`` is the released code, which gives the published score: the length counts
-    [CLS] and [SEP], and fewer than ten are repeated. ``rule="paper"`` is equation 3. The result
-    may be longer than the length that sentences are cut at, as in the code.
+    ``rule="code"`` is the released code, which gives the published score, ``rule="paper"`` is
+    equation 3. The result may be longer than the length that sentences are cut at, as in the code.
     """
 
     level: ClassVar[Level] = "token"
@@ -80,11 +80,7 @@ class InTemplate(View):
 class InsertMask(View):
     """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
 
-    Attributes:
-        continues: (vocabulary,) bool, true for ids that continue a word, see
-            ``word_continuations``; [MASK] then never splits a word. Without it any sub-word may be
-            followed by one.
-        rate: as in ``RepeatWords``; it counts words if ``continues`` is given.
+    ``continues`` is as in ``ReplaceMasked``: without it any sub-word may be followed by a [MASK].
     """
 
     level: ClassVar[Level] = "token"
@@ -101,10 +97,7 @@ class InsertMask(View):
         return self.insert(sentence, random)[0]
 
     def insert(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
-        """The ids with [MASK] between them, and where in the result it stands.
-
-        ``sentence``: (n,) ids.
-        """
+        """The ids with [MASK] between them, and where in the result it stands."""
         ends = np.asarray([word[-1] + 1 for word in _words(sentence, self.continues)])
         count = repeats(len(ends), self.rate, self.rule, random, words=self.continues is not None)
         if count == 0:
@@ -114,45 +107,64 @@ class InsertMask(View):
         return longer, after + np.arange(count)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class InsertMaskedPrediction(View):
-    """Insert [MASK] after some words and fill it in (ESimCSE, Table 5, "masked prediction").
-
-    Attributes:
-        fill: the masked language model; its best prediction takes the place of the [MASK].
-    """
+class FilledMasks(View):
+    """A view whose masks a masked language model fills in, by one call for many sentences."""
 
     level: ClassVar[Level] = "token"
-    where: InsertMask
     fill: Fill
+    draw: Draw = "argmax"
 
     def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
-        """The ids with predicted ones between them."""
+        """The ids with predicted ones."""
         return self.many([sentence], [random])[0]
 
     def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
-        """Several sentences by one call of the model.
+        """Several sentences by one call of the model."""
+        masked = [self._masked(s, r) for s, r in zip(sentences, randoms, strict=True)]
+        changed = [i for i, (_, where) in enumerate(masked) if len(where)]
+        out = [ids for ids, _ in masked]
+        if not changed:
+            return out
+        found = self.fill([masked[i][0] for i in changed], [masked[i][1] for i in changed])
+        for i, logits in zip(changed, found, strict=True):
+            ids, where = masked[i]
+            if self.draw == "sample":
+                # The largest of logits plus Gumbel noise is a draw from the softmax.
+                noise = randoms[i].gumbel(size=logits.shape)
+            else:
+                noise = np.zeros((), dtype=np.float64)
+            new = ids.copy()
+            new[where] = (logits + noise).argmax(axis=1)
+            out[i] = new
+        return out
 
-        ``sentences``: (n,) ids each.
-        """
-        masked = [self.where.insert(s, r) for s, r in zip(sentences, randoms, strict=True)]
-        return _filled(masked, self.fill, "argmax", randoms)
+    @abstractmethod
+    def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
+        """The ids with masks, and where these stand."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReplaceMasked(View):
-    """Mask percent % of the words and fill them in (SimCSE, Table 1, "MLM k%").
+class InsertMaskedPrediction(FilledMasks):
+    """Insert the best prediction after some words (ESimCSE, Table 5, "masked prediction")."""
 
-    All sub-words of a chosen word are masked and predicted at once. The number of words is
-    rounded, halves up. The paper does not say whether the prediction is drawn or the best one.
+    where: InsertMask
+    fill: Fill
+
+    def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
+        return self.where.insert(sentence, random)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReplaceMasked(FilledMasks):
+    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%").
+
+    The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
 
     Attributes:
-        draw: "argmax" or "sample" of the model's distribution.
         continues: (vocabulary,) bool, true for ids that continue a word, see
             ``word_continuations``; without it every sub-word is a word.
     """
 
-    level: ClassVar[Level] = "token"
     mask: int
     fill: Fill
     percent: float = 15.0
@@ -162,18 +174,6 @@ class ReplaceMasked(View):
     def __post_init__(self) -> None:
         check_percent(self.percent)
         check_choice("draw", self.draw, DRAWS)
-
-    def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
-        """The ids with some replaced."""
-        return self.many([sentence], [random])[0]
-
-    def many(self, sentences: Sequence[Ids], randoms: Sequence[np.random.Generator]) -> list[Ids]:
-        """Several sentences by one call of the model.
-
-        ``sentences``: (n,) ids each.
-        """
-        masked = [self._masked(s, r) for s, r in zip(sentences, randoms, strict=True)]
-        return _filled(masked, self.fill, self.draw, randoms)
 
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
         words = _words(sentence, self.continues)
@@ -190,9 +190,8 @@ class ReplaceMasked(View):
 class NextSentence(View):
     """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018).
 
-    ``reach=1`` is the next sentence, ``reach=3`` one of the next three. This view works on rows of
-    a corpus in document order: it is given how many sentences of the document follow (one at
-    least) and gives how many rows further the positive stands.
+    ``reach=3`` is one of the next three. The view is given how many sentences of the document
+    follow, one at least, and gives how many rows further the positive stands.
     """
 
     level: ClassVar[Level] = "row"
@@ -213,27 +212,3 @@ def _words(ids: Ids, continues: NDArray[np.bool_] | None) -> list[NDArray[np.int
         return []
     starts = np.ones(len(ids), dtype=np.bool_) if continues is None else ~continues[ids]
     return np.split(np.arange(len(ids), dtype=np.int64), np.flatnonzero(starts[1:]) + 1)
-
-
-def _filled(
-    masked: Sequence[tuple[Ids, NDArray[np.int64]]],
-    fill: Fill,
-    draw: Draw,
-    randoms: Sequence[np.random.Generator],
-) -> list[Ids]:
-    changed = [i for i, (_, where) in enumerate(masked) if len(where)]
-    out = [ids for ids, _ in masked]
-    if not changed:
-        return out
-    predictions = fill([masked[i][0] for i in changed], [masked[i][1] for i in changed])
-    for i, logits in zip(changed, predictions, strict=True):
-        ids, where = masked[i]
-        if draw == "sample":
-            # The largest of logits plus Gumbel noise is a draw from the softmax.
-            noise = randoms[i].gumbel(size=logits.shape)
-        else:
-            noise = np.zeros((), dtype=np.float64)
-        new = ids.copy()
-        new[where] = (logits + noise).argmax(axis=1)
-        out[i] = new
-    return out

@@ -21,7 +21,7 @@ from contrasent.text.views._base import (
     chosen,
     portion,
     repeats,
-)
+)  # fmt: skip
 
 # fmt: off
 STOP_WORDS = (
@@ -55,11 +55,7 @@ class WordView(View):
 
 @dataclass(frozen=True, kw_only=True)
 class Crop(WordView):
-    """Keep one contiguous run of (100 - percent) % of the words (SimCSE, Table 1, "crop k%").
-
-    The start is uniform and at least one word stays. The paper's author counts whole words; where
-    the run starts is not said there.
-    """
+    """Keep a run of (100 - percent) % of the words, at least one (SimCSE, Table 1, "crop k%")."""
 
     percent: float = 10.0
 
@@ -76,10 +72,7 @@ class Crop(WordView):
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteWords(WordView):
-    """Delete percent % of the words at random (SimCSE, Table 1, "word deletion k%").
-
-    The number is rounded, halves up; at least one word stays.
-    """
+    """Delete percent % of the words, but never all (SimCSE, Table 1, "word deletion k%")."""
 
     percent: float = 10.0
 
@@ -103,7 +96,7 @@ class RepeatWords(WordView):
     """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
 
     ``rule="code"`` is the released code: fewer than ten, never the last word. ``rule="paper"`` is
-    equation 3, any word. ``repeats`` in this package's ``_base`` states both.
+    equation 3, any word.
     """
 
     rate: float = 0.32
@@ -129,10 +122,7 @@ class RepeatWords(WordView):
 
 @dataclass(frozen=True, kw_only=True)
 class InsertStopWords(RepeatWords):
-    """Insert a random stop word after each selected word (ESimCSE, Table 5).
-
-    Words are selected as ``RepeatWords`` selects them.
-    """
+    """Insert a stop word after words chosen as ``RepeatWords`` chooses them (ESimCSE, Table 5)."""
 
     stop_words: Sequence[str] = STOP_WORDS
 
@@ -153,13 +143,9 @@ class InsertStopWords(RepeatWords):
 class ReplaceSynonym(WordView):
     """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
 
-    A word counts if ``synonyms`` knows one for it, in lower case and without the punctuation
-    around it; a capital at its start and the punctuation are kept. Inflected forms are not
-    reduced to their lemma, as the replacement would not be inflected either. Without any such word
-    the sentence is left as it is.
-
-    Attributes:
-        synonyms: a word's synonyms, without the word itself; see ``wordnet_synonyms``.
+    A word counts if ``synonyms`` knows one for it, in lower case and without punctuation; capital
+    and punctuation are kept. Inflected forms are not reduced to their lemma, as the replacement
+    would not be inflected either.
     """
 
     synonyms: Callable[[str], Sequence[str]]
