@@ -102,11 +102,6 @@ def test_no_torch_is_needed():
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_docstring_cites_its_source(name):
-    assert any(paper in VIEWS[name].__doc__ for paper in ("SimCSE", "ESimCSE", "DiffCSE"))
-
-
-@pytest.mark.parametrize("name", list(EXAMPLES))
 @few
 @given(seed=seeds, text=sentences, ids=rows, left=st.integers(1, 9))
 def test_a_view_is_a_pure_function_of_sentence_and_random(name, seed, text, ids, left):
@@ -185,44 +180,38 @@ def numbers_of_repeats(view, sentence) -> set[int]:
     return {length - size for length in lengths}
 
 
+CODE, PAPER = {"rule": "code"}, {"rule": "paper"}
+COUNTS = {
+    # Most is min(10, int(0.32 * (n + 2))) - 1: special tokens count, the bound does not.
+    "code": ((1, 0), (4, 0), (5, 1), (14, 4), (30, 9), (36, 9)),
+    # Equation 3: max(2, int(0.32 * N)), and never more than there are.
+    "paper": ((1, 1), (4, 2), (6, 2), (10, 3), (30, 9), (36, 11)),
+    # Words: min(10, n, max(2, int(0.32 n))) - 1.
+    "words": ((1, 0), (2, 1), (6, 1), (10, 2), (40, 9)),
+    "paper, words": ((1, 1), (2, 2), (10, 3), (40, 12)),
+}
+
+
 @pytest.mark.parametrize(
-    "view",
+    ("view", "counts"),
     [
-        RepeatTokens(rule="code"),
-        InsertMask(mask=MASK, rule="code"),
-        InsertMaskedPrediction(where=InsertMask(mask=MASK, rule="code"), fill=fill),
+        (RepeatTokens(**CODE), "code"),
+        (InsertMask(mask=MASK, **CODE), "code"),
+        (InsertMaskedPrediction(where=InsertMask(mask=MASK, **CODE), fill=fill), "code"),
+        (RepeatTokens(**PAPER), "paper"),
+        (InsertMask(mask=MASK, **PAPER), "paper"),
+        (RepeatWords(**CODE), "words"),
+        (InsertStopWords(**CODE), "words"),
+        (RepeatWords(**PAPER), "paper, words"),
+        (InsertStopWords(**PAPER), "paper, words"),
     ],
-    ids=lambda v: type(v).__name__,
+    ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
-@pytest.mark.parametrize(("n", "most"), [(1, 0), (4, 0), (5, 1), (14, 4), (30, 9), (36, 9)])
-def test_code_rule_counts_special_tokens_and_excludes_the_bound(view, n, most):
-    """Most is min(10, int(0.32 * (n + 2))) - 1."""
-    assert numbers_of_repeats(view, np.arange(5, 5 + n, dtype=np.int32)) == set(range(most + 1))
-
-
-@pytest.mark.parametrize(
-    "view",
-    [RepeatTokens(rule="paper"), InsertMask(mask=MASK, rule="paper")],
-    ids=lambda v: type(v).__name__,
-)
-@pytest.mark.parametrize(("n", "most"), [(1, 1), (4, 2), (6, 2), (10, 3), (30, 9), (36, 11)])
-def test_paper_rule_includes_the_bound_and_reaches_two(view, n, most):
-    """Equation 3: max(2, int(0.32 * N)), and never more than there are."""
-    assert numbers_of_repeats(view, np.arange(5, 5 + n, dtype=np.int32)) == set(range(most + 1))
-
-
-@pytest.mark.parametrize("kind", [RepeatWords, InsertStopWords])
-@pytest.mark.parametrize(
-    ("rule", "n", "most"),
-    [
-        *[("code", 1, 0), ("code", 2, 1), ("code", 6, 1), ("code", 10, 2), ("code", 40, 9)],
-        *[("paper", 1, 1), ("paper", 2, 2), ("paper", 10, 3), ("paper", 40, 12)],
-    ],
-)
-def test_word_rules(kind, rule, n, most):
-    """Code: min(10, n, max(2, int(0.32 n))) - 1; paper: max(2, int(0.32 N)), at most N."""
-    text = " ".join(f"w{i}" for i in range(n))
-    assert numbers_of_repeats(kind(rule=rule), text) == set(range(most + 1))
+def test_rules_of_repetition(view, counts):
+    for n, most in COUNTS[counts]:
+        ids = np.arange(5, 5 + n, dtype=np.int32)
+        sentence = ids if view.level == "token" else " ".join(f"w{i}" for i in range(n))
+        assert numbers_of_repeats(view, sentence) == set(range(most + 1))
 
 
 @few
