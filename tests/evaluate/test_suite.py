@@ -14,9 +14,9 @@ from contrasent.evaluate.suite import (
     SUITE_DATA,
     SUITES,
     Options,
-    check_data,
     data_sets,
     evaluate,
+    read_data,
     suite_names,
 )
 from contrasent.report import Report, Row
@@ -61,24 +61,24 @@ def test_sentences_that_suites_share_are_encoded_once(monkeypatch):
 
 @pytest.mark.data
 def test_data_are_looked_at_before_any_encoding(data_folder, tmp_path):
-    check_data(SUITES, Options(folder=data_folder))
+    read_data(SUITES, Options(folder=data_folder))
     for link in data_folder.iterdir():
         if link.name not in ("flickr30k", "SentEval"):
             (tmp_path / link.name).symlink_to(link)
     shutil.copytree(data_folder / "SentEval", tmp_path / "SentEval")
     (tmp_path / "SentEval" / "downstream").chmod(0o755)
     (tmp_path / "SentEval" / "downstream" / "CR").chmod(0o755)
-    check_data(("sts", "protocols", "transfer", "geometry"), Options(folder=tmp_path))
-    check_data(("paraphrase", "triplets", "clustering", "few-shot"), Options(folder=tmp_path))
+    read_data(("sts", "protocols", "transfer", "geometry"), Options(folder=tmp_path))
+    read_data(("paraphrase", "triplets", "clustering", "few-shot"), Options(folder=tmp_path))
     with pytest.raises(DataError, match="flickr30k"):
-        check_data(("retrieval",), Options(folder=tmp_path))
+        read_data(("retrieval",), Options(folder=tmp_path))
     (tmp_path / "nli").unlink()
     with pytest.raises(DataError, match="NLI triples: not found"):
-        check_data(("triplets",), Options(folder=tmp_path))
+        read_data(("triplets",), Options(folder=tmp_path))
     (tmp_path / "SentEval" / "downstream" / "CR" / "custrev.neg").unlink()
-    check_data(("sts",), Options(folder=tmp_path))
+    read_data(("sts",), Options(folder=tmp_path))
     with pytest.raises(DataError, match=r"CR: not found.*custrev|CR: not found"):
-        check_data(("transfer",), Options(folder=tmp_path))
+        read_data(("transfer",), Options(folder=tmp_path))
 
 
 def test_every_set_is_listed_once_with_its_official_rows():

@@ -43,19 +43,29 @@ def compare(
         resamples: Of no use any more: nothing is drawn.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
+    from contrasent.evaluate.cache import digest, kept_or_measured
     from contrasent.evaluate.compare import SEED_SD, SPREAD, compare_reports
-    from contrasent.evaluate.suite import Options, check_data, evaluate, suite_names
+    from contrasent.evaluate.suite import Options, evaluate, read_data, suite_names
     from contrasent.text.official import STS_TASKS
 
     suites = suite_names(suite or ["sts"])
     tasks = tuple(task) if task else STS_TASKS
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
-    def measure(folder: Path) -> "Report":
-        found = evaluate(load_model(folder, loading), suites, chosen)
+    def measure(folders: dict[str, Path]) -> "dict[str, Report]":
+        data = digest(read_data(suites, chosen)) if folders else ""
+        return {name: measure_one(folder, data) for name, folder in folders.items()}
+
+    def measure_one(folder: Path, data: str) -> "Report":
+        model = load_model(folder, loading)
+        found, kept = kept_or_measured(
+            model.stated, suites, chosen, data, lambda: evaluate(model, suites, chosen)
+        )
+        if kept:
+            options.note(f"{folder}: measured before (CONTRASENT_CACHE= measures anew)")
         return found.select(metric="spearman") if suites == ("sts",) else found
 
-    loaded = _reports(arms, measure, lambda: check_data(suites, chosen))
+    loaded = _reports(arms, measure)
     names = [name for arm in arms for name in arm]
     found = compare_reports(loaded[0], loaded[1], names=names, seed_sd=seed_sd)
     width = max(len(c.name) for c in found)
@@ -110,7 +120,7 @@ def _names(option: str, value: str) -> list[str]:
 
 
 def _reports(
-    arms: list[list[str]], measure: Callable[[Path], "Report"], check: Callable[[], None]
+    arms: list[list[str]], measure: "Callable[[dict[str, Path]], dict[str, Report]]"
 ) -> "list[list[Report]]":
     """Of each arm's runs: saved ones are read, models are measured, one after another."""
     from contrasent.report import read_reports
@@ -122,7 +132,5 @@ def _reports(
             raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
         (saved[name],) = models.values()
     folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
-    if folders:
-        check()
-    saved |= {name: measure(folder) for name, folder in folders.items()}
+    saved |= measure(folders)
     return [[saved[name] for name in arm] for arm in arms]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,6 +67,7 @@ def evaluate(
         arrows: In the page, join models by arrows in the order given.
         list_: Show the named data sets, where each is or belongs, and the suites that run here.
     """
+    from contrasent.evaluate.cache import digest, kept_or_measured
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.suite import Options, suite_names
     from contrasent.text.official import STS_TASKS
@@ -94,11 +96,16 @@ def evaluate(
         folder=data,
     )
     own = _read_own(pairs or [], columns, collection, own_ids)
-    _check_before(models, suites, chosen, report_file, json_file)
+    data_digest = digest(_check_before(models, suites, chosen, report_file, json_file))
     found: dict[str, Report] = {}
     for model in models:
         encode, tokens = _load(model, loading, stop_words)
         found[model] = _measure(encode, suites, replace(chosen, tokens=tokens), own)
+        if isinstance(encode, Counting) and suites and not own:
+            # compare then need not encode again.
+            kept_or_measured(
+                encode.stated, suites, chosen, data_digest, partial(found.__getitem__, model)
+            )
         typer.echo(f"{model}\n{found[model].table()}\n")
         if isinstance(encode, Counting):
             for line in encode.notes:
@@ -158,11 +165,11 @@ def _check_before(
     chosen: "Options",
     report_file: Path | None,
     json_file: Path | None,
-) -> None:
-    """Everything cheap that can go wrong, before a model is loaded."""
+) -> list[object]:
+    """Everything cheap that can go wrong, before a model is loaded; the suites' data."""
     from contrasent.evaluate.protocols import PROTOCOLS
     from contrasent.evaluate.sts import AGGREGATES
-    from contrasent.evaluate.suite import check_data
+    from contrasent.evaluate.suite import read_data
     from contrasent.files import check_writable
     from contrasent.text.datasets import FORMS
 
@@ -183,7 +190,7 @@ def _check_before(
     for model in models:
         if not Path(model).is_file():
             find_model(model)
-    check_data(suites, chosen)
+    return read_data(suites, chosen)
 
 
 def _load(

@@ -33,6 +33,11 @@ class Counting(Generic[M_co]):
         self.texts = self.truncated = 0
         self.prompt: str | None = None
 
+    @property
+    def stated(self) -> str:
+        """All that decides the vectors, in one line."""
+        return f"{self.encoder.identity} {self.runtime} {self.prompt!r} {self.loading!r}"
+
     def for_task(self, task: "Task") -> "EncodeFn":
         """What encodes queries or documents, and counts them here; see ``types.for_task``."""
         text = self.encoder.prompts.of_task(task)

@@ -104,8 +104,9 @@ def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-def check_data(suites: Sequence[str], options: Options) -> None:
-    """Read and discard all data that the suites need, so that missing files are found first."""
+def read_data(suites: Sequence[str], options: Options) -> list[object]:
+    """All data that the suites need, so that missing files are found before a model is loaded."""
+    found: list[object] = []
     folder, form = options.folder, options.form
     readers: dict[str, Callable[..., object]] = {
         "QQP": question_pairs,
@@ -114,9 +115,9 @@ def check_data(suites: Sequence[str], options: Options) -> None:
     }
     for name in dict.fromkeys(name for suite in suites for name in SUITE_DATA[suite]):
         if name in readers:
-            readers[name](folder=folder)
+            found.append(readers[name](folder=folder))
         elif name not in sts_names():
-            transfer_set(name, folder=folder)
+            found.append(transfer_set(name, folder=folder))
     named = {
         "sts": [(task, options.split, form) for task in options.tasks],
         "protocols": [
@@ -130,7 +131,8 @@ def check_data(suites: Sequence[str], options: Options) -> None:
     }
     needed = dict.fromkeys(pairs for suite in suites for pairs in named.get(suite, ()))
     for task, split, own_form in needed:
-        sts_pairs(task, split=split, form=own_form, folder=folder)
+        found.append(sts_pairs(task, split=split, form=own_form, folder=folder))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
