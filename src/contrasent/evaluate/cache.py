@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import contrasent
 from contrasent.errors import UserError
 from contrasent.evaluate.suite import Options
 from contrasent.report import Report, read_reports, write_reports
@@ -85,7 +84,7 @@ def digest(value: Any) -> str:
 
 def _code() -> str:
     """A digest of this package's modules and of torch's version: other code, other numbers."""
-    paths = sorted(Path(contrasent.__file__).parent.rglob("*.py"))
+    paths = sorted(Path(__file__).parents[1].rglob("*.py"))
     return digest([version("torch"), *(path.read_bytes() for path in paths)])
 
 
