@@ -110,7 +110,7 @@ def test_saved_and_read_to_the_bit(bert, tmp_path, lower):
     assert all(finding.good for finding in findings)
     text = (tmp_path / "model" / "README.md").read_text("utf-8")
     assert f"mask token of the template `{TEMPLATE}`" in text
-    assert "refuse the model" in text
+    assert "reject the model" in text
     assert "from sentence_transformers" not in text
 
 

@@ -17,7 +17,7 @@ PARTS = {"encoder", "projector", "second", "second_projector", "contrast", "queu
 
 
 class Combination(Objective):
-    """What several methods are made of, in one objective.
+    """The parts of several methods in one objective.
 
     Terms, queues and views add up; the contrastive term is one, and each of its settings comes from
     the method that departs from plain SimCSE. Parameters of the same name are shared, and the
@@ -70,10 +70,10 @@ class Combination(Objective):
                     self.weights[name] = weight
         if self.contrast is not None:
             self.weights["contrast"] = contrast_weight
-        self._refuse(names, twice=len(queues) > 1)
+        self._check_parts(names, twice=len(queues) > 1)
 
-    def _refuse(self, names: str, *, twice: bool) -> None:
-        """Refuse what would be ignored."""
+    def _check_parts(self, names: str, *, twice: bool) -> None:
+        """Reject parts that would be ignored."""
         problem = None
         if self.graded and self.contrast is not None:
             problem = "a contrast takes every pair for a positive, and pairs with scores are not"

@@ -16,7 +16,7 @@ from contrasent.losses import FactorForm, Similarity, info_nce, mean_cosines, tw
 from contrasent.types import Tokens
 
 Duplicates = Literal["contrast", "mask"]
-"""What becomes of negatives that share a text with the pair: contrasted, or masked."""
+"""Treatment of negatives that share a text with the pair: contrasted, or masked."""
 
 
 @dataclass(frozen=True, kw_only=True)

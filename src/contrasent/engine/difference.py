@@ -210,7 +210,7 @@ class DifferencePrediction(Term):
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """Edited rows with labels and, where lengths are kept, the true ids beside them."""
+    """Edited rows with labels and, where lengths are kept, the true ids."""
 
     tokens: Tokens
     labels: NDArray[np.int64]

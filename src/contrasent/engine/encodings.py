@@ -18,7 +18,7 @@ Terms = dict[str, Tensor]
 """Named scalars of one batch; those with a weight make the loss, all are logged."""
 
 Baseline = Callable[[Encoder, Sequence[Tokens], int], Tensor]
-"""What is subtracted from the vectors of columns, (rows of all, d); the number is the first's."""
+"""Vectors (rows of all, d) to subtract from those of columns, the first of which has the number."""
 
 Source = Literal["noisy", "gaussian", "mean", "off_dropout"]
 """How the vectors of a pair are made: with dropout, with Gaussian noise besides, as the mean of
@@ -33,7 +33,7 @@ class Queue(Protocol):
 
 
 class Networks(Protocol):
-    """What encodes a batch: an :class:`contrasent.engine.objective.Objective`, which see."""
+    """The networks that encode a batch, see :class:`contrasent.engine.objective.Objective`."""
 
     encoder: Encoder
     projector: nn.Module | None
@@ -50,7 +50,7 @@ class Networks(Protocol):
 
 
 class Term(nn.Module):
-    """A term of the loss beside the contrast; subclass it for one of your own.
+    """A further term of the loss; subclass it for one of your own.
 
     Attributes:
         vectors_only: whether it sees nothing of the encoder but the vectors of a batch; cached

@@ -151,7 +151,7 @@ class MaskedModel(nn.Module):
 
         Args:
             tokens: rows with special tokens.
-            where: (total,) bool beside ``tokens.ids``.
+            where: (total,) bool, one for each of ``tokens.ids``.
             randoms: one generator a row to sample from the distribution; None for the best id.
 
         Returns:
@@ -249,7 +249,7 @@ class MaskedLanguageModelling(Term):
 def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
     """Token vectors and labels where a label is not -1.
 
-    ``tokens``: (total,) ids in rows. ``labels``: (total,) beside them. Returns (k, d) vectors and
+    ``tokens``: (total,) ids in rows. ``labels``: (total,). Returns (k, d) vectors and
     (k,) labels.
     """
     vectors, targets = [], []

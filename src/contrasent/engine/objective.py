@@ -1,4 +1,4 @@
-"""What every objective is: the encoder and all else that trains, and a forward of named terms."""
+"""The base class of objectives: the encoder and all else that trains, and named terms of a loss."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
@@ -33,7 +33,7 @@ class Objective(nn.Module):
         published: settings of a run with which the method was published for BERT base.
         labelled: whether the corpus must have pairs (positives), and hard negatives beyond.
         graded: whether every pair must have a score; there are no hard negatives then.
-        checks: functions of the parameters, by name, that refuse what does not belong together;
+        checks: functions of the parameters, by name, that reject combinations;
             they are called before any weights are loaded.
         vectors_only: of a method with a ``forward`` of its own, whether it sees nothing of the
             encoder but vectors, so that cached gradients bound its memory.
@@ -122,7 +122,7 @@ class Objective(nn.Module):
                 term.after_step(self.encoder)
 
     def use_projector(self, name: str, *, encoders: int = 1) -> None:
-        """Put a freshly initialised projector on the encoder, and a second encoder beside it.
+        """Put a freshly initialised projector on the encoder, and a second encoder.
 
         Args:
             name: "tanh", "batchnorm" or "none".
@@ -145,7 +145,7 @@ class Objective(nn.Module):
         self.weights = {"contrast": weight} if weight else {}
 
     def check(self, width: int, *, ordered: bool = False, scored: bool = False) -> None:
-        """Refuse a corpus that does not fit the objective.
+        """Reject a corpus that does not fit the objective.
 
         Args:
             width: the number of its columns.

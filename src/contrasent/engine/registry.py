@@ -166,7 +166,7 @@ def _method(name: str) -> Method:
             raise OptionError(OPTION, name, "no such objective", choices=names())
         point = point or EntryPoint(name, name, GROUP)
         if str(Path.cwd()) not in sys.path and not point.dist:
-            sys.path.append(str(Path.cwd()))  # as ``python -m`` finds the modules beside it
+            sys.path.append(str(Path.cwd()))  # as ``python -m`` finds the modules there
         module, wanted = _imported(name, point.module), point.attr
     kind, several = _class(name, module, wanted)
     shown = name

@@ -1,4 +1,4 @@
-"""What anchors are compared with, block by block, and how much each negative counts."""
+"""The columns that anchors are compared with, block by block, and their weights."""
 
 import math
 from collections.abc import Callable

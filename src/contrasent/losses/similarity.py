@@ -72,6 +72,6 @@ def normalised(vectors: Tensor, kind: Similarity) -> Tensor:
 
 
 def check_temperature(temperature: float, option: str = "temperature") -> None:
-    """Refuse a temperature that is not a positive number."""
+    """Reject a temperature that is not a positive number."""
     if not 0 < temperature < math.inf:
         raise OptionError(option, temperature, "must be greater than 0, such as 0.05")

@@ -1,1 +1,1 @@
-"""What is learnt: one method a file; the file's name is the method's name."""
+"""Training methods, one a file; the file's name is the method's name."""

@@ -11,7 +11,7 @@ class BarlowTwins(Objective):
 
     The cross-correlation of N rows has a rank of N at most; ``artificial`` rows of Gaussian noise,
     appended to both views, lift that. The paper's equation has a minus sign before its first sum
-    that the code does not have. The weight of the term beside SimCSE's is not stated.
+    that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:
         encoder: what is trained.

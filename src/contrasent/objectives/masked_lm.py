@@ -1,4 +1,4 @@
-"""Masked language modelling: beside a contrast, or alone."""
+"""Masked language modelling: with a contrast, or alone."""
 
 from contrasent.engine import Encoder, MaskedLanguageModelling, Objective, Share, Weight
 
@@ -13,7 +13,7 @@ class MaskedLM(Objective):
 
     Args:
         encoder: what is trained.
-        masked_lm_weight: lambda beside a contrast, 0.1 in Table E.1.
+        masked_lm_weight: lambda with a contrast, 0.1 in Table E.1.
         mask_ratio: share of tokens.
         language_head: folder of the checkpoint whose masked-LM head is trained on; "new" for a new
             one; none for that of the encoder's own folder.

@@ -24,7 +24,7 @@ class IdfPooling(Pooler):
     card = (
         "A vector is the mean of the last hidden states, each token weighted by its inverse "
         "document frequency in the training corpus.\nsentence-transformers has no such pooling and "
-        "refuses the model.\n"
+        "rejects the model.\n"
     )
     texts: Tensor
     frequencies: Tensor

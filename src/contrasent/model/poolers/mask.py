@@ -19,7 +19,7 @@ class MaskPooling(Pooler):
     exportable = False
     card = (
         "A vector is the last hidden state at the mask token of the template `TEMPLATE`, [X] being "
-        "the text.\nsentence-transformers and exports have no such pooling and refuse the model.\n"
+        "the text.\nsentence-transformers and exports have no such pooling and reject the model.\n"
     )
 
     def __init__(self, config: Any, tokenizer: Tokenizer) -> None:
