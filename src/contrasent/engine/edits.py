@@ -23,7 +23,7 @@ class Edited:
     """Rows after an edit.
 
     Attributes:
-        labels: (total,) int64, one a token: for masking the original ids where a token was chosen and
+        labels: (total,) int64, one a token: for masking the original ids where one was chosen and
             -1 elsewhere; for insertion and deletion 1 where something happened, else 0.
     """
 
