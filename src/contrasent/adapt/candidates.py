@@ -45,7 +45,6 @@ class Trial:
         base: the base's, the mean over kinds, for the same queries; fewer of them measure networks
             that were trained, since their answers must be encoded anew.
         seconds: since the run began, when it was measured.
-        cost: seconds that it took, training included.
     """
 
     candidate: Candidate
@@ -125,8 +124,6 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
 
     Ratios are taken rather than differences so that a kind of hard queries, whose scores are
     small, counts as much as a kind of easy ones.
-
-    ``before``: (q,) values of the base. ``after``: (q,) values of the candidate.
     """
     ratios = [
         (after[chosen].mean() + SMALL) / (before[chosen].mean() + SMALL)
@@ -137,10 +134,7 @@ def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
 
 
 def selection_error(evidence: Evidence, before: Floats, after: Floats) -> float:
-    """Standard error of :func:`selection_score` over the queries, to first order (delta method).
-
-    ``before``: (q,) values of the base. ``after``: (q,) values of the candidate.
-    """
+    """Standard error of :func:`selection_score` over the queries, to first order (delta method)."""
     variance = 0.0
     for kind in evidence.kinds:
         chosen = evidence.of_kind(kind)
@@ -153,10 +147,7 @@ def selection_error(evidence: Evidence, before: Floats, after: Floats) -> float:
 
 
 def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
-    """nDCG@10 of each kind of query, and "all", the mean of them.
-
-    ``values``: (q,) nDCG@10.
-    """
+    """nDCG@10 of each kind of query, and "all", the mean of them."""
     means = {kind: float(values[evidence.of_kind(kind)].mean()) for kind in evidence.kinds}
     return {**means, "all": mean_over_kinds(evidence, values)}
 

@@ -96,7 +96,6 @@ class ReadReport:
     """What was read and what was not.
 
     Attributes:
-        files: files that gave at least one document.
         characters: characters of their text, titles and headings aside.
         encodings: how many text files are in each encoding.
         columns: for each table, which columns were read as what.

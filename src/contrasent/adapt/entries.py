@@ -44,7 +44,6 @@ class Entry:
         suffix: that of its format, in lower case, without ".gz"; "" if it has none.
         size: its bytes; of a gzip file those on disk.
         packed: whether it is read through gzip, so that ``size`` says little.
-        open: opens its content; the stream can seek.
     """
 
     name: str
@@ -183,10 +182,7 @@ def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[
 
 
 def in_memory(entry: Entry, limit: int) -> BytesIO | None:
-    """A file's content, or None if it is larger than ``limit`` bytes.
-
-    ``limit``: in bytes.
-    """
+    """A file's content, or None if it is larger than ``limit`` bytes."""
     if entry.size > limit:
         return None
     with entry.open() as stream:

@@ -56,7 +56,6 @@ class Query:
         relevant: gain of each unit (see :class:`Evidence`) that answers it.
         hidden: rows that do not count for this query.
         shown: rows beyond the passages that count for this query, the one it was taken from first.
-        apart: whether they alone count, and no passage.
     """
 
     text: str
@@ -179,10 +178,7 @@ def _spread(pairs: Sequence[Pair], documents: Sequence[int], limit: int, seed: i
 
 
 def mean_over_kinds(evidence: Evidence, values: Floats) -> float:
-    """The mean of the means of each kind of query, so that no kind outweighs another.
-
-    ``values``: (q,) of the queries.
-    """
+    """The mean of the means of each kind of query, so that no kind outweighs another."""
     return float(np.mean([values[evidence.of_kind(kind)].mean() for kind in evidence.kinds]))
 
 

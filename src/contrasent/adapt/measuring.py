@@ -67,11 +67,7 @@ def rankings(
     lexical: WordScores | None,
     fusions: Sequence[Fusion],
 ) -> list[NDArray[np.int64]]:
-    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`.
-
-    ``vector``: (d,) of the query; None for words alone. ``rows``: (rows, d) vectors; None for words
-    alone.
-    """
+    """Rows of the best results for one query, best first, by each fusion; see :func:`measure`."""
     shown = np.zeros(len(evidence.texts), dtype=bool)
     shown[: evidence.passages] = not query.apart
     shown[list(query.hidden)] = False
@@ -121,9 +117,6 @@ def haystack(
 
     Those that the base or BM25 rank high for any query, what answers the queries, and others drawn
     at random up to ``size``.
-
-    ``queries``: (q, d) the base's unit vectors of the queries. ``rows``: (passages, d) its unit
-    vectors of the passages.
     """
     count = evidence.passages
     if count <= size:

@@ -39,7 +39,6 @@ class Passage:
         id: the document's id, "#" and the passage's place in it.
         title: the document's title; "" if it has none.
         headings: those that all of its text stands below, outermost first.
-        order: its place in its document, from 0.
         text: its own text; headings within it are lines of it.
         prefix: of title and headings what fits before the text; "" if nothing does.
         docstring: whether its document is a docstring, or a source that holds some.
@@ -71,7 +70,6 @@ class PassageSet:
         boilerplate: paragraphs that were removed because many documents have them.
         exact: passages removed as copies letter for letter (case and white space aside), title and
             headings included.
-        cut: documents that became more than one passage.
     """
 
     passages: tuple[Passage, ...]

@@ -85,7 +85,6 @@ class Queries:
     Attributes:
         people: how many queries of people choose and prove, or None.
         provable: whether there is enough to tell a gain from chance.
-        lines: what people should know at the start.
 
     ``parts``: (documents,) the part of each document.
     """

@@ -58,8 +58,6 @@ def adapt(
     (BM25 beside the base, the base whitened, trained, averaged with what was trained) are chosen
     by queries about the second part. The best takes the base's place only if it is better on the
     sealed part, by the 95 % interval of the paired difference, and general quality has not fallen.
-
-    ``budget``: seconds of computing, about.
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")

@@ -221,9 +221,6 @@ def fit_map(queries: Vectors, texts: Vectors, documents: Sequence[int], *, seed:
 
 
 def toward_identity(matrix: NDArray[np.float64], share: float) -> NDArray[np.float64]:
-    """Share * matrix + (1 - share) * identity: as the weights of two models averaged.
-
-    ``matrix``: (d, d).
-    """
+    """Share * matrix + (1 - share) * identity: as the weights of two models averaged."""
     mixed: NDArray[np.float64] = share * matrix + (1 - share) * np.eye(len(matrix))
     return mixed

@@ -44,11 +44,8 @@ class Ground:
     """What all candidates stand on.
 
     Attributes:
-        base_folder: of the model that everything begins from.
-        texts: of the passages, as they are indexed.
         trainable: (passages,) whether a passage's document is one to train on.
         raw: (passages, d) the base's vectors of them.
-        select: queries to choose by, over all passages.
         wide: what candidates are measured on that need nothing encoded anew.
         fusion: how words count beside the base's vectors, where a model is updated that has one.
         updating: whether the base is an earlier adaptation; only its network is trained further.

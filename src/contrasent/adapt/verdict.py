@@ -80,7 +80,6 @@ class Verdict:
         difference: its nDCG@10 less the base's, with the 95 % interval over documents; None where
             there were too few to tell, or the base itself was chosen.
         before: the base's nDCG@10, mean over kinds of queries.
-        kinds: the same for each kind of query.
         general: quality elsewhere, or None where the model is the base's.
         old: of an update, what became of queries about old text; the numbers above are then of
             those about new text, and ``kinds`` has both.
@@ -150,8 +149,6 @@ def decide(
     zero), and general quality has not
     fallen by more than the margin; of an update (some queries are about old text), if that is
     so of the queries about new text, and those about old text are certain to lose little.
-
-    ``before``: (q,) nDCG@10 of the base. ``after``: (q,) nDCG@10 of the chosen candidate.
     """
     kinds = {
         kind: _change(evidence, evidence.of_kind(kind), before, after, name, seed)

@@ -75,10 +75,7 @@ class Work:
         return json.loads(json.dumps(result))
 
     def vectors(self, name: str, make: Callable[[], Vectors]) -> Vectors:
-        """(n, d) vectors of a stage, made now if they are not there.
-
-        ``make``: gives (n, d) vectors.
-        """
+        """(n, d) vectors of a stage, made now if they are not there."""
         path = self.folder / f"{name}.npy"
         if not path.is_file():
             made = make()

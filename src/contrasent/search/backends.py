@@ -34,10 +34,7 @@ class Backend(Protocol):
     def candidates(
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising.
-
-        ``queries``: (q, d).
-        """
+        """For each query, rows that are likely among its best, rising."""
         ...
 
 
@@ -73,10 +70,7 @@ class Faiss:
     def candidates(
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising.
-
-        ``queries``: (q, d).
-        """
+        """For each query, rows that are likely among its best, rising."""
         wanted = min(self.rows, max(4 * k, 40))
         options: dict[str, Any] = {}
         if allowed is not None:
@@ -131,10 +125,7 @@ class BinaryCodes:
 
     @classmethod
     def of(cls, parts: Iterable[Vectors], rows: int, dimension: int) -> "BinaryCodes":
-        """The codes of vectors.
-
-        ``parts``: (n, d) each, in order; gone through twice.
-        """
+        """The codes of vectors."""
         parts = list(parts)
         codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), _mean(parts, dimension))
         at = 0
@@ -184,10 +175,7 @@ class BinaryCodes:
         *,
         count: int | None = None,
     ) -> list[NDArray[np.int64]]:
-        """For each query, rows that are likely among its best, rising.
-
-        ``queries``: (q, d).
-        """
+        """For each query, rows that are likely among its best, rising."""
         wanted = max(CANDIDATES, A_HIT * k) if count is None else count
         found = []
         for query in queries:

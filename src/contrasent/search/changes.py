@@ -67,10 +67,7 @@ class WriterBase(ABC):
         metadata: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> tuple[int, int]:
-        """Replace the rows of these ids, and add those that are not there yet.
-
-        ``vectors``: (n, d), or what makes them of the texts.
-        """
+        """Replace the rows of these ids, and add those that are not there yet."""
         if not texts:
             return 0, 0
         names = row_ids(ids, len(texts), 0)

@@ -53,10 +53,7 @@ class Best:
             self._merge(int(query), values, rows[columns])
 
     def offer_one(self, query: int, scores: NDArray[np.float32], rows: NDArray[np.int64]) -> None:
-        """Look at some rows, in rising order, for one query.
-
-        ``scores``: (n,) of the rows. ``rows``: (n,) their numbers, rising.
-        """
+        """Look at some rows, in rising order, for one query."""
         wanted = scores > self.low
         self._merge(query, scores[wanted], rows[wanted])
 
@@ -79,10 +76,7 @@ def just_below(threshold: float | None) -> np.float32:
 
 
 def largest(values: NDArray[np.float32], k: int) -> NDArray[np.int64]:
-    """Positions of the k largest of more than k values, rising; of equals the first are taken.
-
-    ``values``: (n,), more than k.
-    """
+    """Positions of the k largest of more than k values, rising; of equals the first are taken."""
     cut = np.partition(values, len(values) - k)[len(values) - k]
     above = np.flatnonzero(values > cut)
     equal = np.flatnonzero(values == cut)[: k - len(above)]

@@ -34,12 +34,7 @@ _FILE = re.compile(r"[a-z0-9][a-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A segment folder, or a single file of the index.
-
-    Attributes:
-        rows: how many rows or entries it has.
-        files: for each file its "bytes" and "sha256".
-    """
+    """A segment folder, or a single file of the index."""
 
     name: str
     rows: int

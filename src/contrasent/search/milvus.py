@@ -154,10 +154,7 @@ class MilvusIndex(IndexBase):
     def nearest(
         self, queries: Sequence[Any], k: int, condition: str = "", *, words: bool = False
     ) -> list[list[Hit]]:
-        """The best rows of each query, best first; equal scores in the order of ids.
-
-        ``queries``: vectors (d,), or texts for ``words``.
-        """
+        """The best rows of each query, best first; equal scores in the order of ids."""
         with translate_milvus_errors(self.uri):
             found = self.client.search(
                 self.collection,
@@ -182,10 +179,7 @@ class MilvusIndex(IndexBase):
         ]
 
     def scored(self, vector: Vectors, ids: Sequence[str]) -> list[Hit]:
-        """Rows by their ids, with their scores for a query's vector.
-
-        ``vector``: (d,) of the query.
-        """
+        """Rows by their ids, with their scores for a query's vector."""
         found = []
         for start in range(0, len(ids), BATCH):
             with translate_milvus_errors(self.uri):

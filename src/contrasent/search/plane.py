@@ -55,10 +55,7 @@ def plane(index: Rows, *, limit: int = 2000) -> Plane:
 
 
 def spread(rows: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
-    """At most ``limit`` of the rows, evenly spread.
-
-    ``rows``: (n,) numbers.
-    """
+    """At most ``limit`` of the rows, evenly spread."""
     if len(rows) <= limit:
         return rows
     return rows[np.linspace(0, len(rows) - 1, limit).astype(np.int64)]

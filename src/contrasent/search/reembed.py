@@ -87,10 +87,7 @@ def map_index(
     settings: dict[str, Any] | None = None,
     about: dict[str, Any] | None = None,
 ) -> Index:
-    """Put the products of an index's vectors with a matrix in their place.
-
-    ``matrix``: (d, e), as :func:`fit_map` gives it.
-    """
+    """Put the products of an index's vectors with a matrix in their place."""
     with Writer(folder) as writer:
         mapped = {"mapped": {"from": writer.index.model, **(about or {})}}
         dimension = matrix.shape[1]
@@ -162,8 +159,6 @@ def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:
     Orthogonal where the dimensions agree (Procrustes; Schönemann, 1966: U V^T of the singular value
     decomposition of old^T new), and by least squares with a few ridges; without a bias, since
     scores are inner products. The one with the least loss on the last rows is taken.
-
-    ``old``: (n, d), rows in no order. ``new``: (n, e).
     """
     if len(old) < FEWEST:
         raise OptionError("--map", len(old), f"needs at least {FEWEST} rows to be fitted on")
@@ -181,20 +176,14 @@ def fit_map(old: Vectors, new: Vectors, *, held_out: float = 0.2) -> LinearMap:
 
 
 def orthogonal_map(old: Floats, new: Floats) -> Floats:
-    """The (d, d) rotation or reflection with the least squared distance of old @ it from new.
-
-    ``old``: (n, d). ``new``: (n, d).
-    """
+    """The (d, d) rotation or reflection with the least squared distance of old @ it from new."""
     left, _, right = np.linalg.svd(old.T @ new)
     product: Floats = left @ right
     return product
 
 
 def ridge_map(old: Floats, new: Floats, ridge: float) -> Floats:
-    """(d, e) least squares with a penalty of ``ridge`` times the mean square of a column.
-
-    ``old``: (n, d). ``new``: (n, e).
-    """
+    """(d, e) least squares with a penalty of ``ridge`` times the mean square of a column."""
     gram = old.T @ old
     penalty = ridge * np.trace(gram) / len(gram) * np.eye(len(gram))
     solved: Floats = np.linalg.solve(gram + penalty, old.T @ new)

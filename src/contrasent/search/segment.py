@@ -36,7 +36,6 @@ class Strings:
     Attributes:
         data: (total,) uint8, the strings one after the other.
         offsets: (n + 1,) int64; string i is ``data[offsets[i]:offsets[i + 1]]``.
-        name: the file they came from, for messages.
     """
 
     data: NDArray[np.uint8]
@@ -127,10 +126,7 @@ class Segment:
         ids: Sequence[str],
         metadata: Sequence[Any] | None,
     ) -> "Segment":
-        """Put rows together in memory.
-
-        ``vectors``: (n, d) float32.
-        """
+        """Put rows together in memory."""
         rows = metadata if metadata is not None else [None] * len(texts)
         return cls(
             vectors,
@@ -159,10 +155,7 @@ def id_hash(identity: str) -> int:
 
 
 def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any]) -> Segment:
-    """Map a segment's files; sizes and shapes are checked, contents are not read.
-
-    ``files``: for each file its "bytes".
-    """
+    """Map a segment's files; sizes and shapes are checked, contents are not read."""
     for name, facts in files.items():
         check_size(folder / name, int(facts["bytes"]))
     flat = {name: open_strings(folder, name, rows) for name in FLAT}
@@ -176,10 +169,7 @@ def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any])
 
 
 def check_size(path: Path, size: int) -> None:
-    """Refuse a file that is missing or truncated.
-
-    ``size``: its bytes.
-    """
+    """Refuse a file that is missing or truncated."""
     try:
         found = path.stat().st_size
     except OSError as error:

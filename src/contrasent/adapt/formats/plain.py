@@ -25,8 +25,6 @@ def encoding_of(sample: bytes, *, whole: bool) -> str:
 
     A byte order mark decides, then UTF-8 if it fits, then charset-normalizer where it is
     installed, then Windows' Western European letters.
-
-    ``sample``: its first bytes.
     """
     for mark, name in _MARKS:
         if sample.startswith(mark):
