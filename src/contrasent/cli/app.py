@@ -110,6 +110,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 app = typer.Typer(
     name="contrasent",
     cls=Commands,
+    rich_markup_mode="markdown",
     help="Learn sentence embeddings by contrast, measure them honestly, and search with them.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
