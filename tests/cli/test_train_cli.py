@@ -429,7 +429,11 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     first.send_signal(signal.SIGINT)
     _, err = first.communicate(timeout=60)
     assert first.returncode == 130, err
-    assert err.splitlines()[-1] == "contrasent: stopped; --resume goes on with m"
+    *_, stopping, last = err.splitlines()
+    assert stopping.startswith("contrasent: stopping: the step in hand is finished and kept in a ")
+    assert re.fullmatch(
+        r"contrasent: stopped; step \d+ of 200 is kept; --resume goes on with m", last
+    )
     assert "Traceback" not in err
     assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
     second = started(*asked, "-o", "m", "--resume", folder=tmp_path)
@@ -443,6 +447,36 @@ def test_ctrl_c_then_kill_then_to_the_end(run, texts, bert, tmp_path):
     run(*asked, "-o", "whole")
     for name in ("model.safetensors", "run/log.jsonl", "run/checkpoint.safetensors"):
         assert (tmp_path / "m" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_answered_during_a_long_step(texts, bert, tmp_path):
+    """Within two seconds; a second one ends the process, and the checkpoint before is there."""
+    (tmp_path / "slow.py").write_text(
+        "import time\nfrom contrasent.objectives.simcse import SimCSE\n\n"
+        "class Slow(SimCSE):\n    def forward(self, batch):\n"
+        "        time.sleep(20 if batch.step == 2 else 0)\n        return super().forward(batch)\n"
+    )
+    asked = ["train", texts, "--base", bert, *FAST, "--objective", "slow.py", "-o", "m"]
+    asked += ["--set", "steps=9", "--set", "checkpoint_every=1", "--evaluate", "none"]
+    process = started(*asked, folder=tmp_path)
+    wait_for_lines(tmp_path / "m" / "run" / "log.jsonl", 2, process)
+    for words in ("stopping: the step in hand", "stopped; --resume goes on with m"):
+        time.sleep(1)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        while words not in (line := process.stderr.readline()):
+            assert line, words
+        assert time.monotonic() - sent < 2
+    assert process.wait(2) == 130
+    assert (tmp_path / "m" / "run" / "checkpoint.safetensors").is_file()
+
+
+def test_help_lists_methods_and_settings(run):
+    """Brackets in the help of options are shown too."""
+    text = " ".join(run("train", "--help")[0].replace("│", " ").split())
+    for words in ("[settings]", "[default: proven]", "esimcse: ESimCSE", "batch=64, accumulate=1"):
+        assert words in text
 
 
 @pytest.mark.slow

@@ -11,26 +11,37 @@ from contrasent.errors import LostProcessError, UserError
 
 def main() -> None:
     """Run the command line; a ``UserError`` becomes one line and exit code 2."""
-    from contrasent.cli.app import app
-
     try:
+        from contrasent.cli.app import app
+
         app()
     except LostProcessError as error:
         _say(f"contrasent: {error}")
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # An orderly end may last for ever: torch waits, with the interpreter's lock in hand, for a
-        # thread of the broken group that wants the lock.
-        os._exit(2)
+        _end(2)
     except UserError as error:
         _say(f"contrasent: {error}")
         sys.exit(2)
     except KeyboardInterrupt:
         _say("contrasent: interrupted")
-        sys.exit(130)
+        _end(130)
+    except SystemExit as end:
+        if end.code == 130:  # typer's, after Ctrl-C
+            _end(130)
+        raise
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+
+
+def _end(code: int) -> None:
+    """End at once.
+
+    An orderly end takes seconds with torch loaded, and with a broken process group may last for
+    ever: torch waits, with the interpreter's lock in hand, for a thread that wants the lock.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _say(line: str) -> None:

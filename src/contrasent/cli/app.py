@@ -42,8 +42,13 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """See typer; the command's own options are parsed here."""
-        with _one_line(ctx):
-            return super().invoke(ctx)
+        try:
+            with _one_line(ctx):
+                return super().invoke(ctx)
+        except KeyboardInterrupt as stop:
+            if not stop.args:  # nothing has been said
+                typer.echo("contrasent: interrupted", err=True)
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See typer."""
@@ -151,5 +156,6 @@ for panel, names in PANELS.items():
     for name in names:
         # A command whose name is a keyword of Python has an underscore behind it in the code.
         module = "import_" if name == "import" else name.replace("-", "_")
-        command = getattr(import_module(f"contrasent.cli.{module}"), module)
-        app.command(name, rich_help_panel=panel)(command)
+        found = import_module(f"contrasent.cli.{module}")
+        kind = getattr(found, "Command", None)
+        app.command(name, cls=kind, rich_help_panel=panel)(getattr(found, module))

@@ -231,12 +231,12 @@ def note(text: str) -> None:
 
 @contextmanager
 def resumable(how: str) -> Iterator[None]:
-    """Say, where Ctrl-C ends the work, how it goes on."""
+    """Say, where Ctrl-C ends the work, what is kept and how it goes on."""
     try:
         yield
-    except KeyboardInterrupt:
-        note(f"contrasent: stopped; {how}")
-        raise
+    except KeyboardInterrupt as stop:
+        note(f"contrasent: {'; '.join(['stopped', *map(str, stop.args), how])}")
+        raise KeyboardInterrupt("said") from stop
 
 
 def parse_budget(text: str) -> float:

@@ -1,23 +1,27 @@
 """``contrasent train CORPUS -o MODEL``."""
 
+import ast
 import json
 import os
+import tomllib
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
+from typer.core import TyperCommand
 
+import contrasent
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
 from contrasent.cli.validating import BETTER, BLIND, evaluation, outcome
-from contrasent.errors import InputError, OptionError
+from contrasent.errors import InputError, OptionError, suggestion
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
-    from contrasent.train.clock import Clock
-    from contrasent.train.defaults import Defaults
+    from contrasent.train.defaults import Defaults, ResolvedSettings
     from contrasent.train.outcome import Run
     from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
@@ -33,14 +37,44 @@ RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "require_improvement": (bool,),
     "settings": (dict,),
 }
+TOML = {str: "a text", int: "a number", list: "a list", bool: "true or false", dict: "a table"}
 SIGNS = {True: "ok", False: "FAILED", None: "-"}
-TOML = {
-    str: "a text",
-    int: "a number",
-    list: "a list",
-    bool: "true or false",
-    dict: "a table",
-}
+
+
+class Command(TyperCommand):
+    """The command with a list of methods and settings below its help."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """See typer."""
+        self.epilog = listing()
+        super().format_help(ctx, formatter)
+
+
+def listing() -> str:
+    """Methods and settings with their defaults, in Markdown, read without importing torch."""
+    home = Path(contrasent.__file__).parent
+
+    def parsed(path: Path) -> ast.Module:
+        return ast.parse(path.read_text("utf-8"))
+
+    lines = ['Methods (`--objective`), whose own settings the page "Settings" has:', ""]
+    for path in sorted((home / "objectives").glob("[!_]*.py")):
+        about = (ast.get_docstring(parsed(path)) or "").partition("\n")[0]
+        lines.append(f"- {path.stem}: {about}")
+    lines += [
+        "",
+        "Settings (`--set`) and their defaults, where base and method have no others:",
+        "",
+    ]
+    body = parsed(home / "train" / "settings.py").body
+    (settings,) = (one for one in body if isinstance(one, ast.ClassDef) and one.name == "Settings")
+    fields = [
+        f"{ast.unparse(field.target)}={ast.unparse(field.value)}"
+        for field in settings.body
+        if isinstance(field, ast.AnnAssign) and field.value is not None
+        if "InitVar" not in ast.unparse(field.annotation)
+    ]
+    return "\n".join([*lines, ", ".join(fields)])
 
 
 @options.command
@@ -115,15 +149,17 @@ def train(
     keep, evaluate = keep or stated.get("keep"), evaluate or stated.get("evaluate")
     if keep is not None and keep not in get_args(Keep):
         raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
-    require_improvement = require_improvement or bool(stated.get("require_improvement", False))
+    require_improvement = require_improvement or stated.get("require_improvement", False)
     _check_visible(require_improvement, evaluate)
-    ordered = documents or bool(stated.get("documents", False))
-    wanted = options.column_list(columns or stated.get("columns"))
-    name = objective or stated.get("objective")
-    rated = _score_column(score if score is not None else stated.get("score"), name)
-    source = open_corpus(corpus, columns=wanted, score=rated, documents=ordered)
+    objective = objective or stated.get("objective")
+    source = open_corpus(
+        corpus,
+        columns=options.column_list(columns or stated.get("columns")),
+        score=_score_column(score if score is not None else stated.get("score"), objective),
+        documents=documents or stated.get("documents", False),
+    )
     plain = "simcse" if source.width == 1 else "simcse_supervised"
-    name = name or ("cosent" if source.scored else plain)
+    name = objective or ("cosent" if source.scored else plain)
     choose(stated.get("settings", {}), name, option=f"{recipe}:")
     given: dict[str, Any] = {**stated.get("settings", {}), **assignments(assign or [])}
     if seed is not None:
@@ -132,89 +168,83 @@ def train(
         return _check(source, name, given, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    start = base or stated.get("base") or DEFAULT_BASE
+    base = base or stated.get("base") or DEFAULT_BASE
     stored = RunFolder(output).defaults() if resume else None
-    resolved = resolve_settings(resolve(start), name, given, corpus=source, stored=stored)
-    settings, defaults = resolved.settings, resolved.defaults
+    resolved = resolve_settings(resolve(base), name, given, corpus=source, stored=stored)
     if stored == {}:  # begun by an older version: the defaults of its time
         keep = keep or "trained"
         evaluate = evaluate or ("heldout" if source.width > 1 else "none")
-    evaluator, scoring, rows, note = evaluation(evaluate, source, settings)
+    evaluator, judge, rows, note = evaluation(evaluate, source, resolved.settings)
     _check_visible(require_improvement, evaluator)
-    line = defaults.line(name) if defaults is not None and not as_json else ""
+    line = resolved.defaults.line(name) if resolved.defaults is not None and not as_json else ""
     notes = "\n".join(filter(None, (note, line)))
     with options.resumable(f"--resume goes on with {output}"):
         run = _run(
-            source,
-            output,
-            start,
-            name,
-            resolved.parameters,
-            settings,
-            {
-                "evaluate": scoring,
-                "geometry": _geometry(settings),
-                "keep": keep or "proven",
-                "rows": rows,
-                "resume": resume,
-                "overwrite": overwrite,
-                "clock": clock if profile else None,
-                "defaults": defaults,
-                "on_start": lambda: options.note(notes) if notes else None,
-            },
-            clock,
+            (source, output, base, name),
+            resolved,
+            evaluate=judge,
+            geometry=_geometry(resolved.settings),
+            keep=keep or "proven",
+            rows=rows,
+            resume=resume,
+            overwrite=overwrite,
+            clock=clock if profile else None,
+            on_start=lambda: options.note(notes) if notes else None,
         )
-    status = 3 if leads and require_improvement and not run.improved else 0
-    output_ = _summary(run, evaluator, defaults, profile=profile)
-    return output_._replace(status=status) if leads else None
+    if not leads:
+        return None
+    found = _summary(run, evaluator, resolved.defaults, profile=profile)
+    return found._replace(status=3 if require_improvement and not run.improved else 0)
 
 
 def _run(
-    source: "Corpus",
-    output: Path,
-    base: str,
-    objective: str,
-    parameters: dict[str, Any],
-    settings: "Settings",
-    choices: dict[str, Any],
-    clock: "Clock",
+    named: "tuple[Corpus, Path, str, str]", resolved: "ResolvedSettings", **choices: Any
 ) -> "Run":
+    """Train; a run that is complete says so before a model is loaded."""
     from contrasent.engine.registry import described
     from contrasent.files import check_writable
     from contrasent.model.pretrained import resolve
     from contrasent.train.run import RunFolder, run_config
 
-    folder = resolve(base)
+    (source, output, base, objective), settings = named, resolved.settings
+    public = Path(base).name if Path(base).is_dir() else base  # no path of this machine
     done = RunFolder(output).finished() if choices["resume"] else None
-    if done is not None and "WORLD_SIZE" not in os.environ:  # said before the model is loaded
+    if done is not None and "WORLD_SIZE" not in os.environ:
         config = run_config(
             settings,
-            described(objective, parameters),
+            described(objective, resolved.parameters),
             source,
             choices["rows"],
-            base=_public(base),
+            base=public,
             evaluated=choices["evaluate"] is not None,
             processes=1,
-            defaults=choices["defaults"],
+            defaults=resolved.defaults,
             keep=choices["keep"],
         )
         RunFolder(output).check_same(config)
         return done
     check_writable(output)
-    with clock.part("load"):
+    clock = choices["clock"]
+    with clock.part("load") if clock is not None else nullcontext():
         from contrasent.evaluate.validation import NeighbourValidation
         from contrasent.model.card import CardMetadata
         from contrasent.train.defaults import LANGUAGE_MODEL, base_kind
         from contrasent.train.fit import fit
         from contrasent.train.prepare import prepare
 
-        learner = prepare(folder, objective, parameters, settings)
-    scoring = choices["evaluate"]
-    if isinstance(scoring, NeighbourValidation) and base_kind(folder) == LANGUAGE_MODEL:
+        learner = prepare(resolve(base), objective, resolved.parameters, settings)
+    judge = choices["evaluate"]
+    if isinstance(judge, NeighbourValidation) and base_kind(resolve(base)) == LANGUAGE_MODEL:
         # No sentence encoder: training is to move its neighbourhoods, not to leave them.
-        choices["evaluate"] = replace(scoring, floor=0.0)
+        choices["evaluate"] = replace(judge, floor=0.0)
     return fit(
-        learner, source, settings, folder=output, facts=CardMetadata(base=_public(base)), **choices
+        learner,
+        source,
+        settings,
+        folder=output,
+        facts=CardMetadata(base=public),
+        defaults=resolved.defaults,
+        **choices,
     )
 
 
@@ -248,11 +278,6 @@ def _check_visible(required: bool, evaluator: str | None) -> None:
         )
 
 
-def _public(base: str) -> str:
-    """A base's name without the path of this machine."""
-    return Path(base).name if Path(base).is_dir() else base
-
-
 def _score_column(stated: str | int | None, objective: str | None) -> str | int | None:
     """The column of the scores; by default "score", of a method that learns from them."""
     from contrasent.engine.registry import needs_scores
@@ -268,10 +293,6 @@ def _score_column(stated: str | int | None, objective: str | None) -> str | int 
 
 
 def _recipe(path: Path) -> dict[str, Any]:
-    import tomllib
-
-    from contrasent.errors import suggestion
-
     try:
         text = path.read_text("utf-8")
         stated = tomllib.loads(text)

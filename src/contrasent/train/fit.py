@@ -285,7 +285,7 @@ class _Loop:
                     self._log(steps.known(), total)
                     self._checkpoint(step, optimizer)
                 if leaving:
-                    raise KeyboardInterrupt
+                    raise KeyboardInterrupt(f"step {step} of {total} is kept")
         return step
 
     def _look(self, step: int) -> None:

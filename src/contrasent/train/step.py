@@ -1,8 +1,12 @@
 """One optimizer step: forward, backward, a look at the numbers, update."""
 
+import logging
 import math
+import os
 import platform
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -21,6 +25,15 @@ from contrasent.train.monitor import Monitor
 from contrasent.train.settings import Settings
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+log = logging.getLogger(__name__)
+
+STOPPING = (
+    "stopping: the step in hand is finished and kept in a checkpoint; Ctrl-C again stops at once, "
+    "and keeps the last one"
+)
+GRACE = 1.5
+"""Seconds that a second Ctrl-C leaves the main thread."""
+
 WINDOW = 10
 """Steps after which the numbers of a GPU are read; reading waits until it has done them."""
 
@@ -191,15 +204,36 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         received = True
 
-    before = {}
+    # Python calls a handler between two of its instructions only, and a backward pass is one of
+    # them, of seconds: so a thread answers, which the C code of the signal wakes through a pipe.
+    def answer() -> None:
+        for text, more in ((STOPPING, 0.0), ("", GRACE)):
+            while (byte := os.read(woken, 1)) and byte[0] not in before:
+                pass
+            if not byte:
+                return
+            if text and parallel.is_main():
+                log.warning(text)
+            time.sleep(more)
+        os._exit(130)
+
+    before: dict[int, Any] = {}
+    woken, wakes = os.pipe()
+    number: int
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             before[number] = signal.signal(number, receive)
+        os.set_blocking(wakes, False)
+        earlier = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     except ValueError:  # not the main thread, which alone may handle signals
         yield lambda: False
         return
+    listener = threading.Thread(target=answer, daemon=True)
+    listener.start()
     try:
         yield lambda: received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        signal.set_wakeup_fd(earlier)
+        os.close(wakes)
