@@ -60,11 +60,11 @@ def arms(
     yield "whitening", whitening.fit(vectors)
     yield "whitening, 256 dimensions", whitening.fit(vectors, dimensions=256)
     for seed in SEEDS:
-        settings = flow.Settings(seed=seed)
+        settings = flow.FlowSettings(seed=seed)
         yield f"flow/{seed}", flow.fit(vectors, settings).transform
     first, second = views(0)
     for seed in SEEDS:
-        own = dimension_wise.Settings(seed=seed)
+        own = dimension_wise.LayerSettings(seed=seed)
         yield f"dimension-wise/{seed}", dimension_wise.fit(first, second, own)
 
 

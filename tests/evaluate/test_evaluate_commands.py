@@ -75,38 +75,30 @@ def test_evaluate_prints_and_writes_the_same_numbers(bert, data, tmp_path):
     assert row["count"] == 60
 
 
-def test_evaluate_several_models_on_ones_own_pairs(bert, data, tmp_path):
-    pairs = tmp_path / "own.tsv"
-    rows = zip(texts(40, 5), texts(40, 6), range(40), strict=True)
-    pairs.write_text("a\tb\tscore\n" + "".join(f"{a}\t{b}\t{s}\n" for a, b, s in rows))
-    vectors = tmp_path / "glove.txt"
-    random = np.random.default_rng(1)
-    vectors.write_text("".join(f"{w} {' '.join(map(str, random.normal(size=4)))}\n" for w in WORDS))
-    out = measure(bert, vectors, "--pairs", pairs, "--json", tmp_path / "r.json")
-    found = json.loads((tmp_path / "r.json").read_text())["models"]
-    assert [m["model"] for m in found] == [str(bert), str(vectors)]
-    assert {r["task"] for m in found for r in m["rows"]} == {"own"}
-    assert "own" in out
-
-
-def test_pairs_without_a_header_are_chosen_by_position_and_averaged(bert, data, tmp_path):
+def test_several_models_on_pairs_without_a_header(bert, data, tmp_path):
     files = []
     for seed in (5, 7):
         files.append(tmp_path / f"own{seed}.tsv")
         rows = zip(texts(30, seed), texts(30, seed + 1), range(30), strict=True)
         files[-1].write_text("".join(f"{s}\t{a}\t{b}\n" for a, b, s in rows))
+    glove = tmp_path / "glove.txt"
+    vectors = np.random.default_rng(1).normal(size=(len(WORDS), 4))
+    lines = (f"{w} {' '.join(map(str, v))}\n" for w, v in zip(WORDS, vectors, strict=True))
+    glove.write_text("".join(lines))
     with pytest.raises(UserError, match="choose columns by position"):
         measure(bert, "--pairs", files[0])
     both = ("--pairs", files[0], "--pairs", files[1], "--columns", "1,2,0")
-    measure(bert, *both, "--json", tmp_path / "r.json")
-    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
-    assert [(r["task"], r["metric"], r["aggregate"]) for r in rows] == [
-        (task, metric, aggregate)
-        for task, aggregate in (("own5", ""), ("own7", ""), ("pairs", "mean"))
-        for metric in ("spearman", "pearson")
-    ]
-    assert [r["count"] for r in rows[::2]] == [30, 30, 60]
-    assert rows[4]["value"] == pytest.approx((rows[0]["value"] + rows[2]["value"]) / 2)
+    measure(bert, glove, *both, "--json", tmp_path / "r.json")
+    found = json.loads((tmp_path / "r.json").read_text())["models"]
+    assert [m["model"] for m in found] == [str(bert), str(glove)]
+    for rows in (model["rows"] for model in found):
+        assert [(r["task"], r["metric"], r["aggregate"]) for r in rows] == [
+            (task, metric, aggregate)
+            for task, aggregate in (("own5", ""), ("own7", ""), ("pairs", "mean"))
+            for metric in ("spearman", "pearson")
+        ]
+        assert [r["count"] for r in rows[::2]] == [30, 30, 60]
+        assert rows[4]["value"] == pytest.approx((rows[0]["value"] + rows[2]["value"]) / 2)
 
 
 def test_ones_own_data_are_checked_before_a_model_is_loaded(bert, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Transfer tasks: features, order, folds that do not leak, refusals; the real tasks."""
+"""Transfer tasks: features, order, items; few examples; the real tasks."""
 
 import numpy as np
 import pytest
@@ -116,13 +116,16 @@ def test_f1_is_the_harmonic_mean():
     assert f1(np.zeros(3), np.zeros(3)) == 0.0
 
 
-def test_bad_options_and_vectors_are_refused(data):
+def test_bad_options_data_and_vectors_are_errors(data):
     with pytest.raises(OptionError, match="did you mean 'MRPC'"):
         transfer(words, tasks=("MRCP",))
     with pytest.raises(OptionError, match="seeds"):
         transfer(words, seeds=())
     with pytest.raises(DataError, match="NaN"):
         transfer(lambda s: words(s) * np.nan, tasks=("CR",))
+    few = Labelled(tuple("a" * 40), None, (np.arange(40) < 5) * 1)
+    with pytest.raises(DataError, match="here: a class has 5 examples, 8 are to be drawn"):
+        few_shot(words, {"here": {"train": few, "test": few}}, shots=(8,))
 
 
 def made(count, classes, seed):
@@ -222,12 +225,6 @@ def test_the_interval_knows_that_other_examples_teach_other_things():
     row = report.one(metric="accuracy@8")
     items = 1.96 * np.sqrt(row.value * (1 - row.value) / row.count)
     assert (row.high - row.low) / 2 > 1.2 * items
-
-
-def test_a_class_with_too_few_examples_is_refused():
-    few = Labelled(tuple(f"1 {i} {int(i < 5)}" for i in range(40)), None, (np.arange(40) < 5) * 1)
-    with pytest.raises(DataError, match="here: a class has 5 examples, 8 are to be drawn"):
-        few_shot(Model(), {"here": {"train": few, "test": few}}, shots=(8,))
 
 
 @pytest.mark.data

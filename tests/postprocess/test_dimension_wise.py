@@ -6,7 +6,7 @@ import torch
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.postprocess.dimension_wise import Settings, fit
+from contrasent.postprocess.dimension_wise import LayerSettings, fit
 
 
 def views(n=1200, d=6, noise=0.3, seed=0):
@@ -34,19 +34,19 @@ def plain_loss(first, second, tau):
 def test_without_learning_it_is_standardisation():
     """The weight begins as the identity, so that lr 0 leaves each dimension scaled and moved."""
     first, second = views()
-    layer = fit(first, second, Settings(lr=0.0, batch=64))
+    layer = fit(first, second, LayerSettings(lr=0.0, batch=64))
     both = np.concatenate([first, second]).astype(float)
     wanted = (first - both.mean(0)) / both.std(0)
     np.testing.assert_allclose(layer(first), wanted, atol=1e-4)
     first[:, 2] = second[:, 2] = 7  # what does not vary becomes nothing
-    layer = fit(first, second, Settings(lr=0.0, batch=64))
+    layer = fit(first, second, LayerSettings(lr=0.0, batch=64))
     assert np.abs(layer(first)[:, 2]).max() < 1e-4
-    assert np.isfinite(fit(first, second, Settings(batch=64))(first)).all()
+    assert np.isfinite(fit(first, second, LayerSettings(batch=64))(first)).all()
 
 
 def test_the_fitted_vectors_come_out_standard():
     first, second = views(seed=1)
-    layer = fit(first, second, Settings(batch=64, epochs=3))
+    layer = fit(first, second, LayerSettings(batch=64, epochs=3))
     out = np.concatenate([layer(first), layer(second)])
     np.testing.assert_allclose(out.mean(0), 0, atol=1e-3)
     np.testing.assert_allclose(out.std(0), 1, atol=1e-3)
@@ -59,7 +59,7 @@ def test_it_lowers_the_papers_loss_on_rows_it_has_not_seen():
     layer = fit(
         first[:1200],
         second[:1200],
-        Settings(batch=100, epochs=20, lr=1e-2),
+        LayerSettings(batch=100, epochs=20, lr=1e-2),
         report=lambda step, loss: steps.append((step, loss)),
     )
     assert [step for step, _ in steps] == list(range(240))
@@ -75,8 +75,8 @@ def test_it_lowers_the_papers_loss_on_rows_it_has_not_seen():
 def test_equal_seeds_give_equal_layers_and_the_callers_random_state_stands():
     first, second = views(seed=5)
     state = torch.get_rng_state()
-    one, two = (fit(first, second, Settings(batch=64, seed=s)) for s in (1, 1))
-    other = fit(first, second, Settings(batch=64, seed=2))
+    one, two = (fit(first, second, LayerSettings(batch=64, seed=s)) for s in (1, 1))
+    other = fit(first, second, LayerSettings(batch=64, seed=2))
     assert torch.equal(state, torch.get_rng_state())
     assert np.array_equal(one.matrix, two.matrix)
     assert not np.array_equal(one.matrix, other.matrix)
@@ -87,8 +87,8 @@ def test_what_cannot_be_fitted_is_an_error():
     with pytest.raises(DataError, match="100 rows are fewer than a batch of 512"):
         fit(first, second)
     with pytest.raises(DataError, match="two views of shapes"):
-        fit(first, second[:50], Settings(batch=10))
+        fit(first, second[:50], LayerSettings(batch=10))
     with pytest.raises(DataError, match="NaN"):
-        fit(first * np.nan, second, Settings(batch=10))
+        fit(first * np.nan, second, LayerSettings(batch=10))
     with pytest.raises(DataError, match=r"the loss is .* lower the lr"):
-        fit(first, second, Settings(batch=10, lr=float("inf")))
+        fit(first, second, LayerSettings(batch=10, lr=float("inf")))

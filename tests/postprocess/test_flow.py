@@ -5,7 +5,7 @@ import pytest
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
-from contrasent.postprocess.flow import Flow, Settings, fit
+from contrasent.postprocess.flow import Flow, FlowSettings, fit
 
 torch = pytest.importorskip("torch")
 
@@ -33,7 +33,7 @@ def shaken(dimension, settings):
     ("dimension", "levels", "steps"), [(12, 3, 3), (9, 2, 1), (8, 1, 2), (15, 3, 2)]
 )
 def test_the_volume_is_autograds(dimension, levels, steps):
-    flow = shaken(dimension, Settings(levels=levels, steps=steps, hidden=5)).double()
+    flow = shaken(dimension, FlowSettings(levels=levels, steps=steps, hidden=5)).double()
     x = torch.from_numpy(cloud(4, dimension)).double()
     z, volume = flow(x)
     assert z.shape == x.shape
@@ -43,7 +43,7 @@ def test_the_volume_is_autograds(dimension, levels, steps):
 
 
 def test_the_loss_is_the_density_of_the_normal_in_bits():
-    flow = shaken(6, Settings(levels=1, steps=1)).double()
+    flow = shaken(6, FlowSettings(levels=1, steps=1)).double()
     x = torch.from_numpy(cloud(5, 6)).double()
     z, volume = flow(x)
     total = 0.0
@@ -67,7 +67,7 @@ def test_the_first_batch_makes_every_channel_standard():
 def test_likelihood_rises_and_so_does_uniformity():
     vectors = cloud()
     losses = []
-    settings = Settings(epochs=6, seed=1)
+    settings = FlowSettings(epochs=6, seed=1)
     flow = fit(vectors, settings, report=lambda step, loss: losses.append(loss))
     assert len(losses) == 6 * (2000 // 64)
     assert np.mean(losses[-30:]) < np.mean(losses[:30]) - 0.1
@@ -86,4 +86,4 @@ def test_what_cannot_be_fitted_is_refused():
     with pytest.raises(DataError, match="NaN"):
         fit(cloud() * np.nan)
     with pytest.raises(OptionError, match="cannot halve 4 dimensions"):
-        Flow(4, Settings(levels=3))
+        Flow(4, FlowSettings(levels=3))

@@ -9,7 +9,7 @@ from contrasent.cli.options import Loading
 from contrasent.cli.serve import served
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.postprocess.flow import Settings, fit
+from contrasent.postprocess.flow import FlowSettings, fit
 from contrasent.postprocess.folder import write_flow
 from contrasent.serve.app import create_app
 
@@ -18,7 +18,7 @@ from contrasent.serve.app import create_app
 def made(bert, sentences, tmp_path_factory):
     """The folder, the encoder below, and the flow."""
     encoder = Encoder.load(bert, pooler="mean")
-    flow = fit(encoder.encode(sentences[:256]), Settings(levels=2, steps=1, epochs=1))
+    flow = fit(encoder.encode(sentences[:256]), FlowSettings(levels=2, steps=1, epochs=1))
     folder = tmp_path_factory.mktemp("flow") / "flow"
     write_flow(folder, flow, encoder.save)
     return folder, encoder, flow
@@ -41,7 +41,7 @@ def test_another_flow_is_another_model(made):
     folder, encoder, flow = made
     one = open_model(find_model(str(folder))).encoder.identity
     vectors = encoder.encode(["a", "b"] * 64)
-    other = fit(vectors, Settings(levels=2, steps=1, epochs=1, seed=1))
+    other = fit(vectors, FlowSettings(levels=2, steps=1, epochs=1, seed=1))
     from contrasent.postprocess.folder import Flowed
 
     assert Flowed(encoder, other).identity != one

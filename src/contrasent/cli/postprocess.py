@@ -20,7 +20,7 @@ OPTIONS = {
 }
 """The methods, and what can be set of each."""
 
-FEWEST = {"whiten": 2, "flow": 64, "dimension-wise": 512}
+MIN_SENTENCES = {"whiten": 2, "flow": 64, "dimension-wise": 512}
 """Sentences that each needs: more than one, or one batch."""
 
 
@@ -103,8 +103,10 @@ def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:
         if name not in OPTIONS[method]:
             known = ", ".join(f"--{one}" for one in OPTIONS[method])
             raise OptionError(f"--{name}", value, f"is no option of {method}, which has {known}")
-    if sentences < FEWEST[method]:
-        raise OptionError("--sentences", sentences, f"{method} needs {FEWEST[method]} or more")
+    if sentences < MIN_SENTENCES[method]:
+        raise OptionError(
+            "--sentences", sentences, f"{method} needs {MIN_SENTENCES[method]} or more"
+        )
     return chosen
 
 
@@ -125,9 +127,9 @@ def _dimension_wise(
 ) -> tuple[str, str]:
     """Add a layer learnt by dimension-wise contrast; texts for the card and for the terminal."""
     from contrasent.model.calls import dropout_view
-    from contrasent.postprocess.dimension_wise import Settings, fit
+    from contrasent.postprocess.dimension_wise import LayerSettings, fit
 
-    settings = Settings(**chosen)
+    settings = LayerSettings(**chosen)
     first, second = (
         dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=batch) for view in (0, 1)
     )
@@ -145,13 +147,13 @@ def _flow(
     encoder: "Encoder", texts: Sequence[str], output: Path, batch: int, chosen: dict[str, Any]
 ) -> str:
     """Fit a flow and write its folder; a summary for the terminal."""
-    from contrasent.postprocess.flow import Settings, fit
+    from contrasent.postprocess.flow import FlowSettings, fit
     from contrasent.postprocess.folder import write_flow
 
     losses: list[float] = []
     found = fit(
         encoder.encode(texts, batch=batch),
-        Settings(**chosen),
+        FlowSettings(**chosen),
         report=lambda step, loss: losses.append(loss),
     )
     write_flow(output, found, encoder.save)

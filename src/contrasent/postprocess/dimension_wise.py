@@ -24,7 +24,7 @@ SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LayerSettings:
     """How the layer is learnt; temperature and a single epoch are the paper's."""
 
     temperature: float = 0.05
@@ -50,7 +50,7 @@ class Layer:
 def fit(
     first: Vectors,
     second: Vectors,
-    settings: Settings | None = None,
+    settings: LayerSettings | None = None,
     *,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Layer:
@@ -59,7 +59,7 @@ def fit(
     The loss standardises each dimension over the batch, so the scale of a dimension is free; the
     layer gives each the mean 0 and the variance 1 over the vectors that it was fitted on.
     """
-    s = settings or Settings()
+    s = settings or LayerSettings()
     if first.shape != second.shape or first.ndim != 2:
         raise DataError(f"two views of shapes {first.shape} and {second.shape}; they must be equal")
     if len(first) < s.batch:
@@ -81,7 +81,7 @@ def fit(
 
 
 def _learn(
-    views: list[torch.Tensor], s: Settings, report: Callable[[int, float], None]
+    views: list[torch.Tensor], s: LayerSettings, report: Callable[[int, float], None]
 ) -> NDArray[np.float64]:
     """The weight (d, d) of a linear layer that begins as the identity."""
     first, second = views

@@ -26,7 +26,7 @@ LOG_SCALE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class FlowSettings:
     """How a flow is built and trained; the defaults are the released code's.
 
     Attributes:
@@ -104,9 +104,9 @@ class Step(nn.Module):
 class Flow(nn.Module):
     """An invertible map of (n, d) vectors to codes that are standard normal, if it has learnt."""
 
-    def __init__(self, dimension: int, settings: Settings | None = None) -> None:
+    def __init__(self, dimension: int, settings: FlowSettings | None = None) -> None:
         super().__init__()
-        self.settings = settings or Settings()
+        self.settings = settings or FlowSettings()
         self.dimension = dimension
         levels = self.settings.levels
         if levels < 1 or dimension < 2**levels:
@@ -165,12 +165,12 @@ class Flow(nn.Module):
 
 def fit(
     vectors: Vectors,
-    settings: Settings | None = None,
+    settings: FlowSettings | None = None,
     *,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Flow:
     """Train a flow on vectors (n, d) of a frozen encoder by maximum likelihood."""
-    s = settings or Settings()
+    s = settings or FlowSettings()
     x = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
     if len(x) < s.batch:
         raise DataError(f"{len(x):,} vectors are fewer than a batch of {s.batch}; give more text")

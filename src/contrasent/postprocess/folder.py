@@ -89,12 +89,12 @@ def read_flow(folder: Path) -> "tuple[Path, Flow]":
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    from contrasent.postprocess.flow import Flow, Settings
+    from contrasent.postprocess.flow import Flow, FlowSettings
 
     try:
         stored = json.loads((folder / CONFIG).read_text("utf-8"))
-        known = {f.name for f in fields(Settings)}
-        flow = Flow(int(stored["dimension"]), Settings(**{k: stored[k] for k in known}))
+        known = {f.name for f in fields(FlowSettings)}
+        flow = Flow(int(stored["dimension"]), FlowSettings(**{k: stored[k] for k in known}))
         flow.load_state_dict(load_file(folder / WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         reason = str(error).split("\n")[0]

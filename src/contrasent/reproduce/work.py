@@ -130,7 +130,7 @@ class _Loaded:
         if unit.fit.kind == "whitening":
             fitted = whitening.fit(vectors, dimensions=unit.fit.dimensions)
             return whitening.whitened(encode, fitted)
-        settings = flow.Settings(epochs=unit.fit.epochs or 1, seed=unit.seed)
+        settings = flow.FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
         return whitening.whitened(encode, flow.fit(vectors, settings).transform)
 
     def _trained(self, *, again: bool = False) -> Record:
