@@ -226,13 +226,3 @@ def test_the_process_that_uses_ray_ends_with_a_line(
     assert (done, rows) == ([0], [100])
     assert run(job, StandIn()) == [1, 2]
     assert gather(job.output).rows == 250
-
-
-def test_the_manifest_is_json_that_names_the_inputs(tmp_path, source):
-    job = made(source, tmp_path / "v")
-    run(job)
-    facts = json.loads((tmp_path / "v" / "manifest.json").read_text())["facts"]
-    ((name, size, stamp, rows),) = facts["inputs"]
-    assert (name, rows) == (source, 250)
-    assert size == sum(len(text) + 1 for text in TEXTS)
-    assert float(stamp) > 0

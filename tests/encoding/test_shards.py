@@ -42,18 +42,13 @@ def stored(folder):
 
 def test_rows_are_exact_and_equal_texts_are_computed_once(tmp_path):
     encode = Counted()
-    manifest = run(tmp_path / "v", encode)
+    manifest = run(tmp_path / "v", encode, keep_texts=True)
     assert np.array_equal(stored(tmp_path / "v"), vectors(TEXTS))
+    kept = [text for _, texts in read_shards(tmp_path / "v", manifest) for text in texts]
+    assert kept == TEXTS
     assert manifest.complete
     assert [shard.rows for shard in manifest.shards] == [20] * 12 + [10]
     assert sorted(encode.texts) == sorted(set(TEXTS))
-
-
-def test_texts_are_kept_when_asked_for(tmp_path):
-    run(tmp_path / "v", vectors, keep_texts=True)
-    kept = [t for _, texts in read_shards(tmp_path / "v", read_manifest(tmp_path / "v"))
-            for t in texts]  # fmt: skip
-    assert kept == TEXTS
 
 
 @pytest.mark.parametrize("after", [0, 1, 45, 60])

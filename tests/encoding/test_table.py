@@ -80,15 +80,6 @@ def test_duckdb_reads_it(tmp_path, dtype):
     assert [list(row[2]) for row in rows] == wanted(dtype)
 
 
-def test_lance_takes_it(tmp_path):
-    lance = pytest.importorskip("lance", reason="pylance is not installed")
-    table = pq.read_table(write(tmp_path / "v.parquet"))
-    lance.write_dataset(table, tmp_path / "v.lance")
-    found = lance.dataset(tmp_path / "v.lance").to_table()
-    assert found.column("vector").to_pylist() == wanted("float32")
-    assert found.schema.field("vector").type == table.schema.field("vector").type
-
-
 @given(arrays(np.float32, (4, 5), elements=st.floats(-1024, 1024, width=32)))
 def test_int8_is_half_a_step_off_at_most(vectors):
     numbers, scales = to_int8(vectors)

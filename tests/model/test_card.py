@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,13 +66,6 @@ def test_nothing_is_guessed(bert):
     assert "## Scores" not in text
     assert "not normalised" in text
     assert "last_hidden_state[:, 0]" in text
-
-
-def test_yaml_readers_read_it(bert):
-    yaml = pytest.importorskip("yaml")
-    facts = replace(CardMetadata(base="- odd: base #1"), report=REPORT)
-    _, block, _ = card(Encoder.load(bert, pooler="mean"), facts).split("---\n", 2)
-    assert yaml.safe_load(block)["base_model"] == "- odd: base #1"
 
 
 def test_the_hub_reads_it(bert):

@@ -269,7 +269,3 @@ def test_files_that_are_no_golden(copy):
     path.unlink()
     with pytest.raises(ModelError, match="--write"):
         read_golden(folder)
-
-
-def test_the_suite_is_not_short():
-    assert len(MUTATIONS) == 17

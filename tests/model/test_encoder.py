@@ -76,18 +76,6 @@ def test_padding_and_grouping_change_nothing(tiny, monkeypatch, kind, sentences)
     assert encoder.encode(texts, batch=3) == pytest.approx(alone, abs=2e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_padded_row_sees_nothing_of_its_neighbours(tiny, kind):
-    encoder = Encoder.load(tiny[kind], pooler="cls")
-    short = "A map"
-    for other in (MIXED[2], "x " * 40):
-        tokens = encoder.tokenise([short, other])[0]
-        with torch.inference_mode():
-            hidden, mask = encoder.hidden(tokens)
-        assert mask.sum(1).tolist() == tokens.lengths.tolist()
-        assert hidden[-1][0, 0].numpy() == pytest.approx(encoder.encode([short])[0], abs=2e-6)
-
-
 def test_rows_come_in_the_order_given(encoder, sentences):
     texts = sentences[:60]
     shuffled = np.random.default_rng(3).permutation(60)
@@ -289,22 +277,6 @@ def test_saved_files_are_readable_by_all(encoder, tmp_path):
     config = json.loads((tmp_path / "m" / "tokenizer_config.json").read_text())
     assert config["pad_token"] == "[PAD]"
     assert "bos_token" not in config  # null in the base
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_transformers_alone_gives_the_cls_vector(tiny, tmp_path, kind):
-    from transformers import AutoModel, AutoTokenizer
-
-    encoder = Encoder.load(tiny[kind], pooler="cls")
-    encoder.save(tmp_path / "m")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "m")
-    model = AutoModel.from_pretrained(tmp_path / "m")
-    model.eval()
-    texts = [text for text in MIXED if text.strip()]
-    with torch.inference_mode():
-        output = model(**tokenizer(texts, padding=True, return_tensors="pt"))
-    vectors = output.last_hidden_state[:, 0].numpy()
-    assert encoder.encode(texts) == pytest.approx(vectors, abs=2e-6)
 
 
 def test_a_head_of_another_kind_is_refused(encoder, bert, tmp_path):

@@ -3,7 +3,6 @@
 from itertools import pairwise, product
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,12 +47,3 @@ def test_ends_of_the_scale():
     assert [g.tolist() for g in by_length(rows, overhead=0)] == [[3], [0, 1], [2, 4]]
     assert [sorted(g.tolist()) for g in by_length(rows, overhead=1000)] == [[0, 1, 2, 3, 4]]
     assert by_length(np.empty(0, np.int64)) == []
-
-
-def test_one_length_is_one_group():
-    assert [g.tolist() for g in by_length(np.full(50, 7))] == [list(range(50))]
-
-
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_the_partitions_are_counted_by_bell(count):
-    assert len(list(partitions(list(range(count))))) == {1: 1, 2: 2, 5: 52}[count]

@@ -104,18 +104,6 @@ def test_every_method_has_a_layout():
     assert {layout[0] for layout in LAYOUTS} == set(METHODS)
 
 
-def test_a_vocabulary_without_tokenizer_json(checkpoint, tiny):
-    """The releases have vocab.txt alone."""
-    folder = checkpoint(TANH)
-    words = json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("\n".join(sorted(words, key=words.get)) + "\n")
-    (folder / "tokenizer_config.json").write_text('{"do_lower_case": true}')
-    encoder, _ = import_checkpoint(folder, method="unsup-simcse", max_tokens=60)
-    assert encoder.max_tokens == 60
-    assert encoder.encode(TEXTS) == pytest.approx(first_tokens(tiny["bert"]), abs=1e-6)
-
-
 def test_what_the_files_do_not_tell_is_asked(checkpoint):
     folder = checkpoint(TANH)
     with pytest.raises(OptionError, match=r"--method.*before the head .*or after it"):
