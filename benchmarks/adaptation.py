@@ -42,10 +42,10 @@ class Judged:
         from contrasent.adapt.candidates import Encoded
         from contrasent.adapt.evidence import judged_evidence
         from contrasent.adapt.reading import load_reading, read_judged
+        from contrasent.metrics import normalize
         from contrasent.model.encoder import Encoder
         from contrasent.model.pretrained import resolve
         from contrasent.postprocess import whitening
-        from contrasent.search.exact import unit
         from contrasent.search.lexical import Lexical
 
         self.reading = load_reading(passages)
@@ -63,17 +63,17 @@ class Judged:
             rows = np.concatenate([rows, encode(copies)])
         queries = encode([query.text for query in self.evidence.queries])
         self.raw = Encoded(queries, rows)
-        self.base = self.raw.by(unit)
+        self.base = self.raw.by(normalize)
         fitted = whitening.fit(rows)
-        self.whitened = Encoded(unit(fitted(queries)), unit(fitted(rows)))
+        self.whitened = Encoded(normalize(fitted(queries)), normalize(fitted(rows)))
         self.before = self.values(self.base)
 
     def encoded(self, encode: Any) -> Any:
         """Unit vectors of queries and passages."""
         from contrasent.adapt.candidates import encode_evidence
-        from contrasent.search.exact import unit
+        from contrasent.metrics import normalize
 
-        return encode_evidence(encode, self.evidence, None).by(unit)
+        return encode_evidence(encode, self.evidence, None).by(normalize)
 
     def values(self, encoded: Any = None, fusion: Any = None, *, words: bool = False) -> Any:
         """(q,) nDCG@10 by vectors, words, or both."""
@@ -100,9 +100,9 @@ class Judged:
 def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     """What the candidates of a complete adaptation find for people's queries."""
     from contrasent.adapt.training import average, toward_identity
+    from contrasent.metrics import normalize
     from contrasent.model.encoder import Encoder
     from contrasent.model.pretrained import resolve
-    from contrasent.search.exact import unit
 
     trials = done.trials
     dense = [t for t in trials if t.candidate.fusion is None]
@@ -111,7 +111,7 @@ def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     known = {("base", 1.0): judged.base, ("whitened", 1.0): judged.whitened}
     for share in {t.candidate.share for t in dense if t.candidate.model == "mapped"}:
         matrix = toward_identity(np.load(output / "work" / "map.npy"), share)
-        known["mapped", share] = judged.raw.by(lambda raw, m=matrix: unit(raw @ np.float32(m)))
+        known["mapped", share] = judged.raw.by(lambda raw, m=matrix: normalize(raw @ np.float32(m)))
     if best is not None:
         base = Encoder.load(resolve(BASE), normalise=False)
         own = Encoder.load(output / "work" / best.candidate.model, normalise=False)

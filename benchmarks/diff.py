@@ -90,10 +90,9 @@ class Collection:
 
     def ranked(self, vectors: tuple[Any, Any]) -> tuple[Any, Any]:
         """Documents by their best passage, (q, k) best first, and nDCG@10 of each query."""
-        from contrasent.metrics import ndcg_at_k
-        from contrasent.search.exact import unit
+        from contrasent.metrics import ndcg_at_k, normalize
 
-        queries, rows = (unit(np.asarray(one, dtype=np.float32)) for one in vectors)
+        queries, rows = (normalize(np.asarray(one, dtype=np.float32)) for one in vectors)
         scores = np.full((len(queries), len(self.reading.documents)), -np.inf, dtype=np.float32)
         every = queries @ rows.T
         for document, passages in enumerate(self.reading.holding):
@@ -128,10 +127,10 @@ def variants(at: Collection, pair: str) -> tuple[tuple[Any, Any], tuple[Any, Any
     if pair == "signs":
         return old, (old[0], np.where(old[1] > 0, 1.0, -1.0))
     if pair == "int8 vectors":
-        from contrasent.search.exact import unit
+        from contrasent.metrics import normalize
 
-        scale = 127 / np.abs(unit(old[1])).max(axis=0)
-        return old, (unit(old[0]) / scale, np.round(unit(old[1]) * scale))
+        scale = 127 / np.abs(normalize(old[1])).max(axis=0)
+        return old, (normalize(old[0]) / scale, np.round(normalize(old[1]) * scale))
     return old, at.encoded(pair.replace(" ", "-"), model(at, pair))
 
 

@@ -126,7 +126,7 @@ def test_ndcg_is_the_gain_over_the_best_orders_gain(judged, k, random):
 @given(matrices)
 def test_alignment_and_uniformity_are_the_equations(pair):
     a, b = ([[*row, 1.0] for row in side] for side in pair)  # no zero rows
-    u, v = metrics.unit(a), metrics.unit(b)
+    u, v = metrics.normalize(a), metrics.normalize(b)
     gaps = [sum((p - q) ** 2 for p, q in zip(x, y, strict=True)) for x, y in zip(u, v, strict=True)]
     assert metrics.alignment(a, b) == pytest.approx(sum(gaps) / len(gaps), abs=1e-9)
     near = [

@@ -4,6 +4,8 @@ Every function documents what it returns where its definition has no value (a ze
 constant column); a caller decides whether that is an error. Nothing here knows a model or data.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -42,11 +44,12 @@ def norms(vectors: ArrayLike) -> Floats:
     return lengths
 
 
-def unit(vectors: ArrayLike) -> Floats:
-    """Rows scaled to length 1; zero rows stay zero."""
-    v = np.asarray(vectors, dtype=np.float64)
+def normalize(vectors: ArrayLike) -> NDArray[Any]:
+    """Rows scaled to length 1, in float64 unless they are float32; zero rows stay zero."""
+    v = np.asarray(vectors)
     lengths = norms(v)[:, None]
-    return np.divide(v, lengths, out=np.zeros_like(v), where=lengths != 0)
+    lengths[lengths == 0] = 1
+    return (v / lengths).astype(np.float32 if v.dtype == np.float32 else np.float64, copy=False)
 
 
 def rank(values: ArrayLike) -> Floats:
@@ -147,7 +150,9 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
         second: (n, d) vectors of their positives.
         alpha: the exponent; 2 in every paper.
     """
-    gaps = norms(unit(first) - unit(second))
+    gaps = norms(
+        normalize(np.asarray(first, np.float64)) - normalize(np.asarray(second, np.float64))
+    )
     return float((gaps**alpha).mean())
 
 
@@ -178,7 +183,7 @@ def nearness(vectors: ArrayLike, *, t: float = 2.0) -> Floats:
     Returns:
         (n,) mean of exp(-t ||u - v||^2) over the others; NaN for a single vector.
     """
-    u = unit(vectors).astype(np.float32)
+    u = normalize(vectors).astype(np.float32)
     n = len(u)
     found = np.zeros(n)
     rows = max(1, BLOCK // max(n, 1))
@@ -195,7 +200,7 @@ def nearness(vectors: ArrayLike, *, t: float = 2.0) -> Floats:
 
 def anisotropy(vectors: ArrayLike) -> float:
     """Mean cosine of two different vectors; 0 for directions spread evenly, 1 for a single one."""
-    u = unit(vectors)
+    u = normalize(np.asarray(vectors, np.float64))
     total = u.sum(axis=0)
     # The sum over all ordered pairs, less each vector with itself.
     return float((total @ total - (u * u).sum()) / (len(u) * (len(u) - 1)))
@@ -229,7 +234,7 @@ def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
         vectors: (n, d), n above k.
         k: how many; of equally near rows the earlier ones.
     """
-    u = unit(vectors).astype(np.float32)
+    u = normalize(vectors).astype(np.float32)
     near = u @ u.T
     np.fill_diagonal(near, -np.inf)
     return np.argsort(-near, axis=1, kind="stable")[:, :k]

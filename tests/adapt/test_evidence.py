@@ -21,7 +21,7 @@ from contrasent.adapt.measuring import haystack, measure
 from contrasent.adapt.pairs import Pair
 from contrasent.adapt.queries import halves
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 
@@ -38,7 +38,7 @@ OWN = [(2 * n, 2 * n + 1) for n in range(12)]
 
 
 def random_vectors(count, seed):
-    return unit(np.random.default_rng(seed).standard_normal((count, 6)).astype(np.float32))
+    return normalize(np.random.default_rng(seed).standard_normal((count, 6)).astype(np.float32))
 
 
 def made(**options):
@@ -178,7 +178,7 @@ def test_a_document_that_is_a_copy_is_found_by_what_it_copies():
     assert evidence.passages == 24
     assert [evidence.texts[row] for row in range(24, 27)] == [TEXTS[3], TEXTS[4], TEXTS[5]]
     assert evidence.units[24:].tolist() == [12, 13, 13]
-    rows = unit(np.eye(24, 6, dtype=np.float32) + 0.01)
+    rows = normalize(np.eye(24, 6, dtype=np.float32) + 0.01)
     rows = np.concatenate([rows, rows[[3, 4, 5]]])
     # The first query is row 3, which two documents hold: the original comes first, then the copy.
     (values,) = measure(evidence, queries=rows[[3, 4]], rows=rows)

@@ -24,7 +24,7 @@ from contrasent.adapt.pairs import (
 from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import SPAN, sentences_of
 from contrasent.adapt.training import BATCH, mixture, with_negatives
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 from contrasent.search.lexical import Lexical, words
 
 
@@ -197,7 +197,7 @@ def test_negatives_are_of_training_documents_and_never_of_the_pairs_own():
     documents = [n // 2 for n in range(40)]
     trainable = np.array([n % 4 < 2 for n in range(40)])
     random = np.random.default_rng(0)
-    rows = unit(random.standard_normal((40, 6)).astype(np.float32))
+    rows = normalize(random.standard_normal((40, 6)).astype(np.float32))
     pairs = [Pair(f"copper {n}", "text", n, "m") for n in range(40) if trainable[n]]
     triples = with_negatives(
         pairs,

@@ -5,7 +5,7 @@ import torch
 
 from contrasent.adapt import training
 from contrasent.adapt.training import fit_map, toward_identity
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 
 
 def turned(random, count=400, size=12):
@@ -17,7 +17,7 @@ def turned(random, count=400, size=12):
 
 
 def found(queries, texts, matrix):
-    best = (unit(queries @ matrix) @ unit(texts @ matrix).T).argmax(axis=1)
+    best = (normalize(queries @ matrix) @ normalize(texts @ matrix).T).argmax(axis=1)
     return (best == np.arange(len(queries))).mean()
 
 
@@ -39,7 +39,7 @@ def test_a_step_is_one_of_adam_on_a_plain_loop_s_gradient(monkeypatch):
     random = np.random.default_rng(3)
     queries, texts = turned(random, count=6, size=4)
     documents = [0, 0, 1, 2, 3, 4]
-    q, t = (torch.tensor(unit(x), dtype=torch.float64) for x in (queries, texts))
+    q, t = (torch.tensor(normalize(x), dtype=torch.float64) for x in (queries, texts))
 
     def loss(matrix):
         a, b = q @ matrix, t @ matrix

@@ -11,7 +11,7 @@ from contrasent.adapt.evidence import Evidence, Query
 from contrasent.adapt.measuring import measure
 from contrasent.adapt.shipping import rebuilt
 from contrasent.adapt.verdict import PROBE, General, Verdict, clustered_difference, decide, probe
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 
 
 def evidence_of(documents, kinds=("a", "b"), rows=30):
@@ -25,7 +25,7 @@ def evidence_of(documents, kinds=("a", "b"), rows=30):
 
 
 def vectors(count, random):
-    return unit(random.standard_normal((count, 8)).astype(np.float32))
+    return normalize(random.standard_normal((count, 8)).astype(np.float32))
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ LINE = (random.normal(size=(500, 1)) * np.ones((1, 8))).astype(np.float32)
 
 def test_anisotropy_is_the_mean_over_all_different_pairs():
     few = CONE[:30]
-    u = metrics.unit(few)
+    u = metrics.normalize(few)
     pairs = [float(u[i] @ u[j]) for i in range(30) for j in range(30) if i != j]
     assert anisotropy(few) == pytest.approx(sum(pairs) / len(pairs))
     assert abs(anisotropy(ROUND)) < 0.01
@@ -106,7 +106,7 @@ def test_the_interval_of_uniformity_is_the_bootstraps_of_pairs_of_sentences():
     pairs = ScoredPairs("mine", tuple(names[:150]), tuple(names[150:]), np.full(150, 5.0), "here")
     near = []
     for arm in arms:
-        u = metrics.unit(np.array(list(arm.values())))
+        u = metrics.normalize(np.array(list(arm.values())))
         near.append(np.exp(-2 * ((u[:, None] - u) ** 2).sum(axis=2)))
         np.fill_diagonal(near[-1], 0.0)
     drawn = []

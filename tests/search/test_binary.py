@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from contrasent.errors import InputError, OptionError
+from contrasent.metrics import normalize
 from contrasent.search import index as index_
 from contrasent.search.approximate import build_approximate
 from contrasent.search.backends import BinaryCodes, open_backend
-from contrasent.search.exact import unit
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 
@@ -18,7 +18,7 @@ def made(count, dimension, seed=0):
     random = np.random.default_rng(seed)
     middles = random.standard_normal((40, dimension)) + 0.5
     noise = random.standard_normal((count, dimension))
-    return unit((middles[random.integers(0, 40, count)] + noise).astype(np.float32))
+    return normalize((middles[random.integers(0, 40, count)] + noise).astype(np.float32))
 
 
 def index_of(vectors, **options):
@@ -65,7 +65,7 @@ def stored(tmp_path_factory):
 
 def test_the_ten_best_of_many_rows_are_found_and_scored_exactly(stored):
     index, vectors = stored
-    queries = unit(vectors[:40] + np.float32(0.02))
+    queries = normalize(vectors[:40] + np.float32(0.02))
     exact, found = index.search(queries, k=10, exact=True), index.search(queries, k=10)
     shares = [
         len({h.id for h in a} & {h.id for h in b}) / 10 for a, b in zip(exact, found, strict=True)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
-from contrasent.search.exact import Best, largest, scan, unit
+from contrasent.metrics import normalize
+from contrasent.search.exact import Best, largest, scan
 from contrasent.search.index import Index
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
@@ -142,7 +143,7 @@ def test_small_blocks_of_scores_change_nothing(index, monkeypatch):
 
 def test_unit_keeps_zero_and_survives_huge_values():
     vectors = np.array([[0, 0], [3e30, 4e30], [3e-30, 4e-30]], dtype=np.float32)
-    assert unit(vectors) == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0.6, 0.8]]), abs=1e-6)
+    assert normalize(vectors) == pytest.approx(np.array([[0, 0], [0.6, 0.8], [0.6, 0.8]]), abs=1e-6)
 
 
 def test_saved_index_gives_the_same(index, tmp_path):
@@ -158,7 +159,7 @@ def test_vectors_are_a_plain_npy_file(index, tmp_path):
     index.save(tmp_path / "index")
     vectors = np.load(tmp_path / "index/segment-000001/vectors.npy", allow_pickle=False)
     assert vectors.dtype == np.float32
-    assert vectors == pytest.approx(unit(encode(TEXTS)))
+    assert vectors == pytest.approx(normalize(encode(TEXTS)))
 
 
 def test_created_in_a_stream_is_the_same(index, tmp_path):

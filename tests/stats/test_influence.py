@@ -14,7 +14,7 @@ RANDOM = np.random.default_rng(3)
 X = np.round(RANDOM.normal(size=40), 1)
 Y = np.round(X + RANDOM.normal(size=40))  # with ties in both
 RIGHT = (RANDOM.random((2, 40)) < 0.6).astype(float)
-POINTS = metrics.unit(RANDOM.normal(size=(40, 3)))
+POINTS = metrics.normalize(RANDOM.normal(size=(40, 3)))
 NEAR = np.array([[np.exp(-2 * ((a - b) ** 2).sum()) for b in POINTS] for a in POINTS])
 np.fill_diagonal(NEAR, 0.0)
 COLUMNS = {

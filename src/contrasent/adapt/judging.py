@@ -10,7 +10,7 @@ from contrasent.adapt.evidence import Evidence
 from contrasent.adapt.measuring import rankings
 from contrasent.adapt.trials import Trials
 from contrasent.adapt.verdict import Verdict, check_general, decide
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 
@@ -37,7 +37,7 @@ def judge_sealed(trials: Trials, chosen: Candidate, evidence: Evidence) -> Seale
     ground = trials.ground
     lexical = Lexical.build(evidence.texts, language=ground.lexical.analyzer.language)
     raw = encode_evidence(ground.base.encode, evidence, np.asarray(ground.raw))
-    base = raw.by(unit)
+    base = raw.by(normalize)
     own = () if ground.fusion is None else (lexical, ground.fusion)
     before = measure_candidate(evidence, base, *own)[0]
     after, encoded, checked = before, base, None

@@ -29,7 +29,7 @@ from contrasent.adapt.training import (
     with_negatives,
 )
 from contrasent.adapt.trials import LINEAR, Trials, slug
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 from contrasent.search.hybrid import Fusion
 from contrasent.types import Vectors
 
@@ -247,14 +247,14 @@ class Selection:
             return [(pair.query, pair.text) for pair in chosen]
         texts = list(dict.fromkeys(pair.query for pair in chosen))
         place = {text: at for at, text in enumerate(texts)}
-        queries = unit(self.ground.base.encode(texts))
+        queries = normalize(self.ground.base.encode(texts))
         return with_negatives(
             chosen,
             self.ground.texts,
             self.ground.documents,
             self.ground.trainable,
             queries=queries[[place[pair.query] for pair in chosen]],
-            rows=unit(np.asarray(self.ground.raw)),
+            rows=normalize(np.asarray(self.ground.raw)),
             lexical=self.ground.lexical,
             seed=self.ground.seed,
         )

@@ -21,8 +21,8 @@ from contrasent.adapt.training import TrainingPlan
 from contrasent.adapt.trials import LINEAR, UNTRAINED, Ground, Trials
 from contrasent.adapt.update import Previous, old_vectors, updated_parts
 from contrasent.adapt.work import Work
+from contrasent.metrics import normalize
 from contrasent.model.encoder import Encoder
-from contrasent.search.exact import unit
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
 
@@ -94,7 +94,7 @@ class Stages:
         if previous is not None:
 
             def joined() -> Vectors:
-                return np.concatenate([old_vectors(previous, self.reading), unit(made)])
+                return np.concatenate([old_vectors(previous, self.reading), normalize(made)])
 
             raw = self.work.vectors("base", joined)
         spent = self.work.stage("encoded", lambda: self.work.encoding_seconds(name))
@@ -119,8 +119,8 @@ class Stages:
 
     def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Trials:
         whole = self._evidence(SELECT)
-        rows = unit(np.asarray(self.raw))
-        vectors = unit(self.base.encode([query.text for query in whole.queries]))
+        rows = normalize(np.asarray(self.raw))
+        vectors = normalize(self.base.encode([query.text for query in whole.queries]))
 
         def part(size: int, queries: NDArray[np.int64]) -> Part:
             some = replace(whole, queries=tuple(whole.queries[at] for at in queries))

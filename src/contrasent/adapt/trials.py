@@ -23,10 +23,9 @@ from contrasent.adapt.evidence import Evidence, Floats, Part, mean_over_kinds
 from contrasent.adapt.measuring import Remembered, WordScores
 from contrasent.adapt.training import average, toward_identity
 from contrasent.adapt.work import Work
-from contrasent.metrics import neighbour_overlap
+from contrasent.metrics import neighbour_overlap, normalize
 from contrasent.model.encoder import Encoder
 from contrasent.postprocess import whitening
-from contrasent.search.exact import unit
 from contrasent.search.hybrid import Fusion
 from contrasent.search.lexical import Lexical
 from contrasent.types import Vectors
@@ -90,7 +89,7 @@ class Trials:
         key = (model, share)
         if key not in self._vectors:
             encode = cache(lambda: encode_evidence(self._network(*key).encode, part.evidence, None))
-            self._vectors[key] = self._saved(f"{model}-{share}", encode).by(unit)
+            self._vectors[key] = self._saved(f"{model}-{share}", encode).by(normalize)
         return self._vectors[key]
 
     @cached_property
@@ -135,9 +134,9 @@ class Trials:
             return None
         fitted = self._linear(model, share)
         if fitted is None:
-            return unit
+            return normalize
         matrix, bias = fitted
-        return lambda raw: unit(np.asarray(raw) @ matrix.astype(np.float32) + np.float32(bias))
+        return lambda raw: normalize(np.asarray(raw) @ matrix.astype(np.float32) + np.float32(bias))
 
     def _linear(self, model: str, share: float) -> tuple[Floats, Floats] | None:
         """Matrix and bias of a linear layer over the base; None for the base itself."""

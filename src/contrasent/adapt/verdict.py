@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from contrasent.adapt.evidence import OLD, WRITTEN, Evidence, Floats, mean_over_kinds
 from contrasent.errors import DataError
 from contrasent.evaluate.sts import sts
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 from contrasent.stats.items import clustered_mean
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import data_folder
@@ -111,7 +111,7 @@ def check_general(base: EncodeFn, chosen: EncodeFn) -> General:
 def probe(encode: EncodeFn) -> float:
     """Share of the probe's sentences that are nearer to what says the same than to the other."""
     rows = [line.split("|") for line in PROBE.read_text("utf-8").splitlines()]
-    vectors = unit(encode([text for row in rows for text in row])).reshape(len(rows), 3, -1)
+    vectors = normalize(encode([text for row in rows for text in row])).reshape(len(rows), 3, -1)
     same = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 1])
     other = np.einsum("nd,nd->n", vectors[:, 0], vectors[:, 2])
     return float(np.mean(same > other))

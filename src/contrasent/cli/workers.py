@@ -49,9 +49,9 @@ class Form(NamedTuple):
         """The model's vectors, so made."""
         if not self.unit and self.dimensions is None:
             return vectors
-        from contrasent.search.exact import unit
+        from contrasent.metrics import normalize
 
-        return unit(vectors[:, : self.dimensions])
+        return normalize(vectors[:, : self.dimensions])
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integer
     """
     from scipy.cluster.vq import kmeans2
 
-    unit = metrics.unit(vectors)
+    unit = metrics.normalize(np.asarray(vectors, np.float64))
     random = np.random.default_rng(seed)
     picked = [int(random.integers(len(unit)))]
     distance = np.full(len(unit), np.inf)

@@ -180,7 +180,7 @@ def diff_models(
         given = encoded(encode, texts, "document") if known is None else known[distinct]
         ask = given[chosen] if queries is None else encoded(encode, wanted, "query")
         if metric == "cosine":
-            given, ask = (metrics.unit(v).astype(np.float32) for v in (given, ask))
+            given, ask = (metrics.normalize(v).astype(np.float32) for v in (given, ask))
         of_documents[name], of_queries[name] = given, ask
         deep[name] = nearest(ask, given, most, own=own)
     a, b = (found.cut(depth) for found in deep.values())

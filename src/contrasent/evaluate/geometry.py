@@ -117,7 +117,8 @@ def geometry_of_pairs(
     positives = pairs.scores > positive
     if not positives.any():
         raise DataError(f"{pairs.name}: no pair has a score above {positive:g}; nothing to align")
-    gaps = metrics.norms(metrics.unit(first[positives]) - metrics.unit(second[positives])) ** 2
+    one, two = (metrics.normalize(np.asarray(v[positives], np.float64)) for v in (first, second))
+    gaps = metrics.norms(one - two) ** 2
     builder = ReportBuilder()
     named, own = (pairs.name, split), items[positives]
     builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)

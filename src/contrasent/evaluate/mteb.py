@@ -63,7 +63,8 @@ class MtebModel:
 
         ``first``: (n, d). ``second``: (m, d).
         """
-        product: Vectors = (metrics.unit(first) @ metrics.unit(second).T).astype(np.float32)
+        one, two = (metrics.normalize(np.asarray(v, np.float64)) for v in (first, second))
+        product: Vectors = (one @ two.T).astype(np.float32)
         return product
 
     def similarity_pairwise(self, first: ArrayLike, second: ArrayLike) -> Vectors:

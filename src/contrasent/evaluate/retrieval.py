@@ -152,8 +152,8 @@ def rank_vectors(
     exclude: Sequence[int] | None = None,
 ) -> Ranking:
     """Rank the relevant documents of each query (q, d) among documents (n, d) by cosine."""
-    left = metrics.unit(queries).astype(np.float32)
-    right = metrics.unit(documents).astype(np.float32).T
+    left = metrics.normalize(queries).astype(np.float32)
+    right = metrics.normalize(documents).astype(np.float32).T
     rows = max(1, BLOCK // max(len(documents), 1))
     ranks: list[NDArray[np.int64]] = []
     gains: list[Floats] = []
@@ -379,9 +379,9 @@ def side_by_side(
     listing: Listing = {query: {} for query in queries}
     for name, encode in models.items():
         queried, read = encode_search(encode, [queries], [texts])
-        right = metrics.unit(read(texts)).astype(np.float32)
+        right = metrics.normalize(read(texts)).astype(np.float32)
         for query in queries:
-            own = metrics.unit(queried([query])).astype(np.float32)
+            own = metrics.normalize(queried([query])).astype(np.float32)
             scores = (right @ own[0]).astype(np.float64)
             scores[[i for i, text in enumerate(texts) if text == query]] = -np.inf
             best = np.argsort(-scores, kind="stable")[:k]

@@ -16,7 +16,7 @@ from contrasent.errors import (
     check_choice,
 )
 from contrasent.files import check_writable
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize
 from contrasent.search.manifest import APPROXIMATE, BINARY, METRICS, MILVUS, NAME
 from contrasent.types import Vectors
 
@@ -92,4 +92,4 @@ def check_vectors(vectors: Vectors, count: int, dimension: int | None, metric: s
     bad = np.flatnonzero(~np.isfinite(array).all(axis=1))
     if len(bad):
         raise ModelError(f"{len(bad)} of {count} vectors hold NaN or infinity, first row {bad[0]}")
-    return unit(array) if metric == "cosine" else array
+    return normalize(array) if metric == "cosine" else array

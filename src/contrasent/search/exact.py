@@ -12,14 +12,6 @@ SCORES_AT_ONCE = 1 << 23  # 32 MB of float32 scores
 ROWS_AT_ONCE = 1 << 18  # after the first block few rows are better than the best seen
 
 
-def unit(vectors: Vectors) -> Vectors:
-    """Vectors scaled to length one; a zero vector stays zero, so its cosine with all is 0."""
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-    norms[norms == 0.0] = 1.0
-    scaled: Vectors = (vectors / norms[:, None]).astype(np.float32)
-    return scaled
-
-
 class Best:
     """The k best rows seen so far for each of q queries.
 

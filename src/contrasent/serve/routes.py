@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import Query, Request, Response
 
-from contrasent.metrics import rank_biased_overlap
-from contrasent.search.exact import unit
+from contrasent.metrics import normalize, rank_biased_overlap
 from contrasent.search.query import Hit
 from contrasent.serve import schemas
 from contrasent.serve.batching import Embedder
@@ -88,7 +87,7 @@ class Routes:
                 most = self.model.dimension
                 problem = f"the model has {most} dimensions, not {body.dimensions}"
                 raise ApiError(400, problem, "dimensions")
-            vectors = unit(vectors[:, : body.dimensions])
+            vectors = normalize(vectors[:, : body.dimensions])
         self._log(request, len(vectors), tokens, cut)
         rows = np.ascontiguousarray(vectors)
         if body.encoding_format == "base64":
@@ -113,7 +112,7 @@ class Routes:
         self.embedder.check_count(max(len(first), len(second)), self.settings.max_compared)
         both = first if body.b is None else [*first, *second]
         vectors, tokens, cut = await self.embedder.texts(both, client_of(request.scope))
-        scaled = unit(vectors)
+        scaled = normalize(vectors)
         scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
         self._log(request, len(both), tokens, cut)
         return reply({"scores": np.clip(scores, -1, 1), "model": self.model.name, "truncated": cut})
