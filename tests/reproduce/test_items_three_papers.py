@@ -5,9 +5,8 @@ The numbers of cells were counted in the documents, not in the items.
 
 import pytest
 
-from contrasent.reproduce.items import BASE, Item, TableRow
+from contrasent.reproduce.items import BASE, Item, TableRow, resolve_row
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.scale import resolve_row
 
 SEVEN_AND_AVERAGE = 8
 

@@ -9,7 +9,6 @@ from inspect import signature
 
 import numpy as np
 import pytest
-from contrasent.reproduce.spread import Arm
 
 from contrasent import metrics
 from contrasent.errors import DataError
@@ -17,6 +16,7 @@ from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import corpora, measures, work
 from contrasent.reproduce.corpora import read_corpora
+from contrasent.reproduce.effects import SeedScores
 from contrasent.reproduce.figures import draw, drawn_from
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
@@ -279,7 +279,7 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
     (recipe,) = ItemFolder().find(["simcse:a1"])
     column = next(iter(recipe.columns))
     for scale, count in (("lab", 3), ("paper", 3)):
-        arms = {column: {r.name: Arm((70.0, 71.0), seeded=True) for r in recipe.rows}}
+        arms = {column: {r.name: SeedScores((70.0, 71.0), seeded=True) for r in recipe.rows}}
         (panel,) = drawn_from(recipe, scale, {}, arms)["panels"]
         own = [r for r in recipe.rows if recipe.sweep in r.point and scale in r.scales]
         assert len(panel["points"]) == len(own) == 12

@@ -11,7 +11,7 @@ import pytest
 from contrasent.cli.options import parse_budget
 from contrasent.engine.registry import names, parameters
 from contrasent.errors import OptionError
-from contrasent.reproduce import measures, scale
+from contrasent.reproduce import items, measures
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.digests import FIRST, departing, folder_digest
@@ -21,6 +21,7 @@ from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner, train_versi
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.run import _Clock
 from contrasent.reproduce.store import Store
+from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 
 OWN = ItemFolder()
@@ -90,9 +91,9 @@ def test_what_makes_another_run(plan, tiny, folder, tmp_path):
     key, told = keys()
     assert told["version"] == NUMBERS["train"]
     lab = OWN.scales["lab"]
-    same = replace(lab, set={**lab.set, "checkpoint_every": 7})
+    same = lab.model_copy(update={"set": {**lab.set, "checkpoint_every": 7}})
     assert keys(scale=same)[0] == key
-    other = replace(lab, set={**lab.set, "steps": 81})
+    other = lab.model_copy(update={"set": {**lab.set, "steps": 81}})
     seen = {key, keys(scale=other)[0], keys(base=tiny["electra"])[0]}
     wiki = folder / "wiki" / "wiki1m_for_simcse.txt"
     wiki.write_text(wiki.read_text() + "One more sentence.\n")
@@ -138,8 +139,8 @@ def written(kind, name):
 
 
 CHANGES = {
-    "settings": lambda m: m.setattr(scale, "Settings", partial(Settings, weight_decay=0.01)),
-    "objectives": lambda m: m.setattr(scale, "parameters", partial(other_default, "temperature")),
+    "settings": lambda m: m.setattr(run_settings, "Settings", partial(Settings, weight_decay=0.01)),
+    "objectives": lambda m: m.setattr(items, "parameters", partial(other_default, "temperature")),
     "measures": lambda m: m.setitem(MEASURES["sts"].options, "form", (str, "raw")),
 }
 
@@ -230,7 +231,7 @@ def plan_again(monkeypatch, tmp_path):
         return build(planner, name, sentences) if planner.place.data else Built(*["", ""] * 3)
 
     def again(data_home=None):
-        monkeypatch.setattr(scale, "precision", lambda: "bf16")
+        monkeypatch.setattr(items, "precision", lambda: "bf16")
         monkeypatch.setattr(plans, "folder_digest", lambda folder: base)
         monkeypatch.setattr(Planner, "_corpus", corpus)
         if data_home is None:

@@ -10,7 +10,7 @@ from contrasent.cli.options import Output
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.reproduce import scale as scales
+from contrasent.reproduce import items as scales
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.train.defaults import (
     ENCODER_SETTINGS,

@@ -67,8 +67,8 @@ def reproduce(
         keep: Keep the trained models.
     """
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
+    from contrasent.reproduce.items import HERE
     from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.toml import HERE
 
     if own is not None and not own.is_dir():
         raise OptionError("--recipes", str(own), "no such folder")

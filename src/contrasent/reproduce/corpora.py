@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from contrasent.errors import DataError
+from contrasent.errors import DataError, InputError, suggestion
 from contrasent.files import atomic_file, write_json
-from contrasent.reproduce.toml import HERE, shared
+from contrasent.reproduce.items import HERE, Strict, decode, read_toml, shared
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
@@ -27,8 +27,7 @@ SAMPLE_SEED = 20210418
 """Of every sample: rows of two runs differ in order alone, never in what they are drawn from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
+class Corpus(Strict):
     """A named corpus.
 
     Attributes:
@@ -177,11 +176,13 @@ _READERS: dict[str, Callable[[Path, Corpus], Iterable[Texts]]] = {
 
 def read_corpora(folder: Path = HERE) -> dict[str, Corpus]:
     """The corpora of a folder of items, by name; the package's if it brings none."""
-    top = shared(folder, "corpora.toml")
+    path = shared(folder, "corpora.toml")
     found = {}
-    for name, table in top.every_table().items():
-        found[name] = table.fill(Corpus, name=name)
-        table.check_known("form", found[name].form, ("", *_READERS))
+    for name, data in read_toml(path).items():
+        found[name] = decode(Corpus, {"name": name, **data}, path, name)
+        form = found[name].form
+        if form not in ("", *_READERS):
+            raise InputError(path, f"{name}.form {form!r}: unknown{suggestion(form, _READERS)}")
     return found
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.reproduce.corpora import Built
-from contrasent.reproduce.items import Fit
+from contrasent.reproduce.items import Fit, Resolved, models_of
 from contrasent.reproduce.measures import Options
-from contrasent.reproduce.scale import Resolved, models_of
 from contrasent.reproduce.store import Manifest
 
 

@@ -19,10 +19,18 @@ from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, followed, measures
 from contrasent.reproduce.corpora import Built, Corpus
 from contrasent.reproduce.digests import departing, digest_of, folder_digest
-from contrasent.reproduce.items import BASE, GLOVE, TARGET, Item, TableRow
+from contrasent.reproduce.items import (
+    BASE,
+    GLOVE,
+    TARGET,
+    Item,
+    Scale,
+    TableRow,
+    models_of,
+    resolve_row,
+)
 from contrasent.reproduce.jobs import Job, Model, Place, Plan, Training, Unit
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.scale import Scale, models_of, resolve_row
 from contrasent.reproduce.store import Manifest, PlannedRow, Store
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}

@@ -1,33 +1,158 @@
-"""From TOML files to items, strictly: what is misspelt or impossible is refused with its line."""
+"""From TOML files to items, strictly: what is misspelt or impossible is rejected and named."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Never, TypeVar
 
-from contrasent.engine.parameters import Positive
-from contrasent.errors import OptionError, UserError, suggestion
+from pydantic import Field, create_model
+
+from contrasent.engine.parameters import Count, Positive, Size
+from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.report import in_hundredths
-from contrasent.reproduce import rows
 from contrasent.reproduce.corpora import Corpus, read_corpora
 from contrasent.reproduce.items import (
+    BASE,
     BETTER,
+    HERE,
     MARGIN,
     RELATIONS,
     SCALES,
     TARGET,
     Claim,
     Column,
+    Cost,
     Evaluation,
+    Expected,
+    Figure,
+    Fit,
     Item,
+    Kind,
+    RowKind,
+    Scale,
     ScaleChanges,
     ScaleName,
+    Settings,
+    Strict,
     TableRow,
+    Value,
+    decode,
+    read_scales,
+    read_toml,
+    resolve_row,
 )
 from contrasent.reproduce.measures import FIELDS, LOWER, MEASURES
-from contrasent.reproduce.scale import Scale, read_scales, resolve_row
-from contrasent.reproduce.toml import HERE, Table, read
+
+Names = tuple[str, ...]
+
+
+class AtScale(Strict):
+    """What a row or template says of one scale."""
+
+    set: Settings = Field(default_factory=dict)
+    evaluations: Names | None = None
+    sentences: Size | None = None
+
+
+class Template(Strict):
+    """Keys that several rows share, and that a row has as well."""
+
+    objective: str = ""
+    base: str = BASE
+    corpus: str = ""
+    encoder: str = ""
+    pooler: str = ""
+    group: str = ""
+    note: str = ""
+    set: Settings = Field(default_factory=dict)
+    lab: AtScale = AtScale()
+    paper: AtScale = AtScale()
+    sentences: Size | None = None
+    postprocess: Fit | None = None
+    scales: tuple[ScaleName, ...] = SCALES
+    evaluations: Names | None = None
+
+
+class RowTable(Template):
+    """One [[rows]]: a row, or a row of each point of its axes."""
+
+    name: str
+    use: str = ""
+    quote: bool = False
+    blocked: str = ""
+    facts: Settings = Field(default_factory=dict)
+    source: str = ""
+    axes: dict[str, tuple[Value, ...]] = Field(default_factory=dict)
+    expected: dict[str, Any] = Field(default_factory=dict)
+    also: dict[str, Any] = Field(default_factory=dict)
+
+
+class ColumnTable(Strict):
+    """One [columns.NAME]."""
+
+    title: str = ""
+    evaluation: str = ""
+    task: str | None = None
+    split: str | None = None
+    metric: str | None = None
+    aggregate: str | None = None
+    factor: float | None = None
+    better: Literal["higher", "lower"] | None = None
+    margin: Positive | None = None
+
+
+class ClaimTable(Strict):
+    """One [[claims]]."""
+
+    name: str
+    text: str
+    column: str = ""
+    columns: Names = ()
+    better: str = ""
+    no_worse: str = ""
+    no_better: str = ""
+    equal: str = ""
+    than: Names = ()
+    margin: Positive | None = None
+    row: str = ""
+    sign: Literal["", "positive", "negative"] = ""
+    rests_on: Names = ()
+
+
+class Scales(Strict):
+    """[scale.lab] and [scale.paper]."""
+
+    lab: ScaleChanges = ScaleChanges()
+    paper: ScaleChanges = ScaleChanges()
+
+
+class ItemTable(Strict):
+    """A file; its tables are decoded one by one."""
+
+    title: str
+    source: str
+    kind: Kind
+    about: str
+    cost: Cost
+    needs: Names = ()
+    seeds: Count = 3
+    reference: str = ""
+    figure: Figure = ""
+    sweep: str = ""
+    also_source: str = ""
+    tolerance: float = 1.0
+    margin: Positive = MARGIN
+    evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    columns: dict[str, ColumnTable] = Field(default_factory=dict)
+    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
+    claims: tuple[dict[str, Any], ...] = ()
+    scale: Scales = Scales()
+
+
+Said = TypeVar("Said", bound=Strict)
 
 
 class ItemFolder:
@@ -44,11 +169,11 @@ class ItemFolder:
     def papers(self) -> dict[str, str]:
         """Sub-folders and the documents that they stand for, in order."""
         listed = self.home / "papers.toml"
+        titles = read_toml(listed) if listed.is_file() else {}
+        for name, title in titles.items():
+            if not isinstance(title, str):
+                raise InputError(listed, f"{name} must be a text, it is {title!r}")
         names = sorted(path.parent.name for path in self.home.glob("*/*.toml"))
-        titles: dict[str, str] = {}
-        if listed.is_file():
-            top = read(listed)
-            titles = {name: top.take(name, str) for name in list(top.data)}
         return titles | {name: name for name in names if name not in titles}
 
     @cached_property
@@ -74,11 +199,11 @@ class ItemFolder:
         items = [self.read(path) for path in self.files().values()]
         known = {f"{item.name}#{claim.name}" for item in items for claim in item.claims}
         for item in items:
-            for i, claim in enumerate(item.claims):
+            for claim in item.claims:
                 for other in claim.rests_on:
                     if other not in known:
                         problem = f"rests_on {other!r}: no such claim{suggestion(other, known)}"
-                        read(item.file).source.refuse(("claims", i, "rests_on"), problem)
+                        raise InputError(item.file, f"claims.{claim.name}: {problem}")
         return items
 
     def find(self, names: Sequence[str]) -> list[Item]:
@@ -95,38 +220,8 @@ class ItemFolder:
 
     def read(self, path: Path) -> Item:
         """Read and check one item; its paper and name are those of its folder and file."""
-        top = read(path)
-        kind = top.data.get("kind")
-        tolerance = float(top.take("tolerance", float, 1.0))
-        margin = top.take("margin", Positive, MARGIN)
-        source = top.take("source", str)
-        evaluations = {n: _evaluation(n, t) for n, t in top.tables("evaluations").items()}
-        measured = kind not in ("facts", "claims")
-        columns = {
-            name: _column(name, table, evaluations if measured else None, margin)
-            for name, table in top.tables("columns").items()
-        }
-        context = rows.ItemContext(columns, evaluations, self.corpora, tolerance, source)
-        changes = top.table("scale")
-        scale = {name: changes.table(name).fill(ScaleChanges) for name in SCALES}
-        changes.done()
-        made = rows.read_rows(top, context)
-        claims = tuple(_claim(t, columns, [r.name for r in made]) for t in top.several("claims"))
-        item = top.fill(
-            Item,
-            file=path,
-            paper=self.papers.get(path.parent.name, path.parent.name),
-            source=source,
-            evaluations=evaluations,
-            columns=columns,
-            rows=made,
-            claims=claims,
-            scale=scale,
-        )
-        _check_whole(item, top)
-        for size in self.scales.values():
-            _check_settings(item, size, top)
-        return item
+        paper = self.papers.get(path.parent.name, path.parent.name)
+        return _ItemReader(path, self).item(paper)
 
 
 def _order(path: Path) -> tuple[int, int, str]:
@@ -136,129 +231,284 @@ def _order(path: Path) -> tuple[int, int, str]:
     return group, 0 if group == 1 else int(digits or 0), path.stem
 
 
-def _evaluation(name: str, table: Table) -> Evaluation:
-    kind = table.take("kind", str)
-    table.check_known("kind", kind, MEASURES)
-    options = {}
-    for option, (form, _) in MEASURES[kind].options.items():
-        value = table.take(option, form, None)
-        if value is not None:
-            options[option] = value
-    table.done()
-    return Evaluation(name, kind, options)
+@cache
+def _evaluation_table(kind: str) -> type[Strict]:
+    """The keys of an evaluation of a kind."""
+    options: dict[str, Any] = {k: (form, None) for k, (form, _) in MEASURES[kind].options.items()}
+    found: type[Strict] = create_model(kind, __base__=Strict, kind=(str, ...), **options)
+    return found
 
 
-def _column(
-    name: str, table: Table, evaluations: Mapping[str, Evaluation] | None, margin: float
-) -> Column:
-    """A column; of facts and statements (None) nothing is measured."""
-    evaluation = table.take("evaluation", str, "")
-    select = {key: value for key in FIELDS if (value := table.take(key, str, None)) is not None}
-    metric = select.get("metric", "")
-    # A column that names neither is of quotations alone.
-    if evaluations is not None and (evaluation or metric):
-        table.check_known("evaluation", evaluation, evaluations)
-        if not metric:
-            table.refuse("metric", "metric is missing")
-    hundred = in_hundredths(metric)
-    factor = table.take("factor", float, 100.0 if hundred else 1.0)
-    lower = metric.startswith(LOWER)
-    return table.fill(
-        Column,
-        name=name,
-        title=table.take("title", str, name),
-        evaluation=evaluation,
-        select=select,
-        better=table.take("better", Literal["higher", "lower"], "lower" if lower else "higher"),
-        factor=factor,
-        # Points of a correlation are alike; what does not matter of a time, a file must say.
-        margin=table.take("margin", Positive, margin if factor == 100 else None),
-    )
+class _ItemReader:
+    """One file on its way to an item."""
+
+    def __init__(self, path: Path, folder: ItemFolder) -> None:
+        self.path, self.folder = path, folder
+        self.table = decode(ItemTable, read_toml(path), path)
+        self.evaluations = {n: self._evaluation(n, t) for n, t in self.table.evaluations.items()}
+        self.columns = {name: self._column(name, t) for name, t in self.table.columns.items()}
+
+    def fail(self, where: str, problem: str) -> Never:
+        raise InputError(self.path, f"{where}{': ' if where else ''}{problem}")
+
+    def check(self, where: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> None:
+        """Reject a name that is none of those known."""
+        if value not in known:
+            self.fail("", f"{where} {value!r}: unknown{suggestion(value, known)}")
+
+    def item(self, paper: str) -> Item:
+        """The item, whose parts fit together."""
+        table, rows = self.table, tuple(self._every_row())
+        names = [row.name for row in rows]
+        claims = tuple(self._claim(data, names) for data in table.claims)
+        if table.figure == "sweep" and not table.sweep:
+            self.fail("figure", 'needs sweep = "SETTING", the axis of the figure')
+        if table.reference:
+            self.check("reference", table.reference, names)
+        if not rows and table.kind != "claims":
+            self.fail("", "there are no [[rows]]")
+        axes = sorted({name for row in rows for name in row.point})
+        for axis in filter(None, table.sweep.split(",")):
+            self.check("sweep", axis, axes)
+        plain = ("title", "source", "kind", "about", "cost", "needs", "seeds", "reference")
+        item = Item(
+            file=self.path,
+            paper=paper,
+            evaluations=self.evaluations,
+            columns=self.columns,
+            rows=rows,
+            claims=claims,
+            scale={"lab": table.scale.lab, "paper": table.scale.paper},
+            **{k: getattr(table, k) for k in (*plain, "figure", "sweep", "also_source")},
+        )
+        for place, row in enumerate(rows):
+            self._check_row(row, names[:place])
+        for scale in self.folder.scales.values():
+            self._check_settings(item, scale)
+        return item
+
+    def _evaluation(self, name: str, data: Mapping[str, Any]) -> Evaluation:
+        kind, where = data.get("kind"), f"evaluations.{name}"
+        if kind not in MEASURES:
+            self.check(f"{where}.kind", str(kind or ""), MEASURES)
+        table = decode(_evaluation_table(str(kind)), data, self.path, where)
+        given = table.model_fields_set - {"kind"}
+        return Evaluation(name, str(kind), {k: v for k, v in table if k in given})
+
+    def _column(self, name: str, table: ColumnTable) -> Column:
+        """A column; of facts and statements nothing is measured."""
+        where = f"columns.{name}"
+        # A column that names neither evaluation nor metric is of quotations alone.
+        named = table.evaluation or table.metric
+        if self.table.kind not in ("facts", "claims") and named:
+            self.check(f"{where}.evaluation", table.evaluation, self.evaluations)
+            if not table.metric:
+                self.fail(where, "metric is missing")
+        metric = table.metric or ""
+        factor = table.factor
+        if factor is None:
+            factor = 100.0 if in_hundredths(metric) else 1.0
+        margin = table.margin
+        if margin is None and factor == 100:
+            # Points of a correlation are alike; what does not matter of a time, a file must say.
+            margin = self.table.margin
+        return Column(
+            name,
+            table.title or name,
+            table.evaluation,
+            {key: v for key in FIELDS if (v := getattr(table, key)) is not None},
+            table.better or ("lower" if metric.startswith(LOWER) else "higher"),
+            factor,
+            margin,
+        )
+
+    def _every_row(self) -> Iterator[TableRow]:
+        templates = {
+            name: self._template(Template, data, f"templates.{name}")
+            for name, data in self.table.templates.items()
+        }
+        used = set()
+        for place, data in enumerate(self.table.rows):
+            where = f"rows.{data.get('name', place)}"
+            row = self._template(RowTable, data, where)
+            if row.use:
+                self.check(f"{where}.use", row.use, templates)
+                used.add(row.use)
+                row = _over(templates[row.use], row)
+            yield from self._rows(row, where)
+        for name in templates:
+            if name not in used:
+                self.fail(f"templates.{name}", "no row uses it")
+
+    def _template(self, kind: type[Said], data: Mapping[str, Any], where: str) -> Said:
+        found: Any = decode(kind, data, self.path, where)
+        if found.corpus:
+            self.check(f"{where}.corpus", found.corpus, self.folder.corpora)
+        if found.postprocess is not None:
+            known = (*self.folder.corpora, TARGET)
+            self.check(f"{where}.postprocess.corpus", found.postprocess.corpus, known)
+        for table in (found, found.lab, found.paper):
+            for name in table.evaluations or ():
+                self.check(f"{where}.evaluations", name, self.evaluations)
+        return found  # type: ignore[no-any-return]
+
+    def _rows(self, row: RowTable, where: str) -> Iterator[TableRow]:
+        """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
+        for key in row.facts:
+            self.check(f"{where}.facts", key, self.columns)
+        for key, values in row.axes.items():
+            if not values:
+                self.fail(where, f"axes.{key} has no values")
+        points = [dict(zip(row.axes, point, strict=True)) for point in product(*row.axes.values())]
+        source = row.source or self.table.source
+        expected = self._expected(f"{where}.expected", row.expected, source, len(points))
+        also = self._expected(f"{where}.also", row.also, source, len(points))
+        kind = self._kind(row, where)
+        if kind == "train" and not row.corpus:
+            self.fail(where, "corpus is missing: what is trained on?")
+        at: dict[ScaleName, AtScale] = {"lab": row.lab, "paper": row.paper}
+        evaluations = tuple(self.evaluations) if row.evaluations is None else row.evaluations
+        for i, point in enumerate(points):
+            try:
+                name = row.name.format(**point)
+            except (KeyError, IndexError, ValueError) as error:
+                self.fail(where, f"name: {{...}} must be one of the axes ({error})")
+            yield TableRow(
+                name=name,
+                group=row.group,
+                kind=kind,
+                objective=row.objective,
+                base=row.base,
+                corpus=row.corpus,
+                settings={s: {**row.set, **at[s].set, **point} for s in SCALES}
+                if kind == "train"
+                else {},
+                sentences={s: _first(at[s].sentences, row.sentences) for s in SCALES},
+                encoder=row.encoder,
+                pooler=row.pooler,
+                fit=row.postprocess,
+                evaluations={s: _first(at[s].evaluations, evaluations) for s in SCALES},
+                expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
+                also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
+                facts={k: str(v) for k, v in row.facts.items()},
+                source=source,
+                blocked=row.blocked,
+                scales=row.scales,
+                note=row.note,
+                point=point,
+            )
+
+    def _kind(self, row: RowTable, where: str) -> RowKind:
+        made = [key for key in ("objective", "encoder") if getattr(row, key)]
+        if row.blocked:
+            return "blocked"
+        if row.quote or row.facts:
+            if made:
+                self.fail(where, f"{made[0]} does not belong to a row of quotations or facts")
+            return "quote" if row.quote else "facts"
+        if len(made) != 1:
+            problem = "a row has an objective (it is trained), an encoder (it is measured), "
+            self.fail(where, problem + "quote = true, blocked, or facts; exactly one")
+        return "train" if made == ["objective"] else "encoder"
+
+    def _expected(
+        self, where: str, given: Mapping[str, Any], source: str, count: int
+    ) -> dict[str, list[Expected | None]]:
+        """Published values of each column, one for each of so many rows; "" is none."""
+        found: dict[str, list[Expected | None]] = {}
+        for column, value in given.items():
+            self.check(where, column, self.columns)
+            values = value if isinstance(value, tuple) else (value,)
+            if len(values) != count:
+                self.fail(where, f"{column} has {len(values)} values for {count} rows")
+            found[column] = []
+            for own in values:
+                defaults = {"tolerance": self.table.tolerance, "source": source}
+                data = {**defaults, **(own if isinstance(own, dict) else {"value": own})}
+                cell = decode(Expected, data, self.path, f"{where}.{column}") if own != "" else None
+                found[column].append(cell)
+        return found
+
+    def _claim(self, data: Mapping[str, Any], names: Sequence[str]) -> Claim:
+        where = f"claims.{data.get('name', '')}"
+        table = decode(ClaimTable, data, self.path, where)
+        given = {key: value for key in RELATIONS if (value := getattr(table, key))}
+        ((relation, subject),) = list(given.items())[:1] or [("", "")]
+        claim = Claim(
+            table.name,
+            table.text,
+            table.columns,
+            relation,
+            subject,
+            table.than,
+            table.margin,
+            table.row,
+            table.sign,
+            table.rests_on,
+        )
+        if claim.rests_on:
+            return claim
+        if bool(table.column) == bool(table.columns):
+            self.fail(where, "a claim has a column, or columns, or rests_on")
+        about = table.columns or (table.column,)
+        for other in about:
+            self.check(f"{where}.{'columns' if table.columns else 'column'}", other, self.columns)
+        signed = bool(claim.sign)
+        if len(given) + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
+            problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
+            self.fail(where, f"{problem}, or rests_on")
+        than = claim.than
+        if than == ("*",):
+            than = tuple(name for name in names if name != subject)
+        for key, rows in ((relation, (subject,)), ("than", than), ("row", (claim.row,))):
+            for other in filter(None, rows):
+                self.check(f"{where}.{key}", other, names)
+        for other in about if relation not in ("", BETTER) else ():
+            if claim.margin is None and self.columns[other].margin is None:
+                problem = f"{relation} needs a margin: none is known of the column {other!r}"
+                self.fail(where, f"{problem} (margin = ..., of the claim or the column)")
+        return replace(claim, columns=about, than=than)
+
+    def _check_row(self, row: TableRow, before: Sequence[str]) -> None:
+        where = f"rows.{row.name}"
+        if row.name in before:
+            self.fail(where, f"two rows are named {row.name!r}")
+        for name in row.expected if row.kind in ("train", "encoder") else ():
+            if not self.columns[name].evaluation:
+                problem = f"column {name!r} names no evaluation; only quotations have values"
+                self.fail(f"{where}.expected", problem)
+        if row.also and not self.table.also_source:
+            self.fail(f"{where}.also", "also_source must say where from")
+        target = row.fit is not None and row.fit.corpus == TARGET
+        for name in {n for some in row.evaluations.values() for n in some} if target else ():
+            kind = self.evaluations[name].kind
+            if kind != "sts":
+                problem = f"a fit to {TARGET!r} belongs to STS sets; {name!r} measures {kind}"
+                self.fail(where, f"{problem} (evaluations = [...] says what is measured)")
+
+    def _check_settings(self, item: Item, scale: Scale) -> None:
+        """Choose the settings of every row as a run would, so that a wrong one is found now."""
+        for row in item.rows:
+            if row.kind == "train" and scale.name in row.scales:
+                try:
+                    resolve_row(item, row, scale)
+                except UserError as error:
+                    self.fail(f"rows.{row.name}", str(error))
 
 
-def _claim(table: Table, columns: Mapping[str, Column], names: Sequence[str]) -> Claim:
-    column = table.take("column", str, "")
-    given = {key: value for key in RELATIONS if (value := table.take(key, str, ""))}
-    ((relation, subject),) = list(given.items())[:1] or [("", "")]
-    claim = table.fill(Claim, relation=relation, subject=subject)
-    if claim.rests_on:
-        return claim
-    if bool(column) == bool(claim.columns):
-        table.source.refuse(table.at, "a claim has a column, or columns, or rests_on")
-    about = claim.columns or (column,)
-    for other in about:
-        table.check_known("columns" if claim.columns else "column", other, columns)
-    signed = bool(claim.sign)
-    if len(given) + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
-        problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
-        table.source.refuse(table.at, f"{problem}, or rests_on")
-    than = claim.than
-    if than == ("*",):
-        than = tuple(name for name in names if name != subject)
-    for key, wanted in ((relation, (subject,)), ("than", than), ("row", (claim.row,))):
-        for other in filter(None, wanted):
-            if other not in names:
-                table.refuse(key, f"{key} {other!r}: no such row{suggestion(other, names)}")
-    for other in about if relation not in ("", BETTER) else ():
-        if claim.margin is None and columns[other].margin is None:
-            problem = f"{relation} needs a margin: none is known of the column {other!r}"
-            table.refuse(relation, f"{problem} (margin = ..., of the claim or the column)")
-    return replace(claim, columns=about, than=than)
+def _over(below: Strict, above: Said) -> Said:
+    """A row over its template: settings one by one, of the rest what the row says."""
+    found: dict[str, Any] = {}
+    for name in below.model_fields_set:
+        one, two = getattr(below, name), getattr(above, name)
+        if isinstance(one, AtScale):
+            found[name] = _over(one, two)
+        elif isinstance(one, dict):
+            found[name] = {**one, **two}
+        elif name not in above.model_fields_set:
+            found[name] = one
+    return above.model_copy(update=found)
 
 
-def _check_whole(item: Item, top: Table) -> None:
-    """Refuse what does not fit together: names, rows and columns that others refer to."""
-    names = [row.name for row in item.rows]
-    for i, row in enumerate(item.rows):
-        _check_row(item, row, names[:i], top)
-    if item.reference:
-        top.check_known("reference", item.reference, names)
-    if not item.rows and item.kind != "claims":
-        top.source.refuse((), "there are no [[rows]]")
-    axes = {name for row in item.rows for name in row.point}
-    for axis in filter(None, item.sweep.split(",")):
-        top.check_known("sweep", axis, axes)
-
-
-def _check_row(item: Item, row: TableRow, before: Sequence[str], top: Table) -> None:
-    def refuse(problem: str, *keys: str) -> None:
-        top.source.refuse(("rows", row.place, *keys), problem)
-
-    if row.name in before:
-        refuse(f"two rows are named {row.name!r}")
-    for name in row.expected if row.kind in ("train", "encoder") else ():
-        if not item.columns[name].evaluation:
-            refuse(f"column {name!r} names no evaluation; only quotations have values", "expected")
-    if row.also and not item.also_source:
-        refuse("also_source must say where from", "also")
-    target = row.fit is not None and row.fit.corpus == TARGET
-    for name in {n for some in row.evaluations.values() for n in some} if target else ():
-        kind = item.evaluations[name].kind
-        if kind != "sts":
-            problem = f"{row.name}: a fit to {TARGET!r} belongs to STS sets; {name!r} measures "
-            refuse(f"{problem}{kind} (evaluations = [...] says what is measured)")
-
-
-def _check_settings(item: Item, scale: Scale, top: Table) -> None:
-    """Choose the settings of every row as a run would, so that a wrong one is found now."""
-    for row in item.rows:
-        if row.kind != "train" or scale.name not in row.scales:
-            continue
-        try:
-            resolve_row(item, row, scale)
-        except OptionError as error:
-            name = str(error.value) if error.option == "set" else error.option
-            top.source.refuse(_written(top, row, name, scale.name), f"{row.name}: {error}")
-        except UserError as error:
-            top.source.refuse(("rows", row.place), f"{row.name}: {error}")
-
-
-def _written(top: Table, row: TableRow, name: str, scale: str) -> tuple[str | int, ...]:
-    """Where a setting of a row was written: in the row, its template, or the item's scale."""
-    name = name.removeprefix("--")
-    own: tuple[str | int, ...] = ("rows", row.place)
-    use = top.data["rows"][row.place].get("use", "")
-    for at in (own, ("templates", use), ("scale", scale)):
-        if top.source.holds(at, name):
-            return (*at, name)
-    return own
+def _first(one: Any, two: Any) -> Any:
+    return two if one is None else one
