@@ -362,3 +362,10 @@ def test_help_and_version_are_no_errors(run):
         code, out, err = run(*arguments)
         assert (code, err) == (0, ""), arguments
         assert "contrasent" in out
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("train", "[settings]"), ("search", "[default: 0.2]")]
+)
+def test_help_shows_brackets(run, command, words):
+    assert words in run(command, "--help")[1]

@@ -39,22 +39,23 @@ def adapt(
 ) -> options.Output:
     """Make search in your documents better, prove it, and leave what is better, or say no.
 
-    No labels are needed: queries are made of the documents. What is tried: words (BM25) beside the
-    base's vectors, the base whitened, trained on the documents, and averaged with what was
-    trained. The best is shipped only if it beats the base on documents kept sealed until then.
+    No labels are needed: queries are made of the documents. Tried are words (BM25) with the base's
+    vectors, the base whitened, trained on the documents, and averaged with the trained model. The
+    best is kept only if it beats the base on documents that nothing has used until then.
 
     Options:
         source: Documents: a folder, a zip archive or a file. See the docs.
         base: Model to begin from.
-        update: Instead: what an earlier adapt left. SOURCE is new text; little is forgotten.
+        update: Begin from the folder of an earlier adapt instead. SOURCE is new text; little
+            is forgotten.
         budget: Time to spend, about: 90s, 30m, 2h.
         queries: Queries of people: csv, tsv or jsonl with columns query, document.
         collection: The same as a folder in BEIR's layout.
-        clicks: What people opened: csv, tsv or jsonl, query, document and count.
+        clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
         columns: Columns of tables to read, with commas; title first.
-        seed: Of everything random.
+        seed: Seed of everything random.
         report: Copy the report's page there (MODEL/report.html).
-        require_improvement: Exit 3 if the base is what is shipped.
+        require_improvement: Exit with 3 if the base is kept.
     """
     done = carry_out(
         source,

@@ -86,7 +86,7 @@ def _usage_error(error: Any, parent: Any) -> UserError:
         command = " ".join(filter(None, (parent.command_path, parent.invoked_subcommand)))
     more = f"see '{command} --help'"
     if kind == "MissingParameter" and param is not None:
-        about = str(getattr(param, "help", None) or "").rstrip(".")
+        about = str(getattr(param, "help", None) or "").rstrip(".").replace("\\[", "[")
         problem = f"{_name(param)} is missing{f' ({about})' if about else ''}"
     elif kind == "NoSuchOption":
         option = str(error.option_name)

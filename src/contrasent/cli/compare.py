@@ -31,13 +31,13 @@ def compare(
     """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
 
     Items are paired, and both items and seeds count as chance. With one run an arm a spread over
-    seeds is assumed, and what holds for these two models alone stands beside.
+    seeds is assumed, and the interval for these two models alone is shown too.
 
     Options:
         before: Model, or its runs with several seeds: a,b,c; or their reports, written by evaluate
             --json.
-        after: What A is compared with, likewise.
-        suite: Of models: what to measure, as in evaluate; sts if not given.
+        after: The model to compare with A, given in the same way.
+        suite: Suites to measure models by, as in evaluate; sts if not given.
         seed_sd: Standard deviation over seeds, in points, of an arm with one run. By default the
             other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
         resamples: Of no use any more: nothing is drawn.

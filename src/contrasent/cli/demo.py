@@ -32,17 +32,17 @@ def demo(
 ) -> options.Output:
     """Adapt a model to the documentation of the installed packages; show that it searches better.
 
-    The documentation strings of the packages beside this one are read as text (nothing is
-    imported or run). The first sentence of each is a query, the prose that explains it is what
-    the query should find. What searches best is proven on names that nothing was trained on or
-    chosen by, and then answers three questions. See ``contrasent adapt`` for documents of your own.
+    The documentation strings of the installed packages are read as text (nothing is imported or
+    run). The first sentence of each is a query, which should find the prose that explains it. The
+    best search is proven on names that took no part in training or selection, and then answers
+    three questions. See ``contrasent adapt`` for documents of your own.
 
     Options:
         base: Model to begin from.
         names: Documented names to read at most.
         steps: Training steps at most.
         budget: Time to spend at most: 90s, 30m, 2h.
-        seed: Of everything random.
+        seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
     from contrasent.adapt.formats.docstrings import InstalledDocumentation

@@ -44,22 +44,22 @@ def diff(
 ) -> options.Output:
     """Will a search still find what it found with another model, version or runtime?
 
-    Both models rank the same documents for the same queries; nothing has to be known of what is
-    right. What changed is shown with 95 % intervals. The stored vectors of an index are used where
+    Both models rank the same documents for the same queries; no relevance judgements are
+    needed. Changes are shown with 95 % intervals. The stored vectors of an index are used where
     OLD made them. A key for a server is read from CONTRASENT_API_KEY.
 
     Options:
         old: The model in use: folder, name, export, or a server's http://HOST:PORT/v1#MODEL.
-        new: What is to take its place, likewise.
+        new: The model that is to replace it, given in the same way.
         on: Index folder, or a corpus: a file or folder.
         queries: File with one query a line; if not given, documents are the queries.
         sample: Queries at most, drawn at random; at least 20.
         documents: Documents at most, drawn at random.
         threshold: Score of OLD to carry over to NEW.
         report: Write all of it as a page: FILE.html.
-        fail_over: Exit with 3 unless the share of the ten nearest that changed is surely (upper
-            end of its interval) at most this.
-        seed: Of what is drawn.
+        fail_over: Exit with 3 if the share of the ten nearest that changed may be above this
+            (upper end of its interval).
+        seed: Seed of the samples.
     """
     if not on:
         raise OptionError("--on", on, "name the index, or the texts, that both models search")

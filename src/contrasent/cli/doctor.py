@@ -51,14 +51,14 @@ def doctor(
 ) -> options.Output:
     """Check that a model, or a server that serves it, gives the vectors it was saved with.
 
-    Without a model: what is installed, what is missing for what, and what computes. With one:
-    what is wrong, such as pooling, a missing head or scaling, tokenisation, truncation,
-    precision. Exits with 0 if all is well and with 1 if not. A key for the server is read from
+    Without a model: the installed packages, the missing extras and the processor. With one: every
+    difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision.
+    Exits with 0 if all is well and with 1 if not. A key for the server is read from
     CONTRASENT_API_KEY.
 
     Options:
         url: Check a running server instead: http://HOST:PORT/v1 (OpenAI's interface).
-        name: What the server calls the model; its first if not given.
+        name: Name of the model on the server; its first if not given.
         write: Save golden vectors of the model as it is now.
     """
     if model is None:

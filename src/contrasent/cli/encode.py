@@ -64,14 +64,16 @@ def encode(
 
     Options:
         model: Model folder or name, or an exported model.
-        input_: File, folder, or - for standard input; of --engine also a pattern with *, or a URL.
-        output: FILE.npy, FILE.parquet, or a folder of shards; of --engine a folder or a URL.
+        input_: File, folder, or - for standard input; with --engine also a pattern with *, or a
+            URL.
+        output: FILE.npy, FILE.parquet, or a folder of shards; with --engine a folder or a URL.
         column: Column with the text, by name or position from 0.
-        id_column: Of --engine: column with the ids; row numbers if not given.
-        keep_text: Of --engine: keep the texts beside the vectors.
-        dtype: Of --engine: float32, float16, int8 (with a scale a row) or binary (signs, as bits).
-        shard_rows: Of --engine: texts a shard. [default: 250000]
-        shard: Make this share of the shards, such as 3/64: for jobs that do not know one another;
+        id_column: With --engine: column with the ids; row numbers if not given.
+        keep_text: With --engine: keep the texts with the vectors.
+        dtype: With --engine: float32, float16, int8 (with a scale a row) or binary (signs, as
+            bits).
+        shard_rows: With --engine: texts a shard. [default: 250000]
+        shard: Make this share of the shards, such as 3/64: for independent jobs;
             the one that makes the last shard checks them all.
         unit: Scale vectors to length one.
         dimensions: Keep the first so many dimensions, scaled to length one.

@@ -68,18 +68,18 @@ def index(
         output: Index folder to make.
         new_model: Give the index the vectors of this model, in place: a run that was killed goes
             on, and the old vectors answer until all are there.
-        mapped: Of --model: map the vectors linearly instead of encoding.
-        map_limit: Of --map: refuse if more of the ten nearest may be lost than this.
-        sample: Of --map: texts to encode, to fit it and measure it.
+        mapped: With --model: map the vectors linearly instead of encoding.
+        map_limit: With --map: stop if more than this share of the ten nearest may be lost.
+        sample: With --map: texts to encode, to fit and to measure the map.
         id_column: Column with the ids; row numbers if not given.
         metadata: Columns to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot.
         backend: exact; binary or faiss, approximate, for millions of texts; or milvus.
-        kind: Of faiss: hnsw (accurate) or ivfpq (small, on disk).
-        uri: Of a Milvus server, http://HOST:19530; a file in the index if not given.
+        kind: With faiss: hnsw (accurate) or ivfpq (small, on disk).
+        uri: Milvus server, http://HOST:19530; a file in the index if not given.
         collection: Name of the collection in Milvus.
         encoded: CORPUS is parquet with vectors in it, as encode writes it: nothing is encoded.
-        hybrid: To be searched by words (BM25) and vectors together.
+        hybrid: Search it by words (BM25) and vectors together.
         add: Add to an index that exists.
         update: Replace rows of the same id, add the others.
         remove: Remove the row with this id from an index; can be repeated.

@@ -22,7 +22,7 @@ Column = Annotated[
     str | None, typer.Option(help="Column with the text, by name or position from 0.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor remarks.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 DataFolder = Annotated[
     Path | None, typer.Option("--data", help="Data folder, instead of CONTRASENT_DATA's.")
@@ -50,7 +50,7 @@ LexicalWeight = Annotated[
 
 
 class Output(NamedTuple):
-    """What a command gives to be printed.
+    """The output of a command.
 
     Attributes:
         notes: lines for standard error, after all else.
@@ -76,7 +76,7 @@ class Loading:
 
     pooler: Annotated[
         str | None,
-        typer.Option(help="How a bare encoder, which does not say, pools: cls, mean, max, ..."),
+        typer.Option(help="Pooler of a bare encoder, which names none: cls, mean, max, ..."),
     ] = None
     max_tokens: Annotated[
         int | None,
@@ -86,8 +86,8 @@ class Loading:
     runtime: Annotated[
         str | None,
         typer.Option(
-            help="What computes: torch, onnx, onnx-int8, openvino, openvino-int8 (see 'contrasent "
-            "export'), or auto: the fastest, by a short measurement, of those with torch's vectors."
+            help="Runtime: torch, onnx, onnx-int8, openvino, openvino-int8 (see 'contrasent "
+            "export'), or auto: the fastest, in a short measurement, with torch's vectors."
         ),
     ] = None
     batch_invariant: Annotated[
@@ -101,7 +101,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """What computes the shards of a large input.
+    """The processes that compute the shards of a large input.
 
     Attributes:
         engine: one of :data:`contrasent.encoding.engines.ENGINES`; None for this process, as a
@@ -112,27 +112,28 @@ class Workers:
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Encode in shards that know nothing of one another: local, on this machine, or "
-            "ray, on a Ray cluster (docs/scale.md)."
+            help="Encode in independent shards: local, on this machine, or ray, on a Ray cluster "
+            "(docs/scale.md)."
         ),
     ] = None
     workers: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Of --engine: workers. [default: local 1, ray as many as there is room]"
+            min=1, help="With --engine: number of workers. [default: local 1, ray as many as fit]"
         ),
     ] = None
     worker_cpus: Annotated[
         int | None,
-        typer.Option(min=1, help="Of --engine: cores of each worker. [default: local all, ray 1]"),
+        typer.Option(min=1, help="With --engine: cores a worker. [default: local all, ray 1]"),
     ] = None
     worker_gpus: Annotated[
-        float, typer.Option(min=0, help="Of --engine ray: GPUs of each worker, also 0.5.")
+        float, typer.Option(min=0, help="With --engine ray: GPUs a worker, also 0.5.")
     ] = 0.0
     timeout: Annotated[
         float,
         typer.Option(
-            min=1, help="Of --engine ray: seconds without a report from any worker to end after."
+            min=1,
+            help="With --engine ray: end after so many seconds without a report from any worker.",
         ),
     ] = 600.0
 
@@ -186,13 +187,13 @@ def command(function: Callable[..., Output | None]) -> Callable[..., None]:
         if output.status:
             raise typer.Exit(output.status)
 
-    run.__doc__ = about
+    run.__doc__ = escaped(about)
     vars(run)["__signature__"] = own.replace(parameters=flat, return_annotation=None)
     return run
 
 
 def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """What a command does, and the help of its options, out of its docstring."""
+    """The description of a command and the help of its options, from its docstring."""
     about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
     return about, {name: " ".join(text.split()) for name, text in entries}
@@ -214,8 +215,17 @@ def _with_help(given: inspect.Parameter, text: str | None) -> Any:
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    if get_origin(annotation) is Annotated:
+        stated = copy(annotation.__metadata__[0])
+        stated.help = escaped(stated.help or "")
+        annotation = Annotated[annotation.__origin__, stated]
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def escaped(text: str) -> str:
+    """A help text whose brackets rich shows instead of taking them for markup."""
+    return text.replace("[", "\\[")
 
 
 def emit(data: Any) -> None:
@@ -224,14 +234,14 @@ def emit(data: Any) -> None:
 
 
 def note(text: str) -> None:
-    """A line for people on standard error, unless the command is to be quiet."""
+    """Print a line on standard error, unless the command is quiet."""
     if not progress.silent():
         typer.echo(text, err=True)
 
 
 @contextmanager
 def resumable(how: str) -> Iterator[None]:
-    """Say, where Ctrl-C ends the work, what is kept and how it goes on."""
+    """After Ctrl-C, print what is kept and how the work is continued."""
     try:
         yield
     except KeyboardInterrupt as stop:
@@ -250,7 +260,7 @@ def parse_budget(text: str) -> float:
 
 
 def check_folder(folder: Path | None) -> None:
-    """Refuse a data folder that is not there."""
+    """Reject a data folder that is not there."""
     if folder is not None and not folder.is_dir():
         raise OptionError("--data", str(folder), "no such folder")
 
@@ -262,7 +272,7 @@ def shortened(text: str, width: int = 90) -> str:
 
 
 def check_new(output: Path, replace: bool, what: str = "file") -> None:
-    """Refuse, before any work, a target that is not to be replaced or cannot be written."""
+    """Reject, before any work, a target that must not be replaced or cannot be written."""
     if output.exists() and not replace:
         raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
     check_writable(output.absolute().parent)

@@ -40,9 +40,9 @@ def reproduce(
     own: Annotated[Path | None, typer.Option("--recipes")] = None,
     keep: bool = False,
 ) -> None:
-    """Run tables and figures of the papers, and say what agrees with them.
+    """Run tables and figures of the papers, and show which statements hold.
 
-    May be stopped at any time; the same command goes on. At scale lab only directions and orders
+    May be stopped at any time; the same command continues. At scale lab only directions and orders
     are compared, not values.
 
     Options:
@@ -57,11 +57,11 @@ def reproduce(
         budget: Begin nothing after this time, such as 30m or 2h.
         base: Encoder to begin from. [default: the scale's own]
         checkpoint: NAME=FOLDER of a checkpoint that an item names; can be repeated.
-        results: Folder of results, made and gone on with.
-        stored: Compute nothing, report what is there.
+        results: Folder of results, made or continued.
+        stored: Compute nothing; report stored results.
         report: Write a page with tables and figures.
         figures: Write every figure as an SVG file.
-        holds: Write what holds and what does not, with a picture beside it (FILE.svg).
+        holds: Write what holds and what does not, with a picture in FILE.svg.
         json_file: Write all numbers as JSON.
         own: Folder of items, instead of the package's own.
         keep: Keep the trained models.

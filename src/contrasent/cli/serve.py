@@ -51,14 +51,14 @@ def serve(
 ) -> None:
     """Serve a model over HTTP: OpenAI's embeddings interface, search, metrics, and a page at /.
 
-    Listens on this machine only unless --host says otherwise. Ctrl-C finishes what was accepted.
+    Listens on this machine only unless --host says otherwise. Ctrl-C finishes accepted requests.
 
     Options:
         index: Index folder, made by the same model, for /search.
         compare: Another index of the same texts: the page shows both results.
         host: Address to listen on.
         port: Port; 0 takes a free one.
-        name: What clients call the model; its folder's name if not given.
+        name: Name of the model for clients; its folder's name if not given.
         api_key_file: File with the key that clients must send; else $CONTRASENT_API_KEY, else
             none.
         allow_host: Host name that clients may use, besides loopback.
@@ -90,7 +90,7 @@ def serve(
     library = None if index is None else open_index(index)
     if library is None and compare is not None:
         raise OptionError("--compare", str(compare), "goes with --index INDEX")
-    beside = None if compare is None else open_index(compare)
+    second = None if compare is None else open_index(compare)
     if library is None and (hybrid or lexical_weight is not None):
         raise OptionError("--hybrid", True, "goes with --index INDEX")
     listener = _listen(host, port)
@@ -115,7 +115,7 @@ def serve(
     app = create_app(
         served(encode.encoder, shown),
         index=library,
-        compare=beside,
+        compare=second,
         open_model=lambda of: model_of(of, None, options.Loading()),
         settings=settings,
         hybrid=hybrid,
