@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_loops import cosine, fewer, seeds, vectors
 
 from contrasent.errors import OptionError
 from contrasent.losses import (
@@ -18,6 +17,16 @@ from contrasent.losses import (
     info_nce,
     pair_cosines,
 )
+from plain_loops import (
+    complex_cosine,
+    cosine,
+    fewer,
+    loop_cosent,
+    loop_gist,
+    loop_ranking,
+    seeds,
+    vectors,
+)
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
 
@@ -28,15 +37,11 @@ pytestmark = pytest.mark.usefixtures("logits_at_once")
     tau=st.sampled_from([0.05, 0.5]),
 )
 def test_cosent_is_the_sum_over_all_couples(pairs, tau):
-    total = 1.0
-    for s_i, y_i in pairs:
-        for s_j, y_j in pairs:
-            if y_i > y_j:
-                total += math.exp((s_j - s_i) / tau)
     similarities = torch.tensor([s for s, _ in pairs], dtype=torch.float64)
     scores = torch.tensor([y for _, y in pairs], dtype=torch.float64)
     loss = cosent(similarities, scores, temperature=tau)
-    assert loss.item() == pytest.approx(math.log(total), rel=1e-9, abs=1e-12)
+    expected = loop_cosent(*zip(*pairs, strict=True), tau)
+    assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_cosent_knows_the_order_of_the_scores_alone():
@@ -73,16 +78,7 @@ def test_complex_cosines_are_those_of_complex_numbers(seed, n, half):
     a, b = vectors(seed, n, 2 * half), vectors(seed + 1, n, 2 * half)
     found = complex_cosines(a, b).tolist()
     for x, y, value in zip(a.tolist(), b.tolist(), found, strict=True):
-        z = [complex(x[k], x[half + k]) for k in range(half)]
-        w = [complex(y[k], y[half + k]) for k in range(half)]
-        length_z = math.sqrt(sum(abs(u) ** 2 for u in z))
-        length_w = math.sqrt(sum(abs(u) ** 2 for u in w))
-        # z / w with |w|^2 of the whole vector, and the lengths divided out, as in the code.
-        parts = [
-            u * v.conjugate() / length_w**2 / (length_z / length_w)
-            for u, v in zip(z, w, strict=True)
-        ]
-        assert value == pytest.approx(abs(sum(p.real + p.imag for p in parts)), rel=1e-9, abs=1e-12)
+        assert value == pytest.approx(complex_cosine(x, y), rel=1e-9, abs=1e-12)
 
 
 def test_complex_cosines_of_a_text_with_itself_and_of_odd_dimensions():
@@ -115,28 +111,6 @@ def test_gradients_of_graded_losses_are_finite_differences():
         return both + cosine_regression(pair_cosines(a, b), scores / 5)
 
     assert torch.autograd.gradcheck(loss, (a, b))
-
-
-def loop_gist(q, p, hard, guide, first, rows, tau, margin) -> float:
-    gq, gp, *ghard = guide
-    total = 0.0
-    for i in range(first, first + rows):
-        limit = cosine(gq[i], gp[i]) - margin
-        numerator = math.exp(cosine(q[i], p[i]) / tau)
-        rest = 0.0
-        for j in range(len(q)):
-            couples = [
-                (q[i], p[j], gq[i], gp[j]),
-                (q[i], q[j], gq[i], gq[j]),
-                (p[i], p[j], gp[i], gp[j]),
-            ]
-            couples = [] if j == i else couples
-            couples += [(q[i], n[j], gq[i], g[j]) for n, g in zip(hard, ghard, strict=True)]
-            for x, y, gx, gy in couples:
-                if cosine(gx, gy) <= limit:
-                    rest += math.exp(cosine(x, y) / tau)
-        total -= math.log(numerator / (numerator + rest))
-    return total / rows
 
 
 @fewer
@@ -180,14 +154,8 @@ def test_distilled_rankings_are_the_equation(seed, n, before, after, tau, tau_g)
     m = before + n + after
     a, c, ga, gc = (vectors(seed + k, *s) for k, s in enumerate([(n, 4), (m, 4), (n, 3), (m, 3)]))
     loss = distil_ranking(a, c, ga, gc, first=before, temperature=tau, guide_temperature=tau_g)
-    total = 0.0
-    for i in range(n):
-        others = [j for j in range(m) if j != before + i]
-        p = [math.exp(cosine(a[i].tolist(), c[j].tolist()) / tau) for j in others]
-        q = [math.exp(cosine(ga[i].tolist(), gc[j].tolist()) / tau_g) for j in others]
-        for x, y in zip(p, q, strict=True):
-            total += y / sum(q) * math.log(y / sum(q) / (x / sum(p)))
-    assert loss.item() == pytest.approx(total / n, rel=1e-8, abs=1e-12)
+    expected = loop_ranking(*(x.tolist() for x in (a, c, ga, gc)), before, tau, tau_g)
+    assert loss.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
 
 
 def test_a_student_that_ranks_like_the_guide_has_nothing_to_learn():

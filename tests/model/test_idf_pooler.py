@@ -12,7 +12,7 @@ from contrasent.model.card import CardMetadata, card
 from contrasent.model.doctor import examine_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.export import export
-from contrasent.model.golden import read_golden
+from contrasent.model.golden import WEIGHTS, read_golden
 from contrasent.model.runtime import Exported
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
@@ -85,6 +85,9 @@ def test_saved_and_read_to_the_bit(bert, tmp_path):
     statistics = tmp_path / "model" / "1_IdfPooling" / "model.safetensors"
     stored = load_file(statistics)
     save_file(stored | {"frequencies": stored["frequencies"][:9].clone()}, statistics)
+    with pytest.raises(ModelError, match=r"1_IdfPooling/model.safetensors: is not as it was saved"):
+        Encoder.load(tmp_path / "model")
+    (tmp_path / "model" / WEIGHTS).unlink()
     with pytest.raises(ModelError, match=r"1_IdfPooling: does not fit the pooler 'idf'"):
         Encoder.load(tmp_path / "model")
     library = pytest.importorskip("sentence_transformers")

@@ -15,11 +15,7 @@ from contrasent.engine.encodings import BatchEncodings
 from contrasent.engine.registry import find
 from contrasent.errors import OptionError
 from contrasent.types import Tokens
-
-
-def cosine(a, b):
-    dot = sum(x * y for x, y in zip(a, b, strict=True))
-    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+from plain_loops import cosine, loop, pairs
 
 
 def numbers(vectors):
@@ -50,25 +46,11 @@ def encoded(objective, columns, *, clean=False, seed=True):
     return [numbers(part) for part in out.split([len(c) for c in columns])]
 
 
-def info_nce(
-    anchors, positives, *, negatives=None, hard=(), extra=(), alpha=1.0, m=1.0, form=None, tau=0.05
-):
-    """Negatives are those of the pairs themselves, or of other pairs; m as in SimCSE++."""
+def info_nce(anchors, positives, *, negatives=None, hard=(), **more):
+    """Negatives are those of the pairs themselves, or of other pairs; hard ones by column."""
     left, right = negatives or (anchors, positives)
-    total = 0.0
-    for i, anchor in enumerate(left):
-        positive = cosine(anchors[i], positives[i]) / tau
-        below = sum(math.exp(cosine(anchor, q) / tau) for q in extra)
-        below += sum(math.exp(cosine(anchor, p) / tau) for j, p in enumerate(right) if j != i)
-        for column in hard:
-            for j, negative in enumerate(column):
-                below += (alpha if i == j else 1.0) * math.exp(cosine(anchor, negative) / tau)
-        if form == "positive_logit":
-            positive *= m
-        else:
-            below *= m
-        total -= math.log(math.exp(positive) / (math.exp(positive) + below))
-    return total / len(anchors)
+    rows = list(zip(*hard, strict=True))
+    return loop(left, right, pairs(anchors, positives, 0.05), hard=rows, **more)
 
 
 def standard(view, epsilon):

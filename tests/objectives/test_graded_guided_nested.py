@@ -1,7 +1,5 @@
 """Methods of scores, guides, nested dimensions and weighted negatives, number by number."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -11,11 +9,15 @@ from contrasent.engine.guide import Guide
 from contrasent.engine.registry import check, find
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.types import Batch
-
-
-def cosine(a, b):
-    dot = sum(x * y for x, y in zip(a, b, strict=True))
-    return dot / math.sqrt(sum(x * x for x in a)) / math.sqrt(sum(x * x for x in b))
+from plain_loops import (
+    complex_cosine,
+    cosine,
+    loop,
+    loop_cosent,
+    loop_gist,
+    loop_ranking,
+    pairs,
+)
 
 
 def vectors(encoder, tokens):
@@ -31,27 +33,12 @@ def terms_of(name, load, batches, **parameters):
     return {k: v.item() for k, v in objective(batch).items()}, rows, batch
 
 
-def cosent(found, scores, tau):
-    total = 1.0
-    for s_i, y_i in zip(found, scores, strict=True):
-        for s_j, y_j in zip(found, scores, strict=True):
-            total += math.exp((s_j - s_i) / tau) if y_i > y_j else 0.0
-    return math.log(total)
-
-
 def test_cosent_and_angle(load, batches):
     terms, (a, b), batch = terms_of("angle", load, batches)
     cosines = [cosine(x, y) for x, y in zip(a, b, strict=True)]
-    assert terms["cosine"] == pytest.approx(cosent(cosines, batch.scores, 0.05), rel=1e-3)
-    half = len(a[0]) // 2
-    angles = []
-    for x, y in zip(a, b, strict=True):
-        z = [complex(x[k], x[half + k]) for k in range(half)]
-        w = [complex(y[k], y[half + k]) for k in range(half)]
-        lengths = math.hypot(*x) * math.hypot(*y)
-        parts = [p * q.conjugate() / lengths for p, q in zip(z, w, strict=True)]
-        angles.append(abs(sum(p.real + p.imag for p in parts)))
-    assert terms["angle"] == pytest.approx(cosent(angles, batch.scores, 1.0), rel=1e-4)
+    assert terms["cosine"] == pytest.approx(loop_cosent(cosines, batch.scores, 0.05), rel=1e-3)
+    angles = [complex_cosine(x, y) for x, y in zip(a, b, strict=True)]
+    assert terms["angle"] == pytest.approx(loop_cosent(angles, batch.scores, 1.0), rel=1e-4)
     one, _, _ = terms_of("cosent", load, batches)
     assert one["cosent"] == terms["cosine"]
 
@@ -82,26 +69,15 @@ def test_scores_are_wanted_where_they_are_used_and_only_there(load):
 
 def test_gist_masks_by_the_guide(load, batches, guide):
     terms, (q, p, *hard), batch = terms_of(
-        "gist", load, batches, guide=str(guide), temperature=0.5, margin=-0.02
+        "gist", load, batches, guide=str(guide), temperature=0.5, margin=0.1
     )
     student = load(dropout=0.0)
     knows = Guide.load(str(guide), student)
     gq, gp, *ghard = (vectors(knows.encoder, column) for column in batch.columns)
-    total, masked = 0.0, 0
-    for i in range(len(q)):
-        limit = cosine(gq[i], gp[i]) + 0.02
-        rest = 0.0
-        for j in range(len(q)):
-            pairs = [(q[i], n[j], gq[i], g[j]) for n, g in zip(hard, ghard, strict=True)]
-            if j != i:
-                pairs += [(q[i], p[j], gq[i], gp[j]), (q[i], q[j], gq[i], gq[j])]
-                pairs.append((p[i], p[j], gp[i], gp[j]))
-            for x, y, gx, gy in pairs:
-                keep = cosine(gx, gy) <= limit
-                masked += not keep
-                rest += math.exp(cosine(x, y) / 0.5) if keep else 0.0
-        total += math.log1p(rest / math.exp(cosine(q[i], p[i]) / 0.5))
-    assert terms["gist"] == pytest.approx(total / len(q), rel=1e-4)
+    expected = loop_gist(q, p, hard, (gq, gp, *ghard), 0, len(q), 0.5, 0.1)
+    assert terms["gist"] == pytest.approx(expected, rel=1e-4)
+    unmasked = loop_gist(q, p, hard, (gq, gp, *ghard), 0, len(q), 0.5, -3.0)
+    assert expected < unmasked
     assert len(hard) == 2
 
 
@@ -111,15 +87,8 @@ def test_ranking_distillation(load, batches, guide):
     )
     knows = Guide.load(str(guide), load())
     gq, gp = (vectors(knows.encoder, column) for column in batch.columns)
-    total = 0.0
-    for i in range(len(q)):
-        others = [j for j in range(len(q)) if j != i]
-        s = [math.exp(cosine(q[i], p[j]) / 0.05) for j in others]
-        t = [math.exp(cosine(gq[i], gp[j]) / 0.025) for j in others]
-        total += sum(
-            y / sum(t) * math.log(y / sum(t) / (x / sum(s))) for x, y in zip(s, t, strict=True)
-        )
-    assert terms["ranking"] == pytest.approx(total / len(q), rel=1e-3)
+    expected = loop_ranking(q, p, gq, gp, 0, 0.05, 0.025)
+    assert terms["ranking"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_guide_of_another_tokenizer_reads_the_text(load, guide):
@@ -151,13 +120,9 @@ def test_a_guide_must_be_named_and_be_a_sentence_encoder(tiny):
         check("ranking_distillation", {"guide": str(tiny["bert"])})
 
 
-def simcse(a, b, tau, size, counts=lambda i, j: True):
-    total = 0.0
-    for i in range(len(a)):
-        logits = [cosine(a[i][:size], y[:size]) / tau for y in b]
-        rest = sum(math.exp(s) for j, s in enumerate(logits) if j != i and counts(i, j))
-        total += math.log1p(rest / math.exp(logits[i]))
-    return total / len(a)
+def simcse(a, b, tau, size=None, **more):
+    a, b = ([row[:size] for row in rows] for rows in (a, b))
+    return loop(a, b, pairs(a, b, tau), tau=tau, **more)
 
 
 def test_matryoshka_is_the_sum_over_the_sizes(load, batches, tmp_path):
@@ -193,22 +158,15 @@ def test_masked_duplicates(load):
     a, b = (vectors(objective.encoder, column) for column in columns)
     loss = objective(Batch(columns, np.arange(4), 0))["contrast"].item()
     shared = {(0, 2), (2, 0), (1, 3), (3, 1)}
-    expected = simcse(a, b, 0.5, None, lambda i, j: (i, j) not in shared)
+    weights = [[float((i, j) not in shared) for j in range(4)] for i in range(4)]
+    expected = simcse(a, b, 0.5, weights=weights)
     assert loss == pytest.approx(expected, rel=1e-4)
-    assert loss != pytest.approx(simcse(a, b, 0.5, None), rel=1e-2)
+    assert loss != pytest.approx(simcse(a, b, 0.5), rel=1e-2)
     # A hard negative that is the positive of its own row is none either.
     hard = (*columns, objective.encoder.tokenise([TEXTS[4], *others[1:]])[0])
     again = objective(Batch(hard, np.arange(4), 0))["contrast"].item()
-    rows = [b[j] for j in range(4)]
-    total = 0.0
-    for i in range(4):
-        near = {(0, 2), (2, 0), (1, 3), (3, 1)}
-        rest = sum(
-            math.exp(cosine(a[i], b[j]) / 0.5) for j in range(4) if j != i and (i, j) not in near
-        )
-        # Hard negatives equal their rows' positives; that of the last row is no other row's text.
-        for j in range(4):
-            if texts[i] != others[j] and others[i] != others[j]:
-                rest += math.exp(cosine(a[i], rows[j]) / 0.5)
-        total += math.log1p(rest / math.exp(cosine(a[i], b[i]) / 0.5))
-    assert again == pytest.approx(total / 4, rel=1e-4)
+    # Hard negatives equal their rows' positives; that of the last row is no other row's text.
+    for i, row in enumerate(weights):
+        row += [float(others[j] not in (texts[i], others[i])) for j in range(4)]
+    expected = simcse(a, b, 0.5, weights=weights, hard=[[row] for row in b])
+    assert again == pytest.approx(expected, rel=1e-4)

@@ -1,4 +1,4 @@
-"""What the tests of losses share: drawn vectors, and similarities as loops over Python floats."""
+"""Losses as loops over Python floats, from the papers, and drawn vectors to compute them of."""
 
 import math
 
@@ -88,3 +88,58 @@ def loop(
 def pairs(a, b, tau, kind="cosine") -> list[float]:
     """Logits of the positive pairs."""
     return [sim(x, y, kind) / tau for x, y in zip(a, b, strict=False)]
+
+
+def loop_cosent(similarities, scores, tau) -> float:
+    total = 1.0
+    for s_i, y_i in zip(similarities, scores, strict=True):
+        for s_j, y_j in zip(similarities, scores, strict=True):
+            if y_i > y_j:
+                total += math.exp((s_j - s_i) / tau)
+    return math.log(total)
+
+
+def complex_cosine(x, y) -> float:
+    """z / w, the lengths divided out, as in AnglE's code."""
+    half = len(x) // 2
+    z = [complex(x[k], x[half + k]) for k in range(half)]
+    w = [complex(y[k], y[half + k]) for k in range(half)]
+    length_z = math.sqrt(sum(abs(u) ** 2 for u in z))
+    length_w = math.sqrt(sum(abs(u) ** 2 for u in w))
+    parts = [
+        u * v.conjugate() / length_w**2 / (length_z / length_w) for u, v in zip(z, w, strict=True)
+    ]
+    return abs(sum(p.real + p.imag for p in parts))
+
+
+def loop_ranking(a, c, ga, gc, first, tau, tau_g) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        others = [j for j in range(len(c)) if j != first + i]
+        p = [math.exp(cosine(a[i], c[j]) / tau) for j in others]
+        q = [math.exp(cosine(ga[i], gc[j]) / tau_g) for j in others]
+        for x, y in zip(p, q, strict=True):
+            total += y / sum(q) * math.log(y / sum(q) / (x / sum(p)))
+    return total / len(a)
+
+
+def loop_gist(q, p, hard, guide, first, rows, tau, margin) -> float:
+    gq, gp, *ghard = guide
+    total = 0.0
+    for i in range(first, first + rows):
+        limit = cosine(gq[i], gp[i]) - margin
+        numerator = math.exp(cosine(q[i], p[i]) / tau)
+        rest = 0.0
+        for j in range(len(q)):
+            couples = [
+                (q[i], p[j], gq[i], gp[j]),
+                (q[i], q[j], gq[i], gq[j]),
+                (p[i], p[j], gp[i], gp[j]),
+            ]
+            couples = [] if j == i else couples
+            couples += [(q[i], n[j], gq[i], g[j]) for n, g in zip(hard, ghard, strict=True)]
+            for x, y, gx, gy in couples:
+                if cosine(gx, gy) <= limit:
+                    rest += math.exp(cosine(x, y) / tau)
+        total -= math.log(numerator / (numerator + rest))
+    return total / rows
