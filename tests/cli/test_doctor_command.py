@@ -50,6 +50,23 @@ def test_folder(folder):
     assert [f["check"] for f in report["findings"] if not f["good"]] == ["pooling", "vectors"]
 
 
+def test_index(folder, bert, tmp_path):
+    (tmp_path / "t.txt").write_text("a map\nan old boat\n")
+    for name, model in (("saved", folder), ("bare", bert)):
+        options = ("--pooler", "mean") if name == "bare" else ()
+        invoke("index", model, tmp_path / "t.txt", "-o", tmp_path / name, *options)
+        code, said = run(tmp_path / name)
+        assert (code, said.splitlines()[-1]) == (0, "all is well")
+        assert "ok     index: 2 rows of this model" in said
+    manifest = tmp_path / "bare" / "index.json"
+    found = json.loads(manifest.read_text())
+    found["settings"]["pooler"] = "cls"
+    manifest.write_text(json.dumps(found))
+    code, said = run(tmp_path / "bare")
+    assert code == 1
+    assert "WRONG  index: 2 rows of another than" in said
+
+
 def test_server(folder, monkeypatch):
     good = create_app(served(Encoder.load(folder), "mini"), settings=Settings(api_key="k"))
     with running(good) as url:

@@ -4,7 +4,7 @@ import logging
 import os
 import platform
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +19,7 @@ from contrasent.processes import threads
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
+    from contrasent.search.opening import AnyIndex
 
 EXTRAS = {
     "documents": "adapt reads PDF, Word, PowerPoint and parquet",
@@ -43,7 +44,10 @@ INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "am
 def doctor(
     loading: options.Reading,
     model: Annotated[
-        str | None, typer.Argument(help="Model folder or name; none to look at this machine.")
+        str | None,
+        typer.Argument(
+            metavar="[MODEL|INDEX]", help="Model or index; none to look at this machine."
+        ),
     ] = None,
     url: str | None = None,
     name: str | None = None,
@@ -52,9 +56,9 @@ def doctor(
     """Check that a model, or a server that serves it, gives the vectors it was saved with.
 
     Without a model: the installed packages, the missing extras and the processor. With one: every
-    difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision.
-    Exits with 0 if all is well and with 1 if not. A key for the server is read from
-    CONTRASENT_API_KEY.
+    difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision. Of
+    an index its model is checked, and that it made the index. Exits with 0 if all is well and with
+    1 if not. A key for the server is read from CONTRASENT_API_KEY.
 
     Options:
         url: Check a running server instead: http://HOST:PORT/v1 (OpenAI's interface).
@@ -74,7 +78,11 @@ def doctor(
         from contrasent.serve.client import RemoteModel, check_address
 
         check_address(url, "--url")
-    folder = find_model(model)
+    index = _open_index(Path(model))
+    folder = find_model(model if index is None else index.manifest.source)
+    if index is not None:
+        stored = {key: index.manifest.settings.get(key) for key in ("pooler", "max_tokens")}
+        loading = replace(loading, **{key: value for key, value in stored.items() if value})
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
     from contrasent.model import golden as golden_
 
@@ -92,16 +100,23 @@ def doctor(
             {"model": model, "written": str(written)},
             f"{written}: {len(golden_.PROBES)} golden vectors",
         )
-    golden = golden_.read_golden(folder)
     if url is None:
+        none = index is not None and not (folder / golden_.NAME).is_file()
+        golden = None if none else golden_.read_golden(folder)
         from contrasent.model.doctor import Finding, examine_folder
 
-        findings = examine_folder(encoder(), golden)
+        loaded = encoder()
+        findings = [] if golden is None else examine_folder(loaded, golden)
         findings += [
             Finding("files", False, f"{path} is not as it was saved")
             for path in golden_.changed_weights(folder)
         ]
+        if index is not None:
+            same = loaded.identity == index.model
+            rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
+            findings.append(Finding("index", same, rows))
     else:
+        golden = golden_.read_golden(folder)
         # Before torch is loaded.
         vectors = RemoteModel(url, name, batch=len(golden.texts))(golden.texts)
         from contrasent.model.doctor import examine_vectors
@@ -119,6 +134,13 @@ def doctor(
         "\n".join(lines),
         status=0 if good else 1,
     )
+
+
+def _open_index(folder: Path) -> "AnyIndex | None":
+    from contrasent.search.manifest import NAME
+    from contrasent.search.opening import in_milvus, open_index
+
+    return open_index(folder) if in_milvus(folder) or (folder / NAME).is_file() else None
 
 
 @dataclass(frozen=True, slots=True)
