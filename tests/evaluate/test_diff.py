@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate.diff import diff_models, shift
-from contrasent.evaluate.neighbours import Ranked, document_error, measured, nearest, spare
-from contrasent.evaluate.text_groups import compare_groups, script, text_groups
+from contrasent.evaluate.rankings import (
+    Ranked,
+    compare_groups,
+    document_error,
+    measured,
+    nearest,
+    script,
+    spare,
+    text_groups,
+)
 
 TEXTS = [f"note {n} about {'harbours' if n % 2 else 'gardens'}" for n in range(120)]
 

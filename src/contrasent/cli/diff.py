@@ -105,10 +105,10 @@ def diff(
     facts = {**about, "on": on, "stored_vectors": known is not None, **found.to_json()}
     facts |= {"change": change, "fail_over": fail_over, "passed": passed, "seed": seed}
     if report is not None:
-        from contrasent.evaluate.diff_page import page
+        from contrasent.evaluate.diff import diff_page
         from contrasent.files import write_text
 
-        write_text(report, page(found, about, on))
+        write_text(report, diff_page(found, about, on))
     lines = list(_lines(found, about, change))
     if fail_over is not None:
         lines.append(f"{'within' if passed else 'over'} --fail-over {fail_over:g}")

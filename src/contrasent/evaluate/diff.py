@@ -11,6 +11,7 @@ the whole's density: the 10 nearest of a tenth of the documents are about the 10
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,23 @@ from numpy.typing import ArrayLike
 
 from contrasent import metrics, progress
 from contrasent.errors import DataError, OptionError
-from contrasent.evaluate.neighbours import (
+from contrasent.evaluate.rankings import (
     BIASED,
     Floats,
+    Group,
     Measure,
     Ranked,
     Rows,
     agreement,
+    compare_groups,
     measured,
     nearest,
     score_quantiles,
     spare,
+    text_groups,
 )
-from contrasent.evaluate.text_groups import Group, compare_groups, text_groups
 from contrasent.evaluate.vectors import check_vectors
+from contrasent.pages import render
 from contrasent.stats.bootstrap import FEWEST, Counts, draw_counts, interval
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
@@ -41,6 +45,7 @@ SHOWN = 10
 FOUND = 5
 TIMED = 64
 ROUNDS = 3
+SIDES = ("old", "new")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,3 +305,47 @@ def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
             blocks.append(check_vectors(read(block), block))
             advance(len(block))
     return np.concatenate(blocks)
+
+
+def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
+    """A diff as one self-contained page: what changed, by how much, and for whom.
+
+    ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
+    """
+    names = {
+        side: Path(str(about[side]["name"])).name or str(about[side]["name"]) for side in SIDES
+    }
+    title = f"{names['old']} and {names['new']}"
+
+    def millions(value: Any, unit: str) -> str:
+        return "–" if value is None else f"{value / 1e6:,.1f} {unit}"
+
+    return render(
+        "diff.html",
+        window=f" diff: {title}",
+        heading=title,
+        found=found,
+        on=on,
+        names=names,
+        scores=[
+            (kind, names[side], *(f"{value:.3f}" for value in sides[side]))
+            for kind, sides in found.scores.items()
+            for side in SIDES
+        ],
+        groups=[
+            (f"{g.kind}: {g.name}", g.queries, f"{g.change:.3f}", f"{g.others:.3f}", f"{g.p:.3f}")
+            for g in found.groups
+        ],
+        sizes=[
+            (
+                names[side],
+                about[side]["runtime"],
+                f"{found.speed[side]:,.0f}",
+                about[side]["dimension"],
+                millions(about[side]["parameters"], "million"),
+                millions(about[side]["bytes"], "MB"),
+            )
+            for side in SIDES
+        ],
+        moved=[(one.text[:200], one.lost, one.gained) for one in found.moved],
+    )
