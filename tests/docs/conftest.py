@@ -40,7 +40,6 @@ def workshop(tiny, tiny_base, sentences, tmp_path_factory):
         Index.build(encoder.encode, sentences[:60], **about).save(home / name)
     for name, many in (("notes", 400), ("sentences", 300), ("wiki", 300), ("texts", 40)):
         (home / f"{name}.txt").write_text("\n".join(sentences[:many]) + "\n", "utf-8")
-    (home / "march.txt").write_text("\n".join(sentences[500:560]) + "\n", "utf-8")
     pairs = list(zip(sentences[:240], sentences[240:480], strict=True))
     table(home / "pairs.csv", ("question", "answer"), pairs)
     triples = [(a, b, sentences[500 + n]) for n, (a, b) in enumerate(pairs)]

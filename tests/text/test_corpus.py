@@ -83,54 +83,54 @@ def reading(path, **options):
 # What is read
 
 
-@pytest.mark.parametrize("packed", ["", ".gz"])
-def test_a_sentence_a_line(put, packed):
-    path = put(f"notes.txt{packed}", "  One.\t\n\nTwo, with a comma and a \ttab.\n   \nThree")
-    corpus = open_corpus(path)
-    assert list(corpus) == [("One.",), ("Two, with a comma and a \ttab.",), ("Three",)]
-    assert (corpus.width, corpus.names, corpus.skipped) == (1, ("0",), 2)
-    assert corpus.source == str(path)
+ORDER = [(c, a) for a, _, c in TRIPLES]
+ARRAYS = "".join(json.dumps(row) + "\n" for row in TRIPLES)
+CRLF = b'\xef\xbb\xbftext,more\r\n"one\r\ntwo",b\r\n\r\nc,d\r\n'
+LISTED = '{"id": 1, "text": "One.", "tags": []}\n{"text": "Two.", "more": 3}\n'
+CASES = [
+    (
+        "a.txt",
+        "  One.\t\n\nTwo, \ttab.\n   \nThree",
+        None,
+        ("0",),
+        ["One.", "Two, \ttab.", "Three"],
+    ),
+    ("a.txt", b"\xef\xbb\xbfone\r\ntwo\rthree", None, ("0",), ["one", "two", "three"]),
+    *(
+        (name, content, *chosen)
+        for name, content in (
+            ("a.csv", quoted([NAMES, *TRIPLES])),
+            ("a.tsv", tabbed([NAMES, *TRIPLES])),
+            ("a.jsonl", objects(TRIPLES)),
+        )
+        for chosen in (
+            (None, NAMES, TRIPLES),
+            (["negative", "anchor"], ("negative", "anchor"), ORDER),
+            ("positive", ("positive",), [b for _, b, _ in TRIPLES]),
+            # A position beside a name counts in a file with a header.
+            (["negative", 0], ("negative", "anchor"), ORDER),
+        )
+    ),
+    ("a.csv", quoted(TRIPLES), [2, 0], ("2", "0"), ORDER),
+    ("a.tsv", tabbed(TRIPLES), [2, 0], ("2", "0"), ORDER),
+    ("a.jsonl", ARRAYS, [2, 0], ("2", "0"), ORDER),
+    ("a.csv", CRLF, None, ("text", "more"), [("one\ntwo", "b"), ("c", "d")]),
+    ("a.tsv", 'l\tr\n"a\tb\nc "d\te"\n', None, ("l", "r"), [('"a', "b"), ('c "d', 'e"')]),
+    ("a.jsonl", '"One."\n\n"Two."\n', None, ("0",), ["One.", "Two."]),
+    ("a.jsonl", LISTED, None, ("text",), ["One.", "Two."]),
+]
 
 
 @pytest.mark.parametrize("packed", ["", ".gz"])
-@pytest.mark.parametrize(
-    ("suffix", "content"),
-    [
-        (".csv", quoted([NAMES, *TRIPLES])),
-        (".tsv", tabbed([NAMES, *TRIPLES])),
-        (".jsonl", objects(TRIPLES)),
-    ],
-)
-def test_columns_by_name(put, suffix, content, packed):
-    path = put(f"triples{suffix}{packed}", content)
-    corpus = open_corpus(path)
-    assert (corpus.width, corpus.names) == (3, NAMES)
-    assert list(corpus) == TRIPLES
-    assert list(corpus) == TRIPLES, "a corpus is read as often as one likes"
-    chosen = open_corpus(path, columns=["negative", "anchor"])
-    assert chosen.names == ("negative", "anchor")
-    assert list(chosen) == [(c, a) for a, _, c in TRIPLES]
-    assert list(open_corpus(path, columns="positive")) == [(b,) for _, b, _ in TRIPLES]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("triples.csv", quoted(TRIPLES)),
-        ("triples.tsv", tabbed(TRIPLES)),
-        ("triples.jsonl", "".join(json.dumps(row) + "\n" for row in TRIPLES)),
-    ],
-)
-def test_columns_by_position(put, name, content):
-    corpus = open_corpus(put(name, content), columns=[2, 0])
-    assert corpus.names == ("2", "0")
-    assert list(corpus) == [(c, a) for a, _, c in TRIPLES]
-
-
-def test_positions_beside_a_name_count_in_a_file_with_a_header(put):
-    corpus = open_corpus(put("a.csv", quoted([NAMES, *TRIPLES])), columns=["negative", 0])
-    assert corpus.names == ("negative", "anchor")
-    assert list(corpus) == [(c, a) for a, _, c in TRIPLES]
+@pytest.mark.parametrize(("name", "content", "columns", "names", "rows"), CASES)
+def test_what_is_read(put, name, content, columns, names, rows, packed):
+    path = put(name + packed, content)
+    corpus = open_corpus(path, columns=columns)
+    wanted = [(row,) if isinstance(row, str) else row for row in rows]
+    assert list(corpus) == list(corpus) == wanted, "a corpus is read as often as one likes"
+    assert (corpus.width, corpus.names, corpus.source) == (len(names), names, str(path))
+    data = content if isinstance(content, bytes) else content.encode()
+    assert corpus.skipped == sum(not line.strip() for line in data.splitlines())
 
 
 def test_parquet(parquet):
@@ -146,32 +146,6 @@ def test_parquet_in_many_batches_keeps_order_and_row_numbers(parquet):
     assert [row for (row,) in open_corpus(parquet("a.parquet", text=texts))] == texts
     texts[4321] = " "
     fails(reading(parquet("b.parquet", text=texts)), "b.parquet:4322: blank sentence")
-
-
-def test_jsonl_of_strings_and_default_columns_of_objects(put):
-    assert list(open_corpus(put("a.jsonl", '"One."\n\n"Two."\n'))) == [("One.",), ("Two.",)]
-    rows = '{"id": 1, "text": "One.", "tags": []}\n{"text": "Two.", "more": 3}\n'
-    corpus = open_corpus(put("b.jsonl", rows))
-    assert corpus.names == ("text",)
-    assert list(corpus) == [("One.",), ("Two.",)]
-
-
-def test_line_ends_and_byte_order_mark(put):
-    content = b'\xef\xbb\xbftext,more\r\n"one\r\ntwo",b\r\n\r\nc,d\r\n'
-    corpus = open_corpus(put("a.csv", content))
-    assert corpus.names == ("text", "more")
-    assert list(corpus) == [("one\ntwo", "b"), ("c", "d")]
-    assert corpus.skipped == 1
-    assert list(open_corpus(put("b.txt", b"\xef\xbb\xbfone\r\ntwo\rthree"))) == [
-        ("one",),
-        ("two",),
-        ("three",),
-    ]
-
-
-def test_a_tsv_has_no_quoting(put):
-    path = put("a.tsv", 'left\tright\n"a\tb\nc "d\te"\n')
-    assert list(open_corpus(path)) == [('"a', "b"), ('c "d', 'e"')]
 
 
 def test_a_folder_is_read_in_the_order_of_paths(put):
@@ -215,10 +189,6 @@ def test_a_pipe_is_read_like_standard_input(tmp_path):
     corpus = open_corpus(path)
     writer.join()
     assert list(corpus) == list(corpus) == [("one",), ("two",)]
-
-
-def test_one_row_is_allowed_when_asked_for(put):
-    assert list(open_corpus(put("a.txt", "one"), at_least=1)) == [("one",)]
 
 
 def test_a_line_of_a_megabyte(put):
@@ -409,6 +379,7 @@ def test_one_sentence_only_is_said_at_the_end(put):
     assert next(rows) == ("one",)
     fails(lambda: next(rows), "a.txt: one row only, too few to contrast; 2 or more are needed")
     fails(reading(["one"]), "rows in memory: one row only")
+    assert list(open_corpus(["one"], at_least=1)) == [("one",)]
     fails(lambda: open_corpus([]), "rows in memory: there are none")
 
 
@@ -486,39 +457,42 @@ def test_labelled_pairs_of_parquet_and_of_chosen_columns(put, parquet):
     assert pairs.scores.tolist() == [5.0, 1.25]
 
 
-@pytest.mark.parametrize("label", ["high", "", "4,5", "1_0", "0x10"])
-def test_a_label_that_is_not_a_number(put, label):
-    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, ("a", "b", label)]))
-    fails(lambda: read_labelled_pairs(path), f"a.tsv:5: label {label!r} is not a number")
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        *(
+            (("a", "b", label), f"a.tsv:5: label {label!r} is not a number")
+            for label in ("high", "", "4,5", "1_0", "0x10")
+        ),
+        *(
+            (("a", "b", label), f"a.tsv:5: label {label!r} is not a finite number")
+            for label in ("nan", "inf", "-Infinity", "1e999")
+        ),
+        (("a", " ", "1"), "a.tsv:5: blank sentence in column 's2'"),
+    ],
+)
+def test_a_row_that_is_no_labelled_pair(put, row, words):
+    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, row]))
+    fails(lambda: read_labelled_pairs(path), words)
 
 
-@pytest.mark.parametrize("label", ["nan", "inf", "-Infinity", "1e999"])
-def test_a_label_that_is_not_finite(put, label):
-    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, ("a", "b", label)]))
-    fails(lambda: read_labelled_pairs(path), f"a.tsv:5: label {label!r} is not a finite number")
-    fails(lambda: read_labelled_pairs(put("a.jsonl", '["a", "b", NaN]\n')), "a.jsonl:1:", "finite")
-
-
-def test_a_header_read_as_data_and_data_read_as_a_header(put):
-    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED]))
-    fails(lambda: read_labelled_pairs(path, columns=(0, 1, 2)), "a.tsv:1:", "columns by name")
-    path = put("b.tsv", tabbed(LABELLED))
-    fails(lambda: read_labelled_pairs(path), "reads like data, '3.5'", "columns by position")
-
-
-def test_labelled_pairs_that_cannot_be(put):
-    path = put("a.tsv", tabbed([("s1", "s2", "score"), *LABELLED, ("a", " ", "1")]))
-    fails(lambda: read_labelled_pairs(path), "a.tsv:5: blank sentence in column 's2'")
-    fails(
-        lambda: read_labelled_pairs(path, columns=["s1", "s2"]), "three columns", kind=OptionError
-    )
-    four = put("b.tsv", "a\tb\tc\td\nw\tx\ty\tz\n")
-    fails(lambda: read_labelled_pairs(four), "choose three columns of a, b, c, d")
-    fails(lambda: read_labelled_pairs(put("c.tsv", "")), "c.tsv: the file is empty")
-    fails(lambda: read_labelled_pairs(put("d.txt", "a\nb\n")), "labelled pairs are one file")
-    fails(lambda: read_labelled_pairs(path.parent), "labelled pairs are one file")
-    missing = put("e.jsonl", '{"a": "x", "b": "y", "n": 1}\n{"a": "x", "b": "y"}\n')
-    fails(lambda: read_labelled_pairs(missing), "e.jsonl:2: the label is missing (column 'n')")
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "words"),
+    [
+        ("a.jsonl", '["a", "b", NaN]\n', None, "a.jsonl:1: label nan is not a finite number"),
+        ("a.tsv", tabbed([("x", "y", "n"), *LABELLED]), (0, 1, 2), "choose columns by name"),
+        ("a.tsv", tabbed(LABELLED), None, "reads like data, '3.5'; choose columns by position"),
+        ("a.tsv", "a\tb\tc\n", ["a", "b"], "two texts and a number are three columns"),
+        ("a.tsv", "a\tb\tc\td\nw\tx\ty\tz\n", None, "choose three columns of a, b, c, d"),
+        ("c.tsv", "", None, "c.tsv: the file is empty"),
+        ("d.txt", "a\nb\n", None, "labelled pairs are one file"),
+        ("e.jsonl", '["a", "b", 1]\n["a", "b", null]\n', None, "e.jsonl:2: the label is missing"),
+    ],
+)
+def test_labelled_pairs_that_cannot_be(put, name, content, columns, words):
+    kind = OptionError if columns == ["a", "b"] else InputError
+    fails(lambda: read_labelled_pairs(put(name, content), columns=columns), words, kind=kind)
+    fails(lambda: read_labelled_pairs(put(name, content).parent), "labelled pairs are one file")
 
 
 # Real files
