@@ -10,7 +10,7 @@ from contrasent.cli.loading import Counting, find_model, lasting_name, open_mode
 from contrasent.errors import ModelError, OptionError, OutputError
 
 if TYPE_CHECKING:
-    from contrasent.evaluate.neighbours import Measure
+    from contrasent.evaluate.rankings import Measure
     from contrasent.model.prompts import Model
     from contrasent.search.index import Index
     from contrasent.search.opening import AnyIndex
@@ -103,7 +103,7 @@ def _fit(index: "Index", encode: "Counting[Model]", sample: int) -> "tuple[Linea
     import numpy as np
 
     from contrasent.evaluate.diff import encoded
-    from contrasent.evaluate.neighbours import measured, nearest, spare
+    from contrasent.evaluate.rankings import measured, nearest, spare
     from contrasent.search.checks import check_vectors
     from contrasent.search.reembed import fit_map
 
