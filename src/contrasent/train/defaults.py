@@ -109,7 +109,7 @@ def base_kind(folder: Path | None) -> str:
         except (OSError, ValueError, RecursionError):
             continue
         kinds = [str(m.get("type")) for m in modules if isinstance(m, dict)]
-        if any(kind.rsplit(".", 1)[-1] == "Pooling" for kind in kinds):
+        if any(kind.endswith("Pooling") for kind in kinds):
             return SENTENCE_ENCODER
     return LANGUAGE_MODEL
 
