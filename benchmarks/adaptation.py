@@ -161,9 +161,9 @@ def simcse(judged: Judged, seconds: float, seed: int, folder: Path) -> Callable[
     """This library's SimCSE with every default, which stops by steps and not by seconds."""
     from contrasent.model.encoder import Encoder
     from contrasent.model.pretrained import resolve
-    from contrasent.train.defaults import resolve_settings
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
+    from contrasent.train.settings import resolve_settings
 
     texts = texts_of(judged)
     settings = resolve_settings(resolve(BASE), "simcse", {"seed": seed}, corpus=texts).settings

@@ -27,7 +27,7 @@ PYTHON = {
         "contrasent.Report contrasent.Row contrasent.metrics"
     ),
     "Train": (
-        "contrasent.train.prepare.prepare contrasent.train.defaults.resolve_settings "
+        "contrasent.train.prepare.prepare contrasent.train.settings.resolve_settings "
         "contrasent.train.run.Run contrasent.adapters.objective_loss.ObjectiveLoss"
     ),
     "Search": (

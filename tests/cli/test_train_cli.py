@@ -108,11 +108,12 @@ def test_rows_that_share_answers_are_trained(run, bert, tmp_path, table, held, c
 
 def test_what_is_better_and_not_proven_keeps_the_base():
     from contrasent.cli.validating import outcome
-    from contrasent.train.outcome import Gain, Run
+    from contrasent.train.run import Gain, Run
 
-    run = Run(Path("m"), 9, 1.0, 1.0, 0.44, 5, [(0, 0.43), (5, 0.44)])
+    numbers = {"steps": 9, "seconds": 1.0, "sentences_per_second": 1.0, "score": 0.44}
     gain = Gain(0.01, -0.02, 0.04, 50)
-    found = replace(run, improved=False, kept=0, base_score=0.43, gain=gain, metric="mrr@10")
+    scores = {"improved": False, "kept": 0, "base_score": 0.43, "best_step": 5, "gain": gain}
+    found = Run(folder=Path("m"), **numbers, **scores, metric="mrr@10")
     assert outcome(found, "heldout") == (
         "not proven better: step 5, heldout mrr@10 0.4400, before training 0.4300; on 50 others "
         "+0.0100, 95 % interval -0.0200 to +0.0400; the model is the base (--keep trained leaves "
@@ -291,8 +292,9 @@ def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, m
     from contrasent.cli import train as command
     from contrasent.train.run import Run
 
-    done = Run(texts, 1, 1.0, 1.0, None, None)
-    monkeypatch.setattr(command, "_run", lambda *_: done)
+    numbers = {"steps": 1, "seconds": 1.0, "sentences_per_second": 1.0}
+    done = Run(folder=texts, **numbers, score=None, best_step=None)
+    monkeypatch.setattr(command, "_run", lambda *_, **__: done)
     labels = texts.parent / "labels.tsv"
     labels.write_text("one\ttwo\tscore\n" + "A map\tThe map\t1\nA kite\tThe sea\t0\n" * 3)
     asked = ["train", texts, "-o", "m", "--base", texts.parent, "--evaluate", labels]

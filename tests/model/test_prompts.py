@@ -204,8 +204,7 @@ def test_mteb_names_the_task(saved, plain):
 def test_training_with_prompts(bert, sentences, tmp_path):
     from contrasent.text.corpus import open_corpus
     from contrasent.train.fit import fit
-    from contrasent.train.prepare import prepare
-    from contrasent.train.rows import collator
+    from contrasent.train.prepare import collator, prepare
     from contrasent.train.settings import Settings
 
     pairs = [(a, b) for a, b in zip(sentences[:30], sentences[30:60], strict=True)]

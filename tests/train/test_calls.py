@@ -12,8 +12,7 @@ from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.train.clock import Clock
 from contrasent.train.monitor import Monitor
-from contrasent.train.prepare import configure, prepare
-from contrasent.train.rows import collator
+from contrasent.train.prepare import collator, configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner
 

@@ -12,15 +12,15 @@ from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.reproduce import items as scales
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.train.defaults import (
+from contrasent.train.run import RunFolder
+from contrasent.train.settings import (
     ENCODER_SETTINGS,
     ENCODER_SETTINGS_PAIRS,
     MOST_STEPS,
+    Settings,
     base_kind,
     resolve_settings,
 )
-from contrasent.train.run import RunFolder
-from contrasent.train.settings import Settings
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from contrasent.model.encoder import Encoder
 from contrasent.report import Report, Row
 from contrasent.text import cache
 from contrasent.text.batches import Collator, Plan
-from contrasent.train import rows as module
+from contrasent.train import prepare as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
 from contrasent.train.run import Gain, RunFolder, trajectory

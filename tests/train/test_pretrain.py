@@ -17,8 +17,7 @@ from contrasent.errors import TrainingError
 from contrasent.model import packed
 from contrasent.model.encoder import Encoder
 from contrasent.text.corpus import open_corpus
-from contrasent.train.defaults import LANGUAGE_MODEL, base_kind
-from contrasent.train.settings import Settings
+from contrasent.train.settings import LANGUAGE_MODEL, Settings, base_kind
 from contrasent.types import Batch
 
 TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--vocabulary", "160"]

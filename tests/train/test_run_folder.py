@@ -171,7 +171,15 @@ def made(folder, text):
 def test_publishing_can_be_repeated(tmp_path):
     place = RunFolder(tmp_path / "m")
     opened(tmp_path / "m")
-    run = Run(tmp_path / "m", 10, 1.0, 5.0, 0.5, 8, [(0, 0.1), (8, 0.5)])
+    run = Run(
+        folder=tmp_path / "m",
+        steps=10,
+        seconds=1.0,
+        sentences_per_second=5.0,
+        score=0.5,
+        best_step=8,
+        history=[(0, 0.1), (8, 0.5)],
+    )
     made(place.last, "last")
     place.publish(run)
     assert (tmp_path / "m" / "model.safetensors").read_text() == "last"

@@ -21,10 +21,9 @@ from contrasent.errors import InputError, OptionError, suggestion
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
-    from contrasent.train.defaults import Defaults, ResolvedSettings
-    from contrasent.train.outcome import Run
+    from contrasent.train.run import Run
     from contrasent.train.scores import Evaluate
-    from contrasent.train.settings import Settings
+    from contrasent.train.settings import Defaults, ResolvedSettings, Settings
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {
     "objective": (str,),
@@ -141,10 +140,8 @@ def train(
     stated = _recipe(recipe) if recipe else {}
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
-    from contrasent.train.defaults import resolve_settings
-    from contrasent.train.outcome import Keep
-    from contrasent.train.run import RunFolder
-    from contrasent.train.settings import assignments, choose
+    from contrasent.train.run import Keep, RunFolder
+    from contrasent.train.settings import assignments, choose, resolve_settings
 
     keep, evaluate = keep or stated.get("keep"), evaluate or stated.get("evaluate")
     if keep is not None and keep not in get_args(Keep):
@@ -228,9 +225,9 @@ def _run(
     with clock.part("load") if clock is not None else nullcontext():
         from contrasent.evaluate.validation import NeighbourValidation
         from contrasent.model.card import CardMetadata
-        from contrasent.train.defaults import LANGUAGE_MODEL, base_kind
         from contrasent.train.fit import fit
         from contrasent.train.prepare import prepare
+        from contrasent.train.settings import LANGUAGE_MODEL, base_kind
 
         learner = prepare(resolve(base), objective, resolved.parameters, settings)
     judge = choices["evaluate"]

@@ -1,7 +1,6 @@
-"""Checks of a training method on a small encoder: ``contrasent train CORPUS --check``.
+"""Checks of a training method on a small encoder, made here: ``contrasent train CORPUS --check``.
 
-Encoder and sentences are made here, so a check needs no download and takes seconds. Wherever
-possible the arithmetic is in float64, so that "the same" means the same but for rounding.
+Wherever possible the arithmetic is in float64, so that "the same" means the same but for rounding.
 """
 
 import json
@@ -11,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,13 +28,13 @@ from contrasent.engine.registry import methods, needs_pairs, parameters
 from contrasent.errors import OptionError, UserError
 from contrasent.model.encoder import Encoder
 from contrasent.text.corpus import Corpus, open_corpus
-from contrasent.train.prepare import configure, prepare
-from contrasent.train.rows import collator
+from contrasent.train.prepare import collator, configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch
 
 SMALL = "small"  # the small encoder, as the value of a parameter that names a model
 STEPS, ROWS, CACHED_ROWS = 3, 6, 5
+DRAW = "random_for(seed, purpose, row, step)"
 CLOSE = 1e-7  # of the largest number: rounding in float64
 SENTENCES = [
     f"{who} {did} {what}"
@@ -142,19 +141,18 @@ class Finding:
 
 
 def reported(check: Callable[[Trial], Verdict]) -> Callable[[Trial], Finding]:
-    """Make a finding, with the function's name, of a verdict or of what the method raises."""
+    """Make a check that gives a finding with the function's name."""
+    name = check.__name__.removeprefix("check_").replace("_", " ")
+    return wraps(check)(partial(_finding, name, check))
 
-    @wraps(check)
-    def finding(trial: Trial) -> Finding:
-        name = check.__name__.removeprefix("check_").replace("_", " ")
-        try:
-            return Finding(name, *check(trial))
-        except UserError:
-            raise
-        except Exception as error:  # a method of others may raise anything
-            return Finding(name, False, _failure(error))
 
-    return finding
+def _finding(name: str, check: Callable[[Trial], Verdict], trial: Trial) -> Finding:
+    try:
+        return Finding(name, *check(trial))
+    except UserError:
+        raise
+    except Exception as error:  # a method of others may raise anything
+        return Finding(name, False, _failure(error))
 
 
 def check_two_processes(trials: Sequence[Trial]) -> list[Finding]:
@@ -162,15 +160,10 @@ def check_two_processes(trials: Sequence[Trial]) -> list[Finding]:
     with tempfile.TemporaryDirectory() as home:
         place = Path(home)
         spawn(_work, (place, list(trials)), nprocs=2)  # type: ignore[no-untyped-call]
-        found = []
-        for number, trial in enumerate(trials):
-
-            @reported
-            def two_processes(trial: Trial, number: int = number) -> Verdict:
-                return _compare(place, number, trial)
-
-            found.append(two_processes(trial))
-        return found
+        return [
+            _finding("two processes", partial(_compare, place, number), trial)
+            for number, trial in enumerate(trials)
+        ]
 
 
 def _failure(error: Exception) -> str:
@@ -227,11 +220,8 @@ def _compare(place: Path, number: int, trial: Trial) -> Verdict:
         far = farthest({"the loss": torch.tensor(losses)}, {"the loss": torch.tensor(own)})
         far = far or farthest(whole, state)
         if far:
-            remedy = (
-                "average over the rows of the process alone, compare with those of all (gather), "
-                "and draw with random_for(seed, purpose, row, step)"
-            )
-            return False, f"with half a batch each {far}; {remedy}"
+            remedy = "average over own rows, compare with those of all (gather), and draw with "
+            return False, f"with half a batch each {far}; {remedy}{DRAW}"
         odd = [k for k, v in state.items() if rank and not torch.equal(v, before[k])]
         if odd:
             return False, f"the two processes hold different values of {odd[0]}"
@@ -298,7 +288,7 @@ def check_randomness(trial: Trial) -> Verdict:
     with trial.training(dropout=0.1) as (objective, batch):
         losses = [_step(objective, batch(0))[1].item() for _ in range(2)]
     if losses[0] != losses[1]:
-        problem = "draw with torch's own generator, or with random_for(seed, purpose, row, step)"
+        problem = f"draw with torch's own generator, or with {DRAW}"
         return False, f"the same step twice gives {losses}; {problem}"
     return True, "the same step twice gives the same loss, to the bit"
 

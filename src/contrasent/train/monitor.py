@@ -17,7 +17,7 @@ from contrasent.errors import TrainingError
 from contrasent.model.calls import BUDGET, by_budget, in_calls
 from contrasent.model.encoder import Encoder
 from contrasent.text.batches import Collator
-from contrasent.train.defaults import SENTENCE_ENCODER, base_kind
+from contrasent.train.settings import SENTENCE_ENCODER, base_kind
 from contrasent.types import Tokens
 
 log = logging.getLogger(__name__)

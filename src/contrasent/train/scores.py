@@ -9,8 +9,7 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.prompts import TaskEncoder
 from contrasent.report import Report
 from contrasent.train.clock import Clock
-from contrasent.train.outcome import Gain, Keep, Outcome
-from contrasent.train.run import RunFolder
+from contrasent.train.run import Gain, Keep, RunFolder
 from contrasent.types import EncodeFn
 
 Evaluate = Callable[[EncodeFn], Report]
@@ -116,25 +115,28 @@ class ModelSelector:
             return next(reversed(self.trained()), None)
         return max(self.trained(), key=lambda pair: (pair[1], -pair[0]), default=None)
 
-    def outcome(self, last: int) -> Outcome:
-        """What came of the run, the same in all processes."""
+    def outcome(self, last: int) -> dict[str, Any]:
+        """What a :class:`Run` says of its scores, the same in all processes."""
         best, base = self.best(), self.history[0][1] if self.history else None
         if best is None or base is None:
-            return Outcome(kept=last)
+            return {"score": None, "best_step": None, "kept": last}
         rows = self.report.rows if self.report else ()
         row = next((row for row in rows if row.metric.startswith("gain_")), None)
-        gain = row and Gain(row.value, row.low, row.high, row.count)
+        gain = Gain(row.value, row.low, row.high, row.count) if row else None
         improved: bool | None = best[1] > base and (not gain or gain.low is None or gain.low > 0)
         if self.floor is not None:
             improved = None if best[1] >= self.floor else False
         kept = best[0] if improved is not False or self.keep == "trained" else 0
-        if self.keep == "last":
-            kept = last
-        metric = rows[0].metric if rows else None
-        found = Outcome(
-            improved=improved, kept=kept, base_score=base, gain=gain or None, metric=metric
-        )
-        return cast(Outcome, parallel.from_main(found))
+        found = {
+            "improved": improved,
+            "kept": last if self.keep == "last" else kept,
+            "base_score": base,
+            "gain": gain,
+            "metric": rows[0].metric if rows else None,
+            "score": best[1],
+            "best_step": best[0],
+        }
+        return cast(dict[str, Any], parallel.from_main(found))
 
     def out_of(self, patience: int) -> bool:
         """Whether so many evaluations have passed without a better one; never if 0."""
