@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from contrasent.reproduce.effects import SeedScores
-from contrasent.reproduce.items import BETTER, EQUAL, MARGIN, Item
+from contrasent.reproduce.items import Item
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
@@ -32,6 +32,7 @@ from contrasent.reproduce.table_verdicts import (
     Verdict,
     decide,
 )
+from contrasent.reproduce.tables import BETTER, EQUAL, MARGIN
 
 Draw = Callable[[int], float]
 """What a row differs by from 70 points, or its standard deviation, or its seeds; by its place."""

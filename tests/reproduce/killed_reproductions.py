@@ -20,8 +20,7 @@ import torch
 
 from contrasent.report import Report, Row
 from contrasent.reproduce import measures, work
-from contrasent.reproduce.jobs import Place
-from contrasent.reproduce.plan import Planner
+from contrasent.reproduce.plan import Place, Planner
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import book
 from contrasent.reproduce.run import run

@@ -5,8 +5,9 @@ The numbers of cells were counted in the documents, not in the items.
 
 import pytest
 
-from contrasent.reproduce.items import BASE, Item, TableRow, resolve_row
+from contrasent.reproduce.items import Item, TableRow, resolve_row
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.tables import BASE
 
 SEVEN_AND_AVERAGE = 8
 

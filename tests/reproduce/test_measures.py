@@ -290,7 +290,7 @@ def test_a_sweep_shows_the_rows_of_its_own_scale():
 
 
 def test_what_one_measurement_lacks_another_does_not_need(tmp_path, bert):
-    from contrasent.reproduce.jobs import Job, Model, Unit
+    from contrasent.reproduce.plan import Job, Model, Unit
     from contrasent.reproduce.store import Store
     from contrasent.reproduce.work import do
 

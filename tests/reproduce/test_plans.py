@@ -15,9 +15,8 @@ from contrasent.reproduce import items, measures
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.digests import FIRST, departing, folder_digest
-from contrasent.reproduce.jobs import Place
 from contrasent.reproduce.measures import MEASURES
-from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Planner, train_version
+from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.run import _Clock
 from contrasent.reproduce.store import Store

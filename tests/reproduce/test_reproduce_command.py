@@ -18,11 +18,11 @@ from killed_reproductions import OTHER, RECIPE
 from contrasent import cli, progress
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import measures
-from contrasent.reproduce.items import HERE
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import ItemResults
 from contrasent.reproduce.store import Store
+from contrasent.reproduce.tables import HERE
 
 SWEEP = 'figure = "sweep"\nsweep = "percent"\n'
 CLAIMS = """

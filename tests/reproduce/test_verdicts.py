@@ -13,7 +13,6 @@ from scipy import stats
 
 from contrasent.reproduce import table_verdicts
 from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
-from contrasent.reproduce.items import MARGIN
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import verdicts_on
 from contrasent.reproduce.table_verdicts import (
@@ -28,6 +27,7 @@ from contrasent.reproduce.table_verdicts import (
     decide,
     joined,
 )
+from contrasent.reproduce.tables import MARGIN
 from contrasent.stats.seeds import EffectEstimate
 
 T_2 = 4.302652729911275

@@ -10,10 +10,11 @@ from contrasent.cli import options
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
-    from contrasent.reproduce.items import Item, ScaleName
+    from contrasent.reproduce.items import Item
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.schema import Book
+    from contrasent.reproduce.tables import ScaleName
 
 RESULTS = Path("reproduction")
 
@@ -67,8 +68,8 @@ def reproduce(
         keep: Keep the trained models.
     """
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)
-    from contrasent.reproduce.items import HERE
     from contrasent.reproduce.reading import ItemFolder
+    from contrasent.reproduce.tables import HERE
 
     if own is not None and not own.is_dir():
         raise OptionError("--recipes", str(own), "no such folder")
@@ -80,7 +81,7 @@ def reproduce(
         raise OptionError("ITEM", "", "name a table or figure, a paper, or all (--list shows them)")
     wanted = folder.find(items)
     from contrasent.files import check_writable
-    from contrasent.reproduce.items import SCALES
+    from contrasent.reproduce.tables import SCALES
 
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
@@ -97,8 +98,7 @@ def reproduce(
     chosen: ScaleName | None = scale
     if stored is None:
         chosen = scale or _default_scale()
-        from contrasent.reproduce.jobs import Place
-        from contrasent.reproduce.plan import Planner
+        from contrasent.reproduce.plan import Place, Planner
         from contrasent.text.official import data_folder
         from contrasent.train.settings import assignments
 
@@ -115,7 +115,7 @@ def reproduce(
 
 
 def _listed(folder: "ItemFolder") -> str:
-    from contrasent.reproduce.items import COSTS
+    from contrasent.reproduce.tables import COSTS
 
     lines = []
     paper = ""

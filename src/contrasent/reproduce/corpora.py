@@ -16,7 +16,7 @@ from pathlib import Path
 
 from contrasent.errors import DataError, InputError, suggestion
 from contrasent.files import atomic_file, write_json
-from contrasent.reproduce.items import HERE, Strict, decode, read_toml, shared
+from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, shared
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 

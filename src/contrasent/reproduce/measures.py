@@ -14,7 +14,7 @@ from contrasent.engine.parameters import Size
 from contrasent.report import Report, Row
 from contrasent.reproduce import data, followed
 from contrasent.reproduce.corpora import read_corpora, sample
-from contrasent.reproduce.items import Value
+from contrasent.reproduce.tables import Value
 from contrasent.text.official import data_folder
 from contrasent.types import EncodeFn
 

@@ -8,7 +8,7 @@ therefore share it, and what is stored is not made again.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,19 +19,10 @@ from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, data, followed, measures
 from contrasent.reproduce.corpora import Built, Corpus
 from contrasent.reproduce.digests import departing, digest_of, folder_digest
-from contrasent.reproduce.items import (
-    BASE,
-    GLOVE,
-    TARGET,
-    Item,
-    Scale,
-    TableRow,
-    models_of,
-    resolve_row,
-)
-from contrasent.reproduce.jobs import Job, Model, Place, Plan, Training, Unit
+from contrasent.reproduce.items import Item, Resolved, Scale, TableRow, models_of, resolve_row
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.store import Manifest, PlannedRow, Store
+from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 """The version of the code, as far as numbers depend on it: raised whenever the same work gives
@@ -44,6 +35,108 @@ INDIFFERENT = ("checkpoint_every", "heldout")
 
 OF_EVALUATION = ("evaluate_every", "patience")
 """Settings that matter where a run is evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a model is trained.
+
+    Attributes:
+        trace: options of the measure that follows the training, if one does.
+    """
+
+    corpus: Built
+    resolved: Resolved
+    trace: Options | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Something that encodes sentences.
+
+    Attributes:
+        base: folder or file that it begins from.
+    """
+
+    key: str
+    kind: str
+    fingerprint: Mapping[str, Any]
+    base: str
+    training: Training | None = None
+    pooler: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One measurement of one model.
+
+    Attributes:
+        key: digest of everything that decides its numbers.
+        text: file of what it is fitted to; "" of each task's own sentences.
+    """
+
+    key: str
+    kind: str
+    options: Options
+    fit: Fit | None = None
+    text: str = ""
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Job:
+    """A model and all that is measured on it; what one process does at a time."""
+
+    model: Model
+    units: dict[str, Unit]
+    label: str
+    rank: tuple[int, ...]
+
+    def describe(self) -> dict[str, Any]:
+        """What is stored with its results."""
+        model = self.model
+        about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
+        if model.training is not None:
+            found = model.training.resolved
+            # A path on this machine is nobody else's business.
+            names = {k: Path(v).name for k, v in models_of(found.given).items()}
+            corpus = asdict(model.training.corpus)
+            del corpus["path"]
+            about |= {
+                "objective": found.objective,
+                "parameters": {**found.defaults, **found.given, **names},
+                "settings": found.settings,
+                "corpus": corpus,
+            }
+        return about
+
+
+@dataclass(slots=True)
+class Plan:
+    """The work for some items.
+
+    Attributes:
+        jobs: in the order to do them in.
+        manifests: for each item, what its rows consist of.
+    """
+
+    jobs: list[Job]
+    manifests: dict[str, Manifest] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where things are.
+
+    Attributes:
+        data: the folder of data sets, or None.
+        base: what "@base" stands for, or "" for the scale's own.
+    """
+
+    results: Path
+    data: Path | None
+    base: str = ""
+    checkpoints: dict[str, str] = field(default_factory=dict)
 
 
 class Planner:

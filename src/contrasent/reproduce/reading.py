@@ -5,152 +5,43 @@ from dataclasses import replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, Never, TypeVar
+from typing import Any, Never, TypeVar
 
-from pydantic import Field, create_model
+from pydantic import create_model
 
-from contrasent.engine.parameters import Count, Positive, Size
 from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.report import in_hundredths
 from contrasent.reproduce.corpora import Corpus, read_corpora
 from contrasent.reproduce.items import (
-    BASE,
-    BETTER,
-    HERE,
-    MARGIN,
-    RELATIONS,
-    SCALES,
-    TARGET,
     Claim,
     Column,
-    Cost,
     Evaluation,
-    Expected,
-    Figure,
-    Fit,
     Item,
-    Kind,
-    RowKind,
     Scale,
-    ScaleChanges,
-    ScaleName,
-    Settings,
-    Strict,
     TableRow,
-    Value,
-    decode,
     read_scales,
-    read_toml,
     resolve_row,
 )
 from contrasent.reproduce.measures import FIELDS, LOWER, MEASURES
-
-Names = tuple[str, ...]
-
-
-class AtScale(Strict):
-    """What a row or template says of one scale."""
-
-    set: Settings = Field(default_factory=dict)
-    evaluations: Names | None = None
-    sentences: Size | None = None
-
-
-class Template(Strict):
-    """Keys that several rows share, and that a row has as well."""
-
-    objective: str = ""
-    base: str = BASE
-    corpus: str = ""
-    encoder: str = ""
-    pooler: str = ""
-    group: str = ""
-    note: str = ""
-    set: Settings = Field(default_factory=dict)
-    lab: AtScale = AtScale()
-    paper: AtScale = AtScale()
-    sentences: Size | None = None
-    postprocess: Fit | None = None
-    scales: tuple[ScaleName, ...] = SCALES
-    evaluations: Names | None = None
-
-
-class RowTable(Template):
-    """One [[rows]]: a row, or a row of each point of its axes."""
-
-    name: str
-    use: str = ""
-    quote: bool = False
-    blocked: str = ""
-    facts: Settings = Field(default_factory=dict)
-    source: str = ""
-    axes: dict[str, tuple[Value, ...]] = Field(default_factory=dict)
-    expected: dict[str, Any] = Field(default_factory=dict)
-    also: dict[str, Any] = Field(default_factory=dict)
-
-
-class ColumnTable(Strict):
-    """One [columns.NAME]."""
-
-    title: str = ""
-    evaluation: str = ""
-    task: str | None = None
-    split: str | None = None
-    metric: str | None = None
-    aggregate: str | None = None
-    factor: float | None = None
-    better: Literal["higher", "lower"] | None = None
-    margin: Positive | None = None
-
-
-class ClaimTable(Strict):
-    """One [[claims]]."""
-
-    name: str
-    text: str
-    column: str = ""
-    columns: Names = ()
-    better: str = ""
-    no_worse: str = ""
-    no_better: str = ""
-    equal: str = ""
-    than: Names = ()
-    margin: Positive | None = None
-    row: str = ""
-    sign: Literal["", "positive", "negative"] = ""
-    rests_on: Names = ()
-
-
-class Scales(Strict):
-    """[scale.lab] and [scale.paper]."""
-
-    lab: ScaleChanges = ScaleChanges()
-    paper: ScaleChanges = ScaleChanges()
-
-
-class ItemTable(Strict):
-    """A file; its tables are decoded one by one."""
-
-    title: str
-    source: str
-    kind: Kind
-    about: str
-    cost: Cost
-    needs: Names = ()
-    seeds: Count = 3
-    reference: str = ""
-    figure: Figure = ""
-    sweep: str = ""
-    also_source: str = ""
-    tolerance: float = 1.0
-    margin: Positive = MARGIN
-    evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    columns: dict[str, ColumnTable] = Field(default_factory=dict)
-    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    rows: tuple[dict[str, Any], ...] = ()
-    claims: tuple[dict[str, Any], ...] = ()
-    scale: Scales = Scales()
-
+from contrasent.reproduce.tables import (
+    BETTER,
+    HERE,
+    RELATIONS,
+    SCALES,
+    TARGET,
+    AtScale,
+    ClaimTable,
+    ColumnTable,
+    Expected,
+    ItemTable,
+    RowKind,
+    RowTable,
+    ScaleName,
+    Strict,
+    Template,
+    decode,
+    read_toml,
+)
 
 Said = TypeVar("Said", bound=Strict)
 
@@ -434,18 +325,9 @@ class _ItemReader:
         table = decode(ClaimTable, data, self.path, where)
         given = {key: value for key in RELATIONS if (value := getattr(table, key))}
         ((relation, subject),) = list(given.items())[:1] or [("", "")]
-        claim = Claim(
-            table.name,
-            table.text,
-            table.columns,
-            relation,
-            subject,
-            table.than,
-            table.margin,
-            table.row,
-            table.sign,
-            table.rests_on,
-        )
+        same = ("name", "text", "columns", "than", "margin", "row", "sign", "rests_on")
+        own: dict[str, Any] = {key: getattr(table, key) for key in same}
+        claim = Claim(relation=relation, subject=subject, **own)
         if claim.rests_on:
             return claim
         if bool(table.column) == bool(table.columns):

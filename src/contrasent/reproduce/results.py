@@ -10,17 +10,7 @@ from contrasent.errors import DataError
 from contrasent.report import Report, key_text
 from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
 from contrasent.reproduce.figures import drawn_from
-from contrasent.reproduce.items import (
-    BETTER,
-    EQUAL,
-    NO_BETTER,
-    NO_WORSE,
-    Claim,
-    Column,
-    Item,
-    ScaleName,
-    TableRow,
-)
+from contrasent.reproduce.items import Claim, Column, Item, TableRow
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.schema import (
     Book,
@@ -48,6 +38,7 @@ from contrasent.reproduce.table_verdicts import (
     decide,
     published_difference,
 )
+from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, ScaleName
 from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")

@@ -18,7 +18,7 @@ from pathlib import Path
 from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.report import shown
-from contrasent.reproduce.jobs import Job, Plan
+from contrasent.reproduce.plan import Job, Plan
 from contrasent.reproduce.schema import duration
 from contrasent.reproduce.store import Store
 

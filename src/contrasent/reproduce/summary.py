@@ -9,7 +9,6 @@ from contrasent.evaluate import pictures
 from contrasent.files import write_text
 from contrasent.pages import minus
 from contrasent.reproduce.console import LAB_NOTE
-from contrasent.reproduce.items import MARGIN
 from contrasent.reproduce.schema import (
     Book,
     ClaimEntry,
@@ -29,6 +28,7 @@ from contrasent.reproduce.table_verdicts import (
     RULE,
     WORDS,
 )
+from contrasent.reproduce.tables import MARGIN
 
 HEADINGS = {
     AGREES: ("What holds", "hold"),

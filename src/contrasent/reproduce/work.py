@@ -12,10 +12,10 @@ from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import ItemsByRow, Report, Row, key_text
 from contrasent.reproduce import data
 from contrasent.reproduce.digests import environment
-from contrasent.reproduce.items import TARGET
-from contrasent.reproduce.jobs import Job, Training, Unit
 from contrasent.reproduce.measures import MEASURES, STS, Options, measure
+from contrasent.reproduce.plan import Job, Training, Unit
 from contrasent.reproduce.store import Measurement, Record, Store
+from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.types import EncodeFn

@@ -1,0 +1,287 @@
+"""The TOML files of items as models: every key is known, and nothing is converted."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from contrasent.engine.parameters import Count, Positive, Size, Weight
+from contrasent.errors import InputError, suggestion
+
+HERE = Path(__file__).parent / "items"
+"""The package's own items."""
+
+Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
+Cost = Literal["none", "light", "medium", "heavy"]
+Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
+RowKind = Literal["train", "encoder", "quote", "facts", "blocked"]
+Selection = Literal["none", "stsb"]
+"""Which model of a run is measured: the last one, or the best on STS-B's dev set."""
+
+ScaleName = Literal["lab", "paper"]
+SCALES: tuple[ScaleName, ...] = get_args(ScaleName)
+COSTS: dict[Cost, str] = {
+    "none": "nothing is computed",
+    "light": "encoders are measured, nothing is trained",
+    "medium": "up to a dozen training runs a seed",
+    "heavy": "more training runs, or longer ones",
+}
+BASE = "@base"
+"""Stands for the encoder that a scale begins from."""
+
+GLOVE = "glove"
+TARGET = "target"
+"""Stands for each task's own sentences, as the text that a transform is fitted to."""
+
+
+def _single(value: Any) -> Any:
+    if not isinstance(value, str | bool | int | float):
+        raise PydanticCustomError("single", "must be a single value")
+    return value
+
+
+Value = Annotated[str | bool | int | float, PlainValidator(_single)]
+"""A single value, such as that of a setting."""
+
+Settings = dict[str, Value]
+Relation = Literal["better", "no_worse", "no_better", "equal"]
+"""What a statement may say of a row and others."""
+
+BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
+MARGIN = 0.3
+"""Points that do not matter, if an item says nothing else."""
+
+
+class Strict(BaseModel):
+    """A table of a TOML file: every key is known, and nothing is converted."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        for key in data if isinstance(data, dict) else ():
+            if key not in cls.model_fields:
+                problem = f"no such key {key!r}{suggestion(key, cls.model_fields)}"
+                raise PydanticCustomError("unknown", "{problem}", {"problem": problem})
+        return data
+
+
+Model = TypeVar("Model", bound=Strict)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file; its lists are tuples."""
+    try:
+        data = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})") from error
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found.group(1)) if found else None
+        raise InputError(path, f"not valid TOML ({error})", line=line) from error
+    except UnicodeDecodeError as error:
+        raise InputError(path, "not UTF-8") from error
+    found_tables: dict[str, Any] = _tuples(data)
+    return found_tables
+
+
+def _tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tuples(own) for key, own in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def shared(folder: Path, name: str) -> Path:
+    """A file that a folder of items may bring, else the package's of that name."""
+    own = folder / name
+    return own if own.is_file() else HERE / name
+
+
+def decode(kind: type[Model], data: Any, path: Path, *where: str) -> Model:
+    """A table as a model; a complaint names the file, the key, its value and the nearest name."""
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        value, problem = first["input"], first["msg"].removeprefix("Value error, ")
+        shown = f" {value!r}" if isinstance(value, str | bool | int | float | tuple) else ""
+        if first["type"] == "missing":
+            shown, problem = "", "is missing"
+        elif first["type"] == "literal_error":
+            choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+            problem = f"unknown{suggestion(str(value), choices)}"
+        place = ".".join(map(str, (*where, *first["loc"])))
+        problem = f"{place}{shown}: {problem[0].lower()}{problem[1:]}".lstrip(": ")
+        raise InputError(path, problem) from error
+
+
+class Expected(Strict):
+    """A published value.
+
+    Attributes:
+        value: as it is printed in the document.
+        tolerance: how far ours may lie from it, at the document's own scale.
+        sd: the published standard deviation over seeds; None where none is printed.
+        seeds: how many runs it is the mean of.
+    """
+
+    value: float
+    tolerance: float = 1.0
+    source: str = ""
+    sd: Weight | None = None
+    seeds: Count = 1
+
+
+class Fit(Strict):
+    """A transform of vectors that is fitted to text.
+
+    Attributes:
+        corpus: the text, a name of the folder's corpora; "target" is each task's own sentences.
+        sentences: rows of it; None for the scale's own number.
+    """
+
+    kind: Literal["whitening", "flow"]
+    corpus: str
+    sentences: int | None = None
+    dimensions: int | None = None
+    epochs: int | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Fit":
+        name = "dimensions" if self.kind == "flow" else "epochs"
+        if getattr(self, name) is not None:
+            raise ValueError(f"{name} does not belong to {self.kind}")
+        return self
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Those that are given, as a result's key names them."""
+        named = ("sentences", "dimensions", "epochs")
+        return {name: value for name in named if (value := getattr(self, name)) is not None}
+
+
+class ScaleChanges(Strict):
+    """What an item changes of a scale; None for the scale's own number, or choice of a model."""
+
+    set: Settings = {}
+    sentences: int | None = None
+    select: Selection | None = None
+    note: str = ""
+
+
+Names = tuple[str, ...]
+
+
+class AtScale(Strict):
+    """What a row or template says of one scale."""
+
+    set: Settings = Field(default_factory=dict)
+    evaluations: Names | None = None
+    sentences: Size | None = None
+
+
+class Template(Strict):
+    """Keys that several rows share, and that a row has as well."""
+
+    objective: str = ""
+    base: str = BASE
+    corpus: str = ""
+    encoder: str = ""
+    pooler: str = ""
+    group: str = ""
+    note: str = ""
+    set: Settings = Field(default_factory=dict)
+    lab: AtScale = AtScale()
+    paper: AtScale = AtScale()
+    sentences: Size | None = None
+    postprocess: Fit | None = None
+    scales: tuple[ScaleName, ...] = SCALES
+    evaluations: Names | None = None
+
+
+class RowTable(Template):
+    """One [[rows]]: a row, or a row of each point of its axes."""
+
+    name: str
+    use: str = ""
+    quote: bool = False
+    blocked: str = ""
+    facts: Settings = Field(default_factory=dict)
+    source: str = ""
+    axes: dict[str, tuple[Value, ...]] = Field(default_factory=dict)
+    expected: dict[str, Any] = Field(default_factory=dict)
+    also: dict[str, Any] = Field(default_factory=dict)
+
+
+class ColumnTable(Strict):
+    """One [columns.NAME]."""
+
+    title: str = ""
+    evaluation: str = ""
+    task: str | None = None
+    split: str | None = None
+    metric: str | None = None
+    aggregate: str | None = None
+    factor: float | None = None
+    better: Literal["higher", "lower"] | None = None
+    margin: Positive | None = None
+
+
+class ClaimTable(Strict):
+    """One [[claims]]."""
+
+    name: str
+    text: str
+    column: str = ""
+    columns: Names = ()
+    better: str = ""
+    no_worse: str = ""
+    no_better: str = ""
+    equal: str = ""
+    than: Names = ()
+    margin: Positive | None = None
+    row: str = ""
+    sign: Literal["", "positive", "negative"] = ""
+    rests_on: Names = ()
+
+
+class Scales(Strict):
+    """[scale.lab] and [scale.paper]."""
+
+    lab: ScaleChanges = ScaleChanges()
+    paper: ScaleChanges = ScaleChanges()
+
+
+class ItemTable(Strict):
+    """A file; its tables are decoded one by one."""
+
+    title: str
+    source: str
+    kind: Kind
+    about: str
+    cost: Cost
+    needs: Names = ()
+    seeds: Count = 3
+    reference: str = ""
+    figure: Figure = ""
+    sweep: str = ""
+    also_source: str = ""
+    tolerance: float = 1.0
+    margin: Positive = MARGIN
+    evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    columns: dict[str, ColumnTable] = Field(default_factory=dict)
+    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
+    claims: tuple[dict[str, Any], ...] = ()
+    scale: Scales = Scales()
