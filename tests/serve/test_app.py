@@ -1,7 +1,6 @@
 """The server, spoken to over HTTP: what it answers, what it refuses, what it logs."""
 
 import asyncio
-import base64
 import json
 import logging
 import math
@@ -97,13 +96,6 @@ def test_dimensions_are_the_first_at_length_one(http, encoder):
     wanted = encoder.encode(LINES[:2])[:, :10].astype(float)
     wanted = [row / math.sqrt(sum(x * x for x in row)) for row in wanted]
     assert got == pytest.approx(np.array(wanted), abs=1e-5)
-
-
-def test_base64_is_little_endian_float32(http):
-    body = {"input": "a", "encoding_format": "base64"}
-    coded = post(http, "/v1/embeddings", body).json()["data"][0]["embedding"]
-    plain = post(http, "/v1/embeddings", {"input": "a"}).json()["data"][0]["embedding"]
-    assert np.frombuffer(base64.b64decode(coded), "<f4") == pytest.approx(plain, abs=1e-6)
 
 
 def test_truncation_is_said(http):

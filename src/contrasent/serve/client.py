@@ -33,26 +33,24 @@ def is_address(name: str) -> bool:
 
 
 def check_address(address: str, option: str) -> None:
-    """Refuse what is no http address."""
+    """Reject an address that is not http."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise OptionError(option, address, "is no http:// or https:// address")
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Refuses redirects: the key goes to the named server alone."""
+    """Follows no redirect: the key goes to the named server alone."""
 
     def redirect_request(self, *arguments: Any, **options: Any) -> None:
         """Follow nothing."""
-        return
 
 
 class RemoteModel:
     """A served model; sentences in, vectors out.
 
-    A server that is busy or fails is asked again a few times, once it has answered at all. Texts
-    go to it as they are: prompts are put before them only by a server of contrasent's, which says
-    in its list of models that it has them.
+    A busy or failing server is tried again a few times, once it has answered at all. Prompts are
+    put before texts only by a server that names them in its list of models, as ours does.
 
     Attributes:
         identity: of the model, "" if the server does not say.
@@ -87,7 +85,7 @@ class RemoteModel:
         return [row for row in rows if isinstance(row, dict) and "id" in row]
 
     def for_task(self, task: Task) -> EncodeFn:
-        """What encodes queries or documents; see ``types.for_task``."""
+        """Encode queries or documents; see ``types.for_task``."""
         named = next((n for n in PROMPT_NAMES[task] if n in self._prompts), None)
         return self if named is None else lambda texts: self._encode(texts, named)
 
@@ -119,17 +117,17 @@ class RemoteModel:
         return vectors
 
     def _talk(self, path: str, body: Any) -> dict[str, Any]:
-        """One answer; of a server that has answered before, some failures are waited out."""
+        """One answer; once a server has answered, some failures are waited out."""
         for attempt in range(ATTEMPTS):
             try:
-                return self._ask(f"{self.base}/{path}", body)
+                return self._send(f"{self.base}/{path}", body)
             except _Busy as error:
                 if not self._answered or attempt == ATTEMPTS - 1:
                     raise ModelError(str(error)) from error
                 time.sleep(min(max(error.wait, 0.5 * 2**attempt), LONGEST_WAIT))
         raise AssertionError  # the last attempt returns or raises
 
-    def _ask(self, url: str, body: Any) -> dict[str, Any]:
+    def _send(self, url: str, body: Any) -> dict[str, Any]:
         headers = {"Accept": "application/json"}
         if key := os.environ.get(KEY, "").strip():
             headers["Authorization"] = f"Bearer {key}"
@@ -161,7 +159,7 @@ class RemoteModel:
 
 
 class _Busy(Exception):
-    """A failure that may pass, and how many seconds the server wants to be left alone."""
+    """A failure that may pass, and after how many seconds to try again."""
 
     def __init__(self, problem: str, wait: float = 0.0) -> None:
         super().__init__(problem)

@@ -35,12 +35,7 @@ PLACED = 5000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Snapshot:
-    """An index as it was at a moment.
-
-    Attributes:
-        searcher: what searches them, by vectors or by words as well.
-        encode: makes vectors of queries; None if the server's own model does.
-    """
+    """An index as it was at a moment; ``encode`` is None where the model served is its own."""
 
     index: AnyIndex
     searcher: AnyIndex | Hybrid
@@ -80,12 +75,9 @@ class Library:
         return Snapshot(index, self._searcher(index), len(index), encode)
 
     def newest(self) -> Snapshot:
-        """The snapshot to use; looks for a newer one once a second at most.
-
-        A newer one is opened in a thread, since its words may have to be counted first and its
-        model loaded, and is waited for a moment alone: until it is there, answers come from the one
-        before.
-        """
+        """The snapshot to use; looks for a newer one once a second at most."""
+        # A newer one is opened in a thread, since its words may have to be counted and its model
+        # loaded; after a moment's wait, answers come from the one before until it is there.
         opening = None
         with self._lock:
             if time.monotonic() - self._looked > LOOK_EVERY and not self._opening.is_alive():
@@ -105,7 +97,7 @@ class Library:
             try:
                 taken = self._take(newest)
             except UserError as error:
-                problem = f"the index as it was answers on: {error}"
+                problem = f"the index as it was still answers: {error}"
                 log.error("%s", json.dumps({"event": "index", "problem": problem}))
                 return
             with self._lock:
@@ -113,7 +105,7 @@ class Library:
 
     @property
     def name(self) -> str:
-        """What a person may call it: the name of the model that made it."""
+        """The name of the model that made the index."""
         manifest = self._snapshot.index.manifest
         return Path(manifest.source or manifest.model).name
 
@@ -126,10 +118,7 @@ class Library:
         threshold: float | None = None,
         where: dict[str, Any] | None = None,
     ) -> list[list[Hit]]:
-        """What each query finds.
-
-        ``vectors``: (q, d), of the queries, if the snapshot's own model does not make them.
-        """
+        """The hits of each query; ``vectors`` (q, d) unless the snapshot's own model encodes."""
         if vectors is None:
             if snapshot.encode is None:
                 raise UserError("the queries have no vectors")
