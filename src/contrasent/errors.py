@@ -83,7 +83,7 @@ def import_extra(module: str, extra: str, purpose: str, *, package: str = "") ->
 
 
 def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
-    """Refuse a value that is none of the choices."""
+    """Reject a value that is none of the choices."""
     known = list(choices)
     if value not in known:
         raise OptionError(option, value, "unknown", choices=known)

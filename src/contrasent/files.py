@@ -1,6 +1,6 @@
 """Writing files so that nothing is ever half there.
 
-A file or folder is written under a temporary name beside its target, flushed, and renamed. A full
+A file or folder is written under a temporary name next to its target, flushed, and renamed. A full
 disk or a read-only target becomes an ``OutputError`` that names it.
 """
 
@@ -103,7 +103,7 @@ def remove_temporaries(folder: Path, name: str = "*") -> None:
 
 
 def encoded(text: str) -> bytes:
-    """UTF-8 bytes of a text; half a surrogate pair cannot be stored and is refused."""
+    """UTF-8 bytes of a text; half a surrogate pair cannot be stored and is an error."""
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:

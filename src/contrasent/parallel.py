@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from contrasent.errors import LostProcessError, UserError
 
 LOST = re.compile("gloo|NCCL|Connection (closed|reset|refused)")
-"""What torch's message holds where a process does not answer any more."""
+"""Part of torch's message where a process does not answer any more."""
 
 Value = TypeVar("Value")
 
@@ -142,7 +142,7 @@ def from_main(value: Any) -> Any:
 
 
 def by_main(function: Callable[[], Value]) -> Value:
-    """What the main process finds, a small plain object, in every process."""
+    """A small plain object that the main process finds, in every process."""
     if world() == 1:
         return function()
     found: list[Any] = [None, ""]

@@ -1,4 +1,4 @@
-"""What a process takes of its machine: threads, freed memory, and when it ends."""
+"""A process on its machine: threads, freed memory, and its end."""
 
 import os
 import platform

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 Advance = Callable[..., None]
-"""advance(n=1, **fields): n more units are done; fields are shown beside the bar."""
+"""advance(n=1, **fields): n more units are done; fields are shown next to the bar."""
 
 PATIENCE = 2.0
 LINE_EVERY = 10.0

@@ -20,7 +20,7 @@ EncodeFn = Callable[[Sequence[str]], Vectors]
 """Sentences in, one vector a sentence out, in the same order."""
 
 Task = Literal["query", "document"]
-"""What a text is in a search."""
+"""The role of a text in a search."""
 
 
 Item = TypeVar("Item")
@@ -34,7 +34,7 @@ def batched(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def for_task(encode: EncodeFn, task: Task) -> EncodeFn:
-    """What encodes queries, or documents: ``encode`` itself, unless it has prompts for them."""
+    """The encoder of queries or documents: ``encode`` itself, unless it has prompts for them."""
     own = getattr(encode, "for_task", None)
     return encode if own is None else cast(EncodeFn, own(task))
 

@@ -93,7 +93,7 @@ def carry_out(source: "Path | Documents", output: Path, **given: Any) -> "Adapta
 
 
 def summary(done: "Adaptation") -> str:
-    """What came of it: numbers, what to type next, and the verdict in the last line."""
+    """The outcome: numbers, what to type next, and the verdict in the last line."""
     verdict, lines = done.verdict, []
     for kind, one in verdict.kinds.items():
         line = f"{kind:32s} {one.before:.3f} -> {one.after:.3f}"

@@ -93,7 +93,7 @@ def _missing(reports: "list[Report]", found: "list[Comparison]", spread: str) ->
 def _claim(
     before: int, after: int, seed_sd: float | None, default: float, found: "list[Comparison]"
 ) -> str:
-    """What the intervals are about, in one line."""
+    """The meaning of the intervals, in one line."""
     where = "on other items like these" if any(c.item_p is not None for c in found) else ""
     some = any(c.item_p is None for c in found)
     only = " (rows without items: on these items only)" if some and where else ""

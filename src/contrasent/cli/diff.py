@@ -22,7 +22,7 @@ CHANGED = 3
 """Exit code of --fail-over, as of --require-improvement."""
 SIDES = ("old", "new")
 ASIDE = ("run", "onnx", "onnx-int8", "openvino", "openvino-int8", "golden", "index")
-"""What may lie in a model's folder and is not the model."""
+"""Folders that may lie in a model's folder and are not the model."""
 WIDTH = 70
 SHOWN = 3
 
@@ -182,7 +182,7 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
 
 
 def _runtime_of(source: str) -> str:
-    """What computed the vectors of an index, by the model that it names."""
+    """The encoder of an index's vectors, by the model that it names."""
     from contrasent.model.runtime import NAME, read_export
 
     return read_export(Path(source)).name if (Path(source) / NAME).is_file() else "torch"
@@ -219,7 +219,7 @@ def _described(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, A
 
 
 def _lines(found: "Diff", about: dict[str, Any], change: dict[str, float]) -> "Iterator[str]":
-    """What changed, for people."""
+    """The changes, for people."""
     yield from (f"{side.upper()}: {about[side]['name']}" for side in SIDES)
     yield _measured_on(found)
     yield f"{'':<20} {'value':>7}  [95 % interval]"
@@ -257,7 +257,7 @@ def _lines(found: "Diff", about: dict[str, Any], change: dict[str, float]) -> "I
 
 
 def _measured_on(found: "Diff") -> str:
-    """What was searched for, and among what; of a sample, what that means."""
+    """The queries and the documents; of a sample, its meaning."""
     kind = "documents as queries, each without itself," if found.own else "queries"
     line = f"{found.queries:,} {kind} among {found.documents:,} documents"
     if found.of > found.documents:

@@ -145,7 +145,7 @@ def _open_index(folder: Path) -> "AnyIndex | None":
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a machine has.
+    """The packages and the processor of a machine.
 
     Attributes:
         instructions: of the processor that matter for speed; empty where they cannot be read.

@@ -56,7 +56,7 @@ def encode(
 
     A .npy file holds float32 rows in the order of the input; a .parquet file also the texts; a
     folder holds .npy shards and a manifest. Memory stays bounded. If it is killed, the same command
-    goes on where it was: shards are kept in the folder, or in .NAME.parts beside the file. Lines
+    goes on where it was: shards are kept in the folder, or in .NAME.parts next to the file. Lines
     that repeat are computed once.
 
     With --engine or --shard, or where a place is a URL (s3://, gs://), the folder holds shards of

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contrasent.model.runtime import Export
 
 SENTENCES = 500
-"""What int8 is calibrated with, at most."""
+"""Texts that int8 is calibrated with, at most."""
 
 
 @options.command
@@ -62,7 +62,7 @@ def export(
         from contrasent.text.datasets import sts_pairs
 
         options.check_folder(data)
-        sts_pairs("STSB", folder=data)  # refuse missing data before any work
+        sts_pairs("STSB", folder=data)  # missing data are an error before any work
     texts = calibration(calibrate) if int8 else None
     from contrasent.model.export import export as write
 

@@ -200,7 +200,7 @@ def _rows(
 
 
 def _check_encoded(encoded: bool, engine: str | None, *, changing: bool) -> None:
-    """Refuse vectors for a change of an index, and an engine that has nothing to encode."""
+    """Reject vectors for a change of an index, and an engine that has nothing to encode."""
     if encoded and changing:
         raise OptionError("--encoded", True, "is for an index that is built, not for a change")
     if encoded and engine is not None:
@@ -218,7 +218,7 @@ def _check_hybrid(hybrid: bool, lexical_weight: float | None, *, changing: bool)
 
 
 def _fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]:
-    """What an index's settings say of the fusion that it is searched with."""
+    """The fusion that an index's settings name."""
     from contrasent.search.hybrid import SETTING, Fusion
 
     fusion = Fusion() if lexical_weight is None else Fusion(lexical_weight)

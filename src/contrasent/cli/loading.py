@@ -39,7 +39,7 @@ class Counting(Generic[M_co]):
         return f"{self.encoder.identity} {self.runtime} {self.prompt!r} {self.loading!r}"
 
     def for_task(self, task: "Task") -> "EncodeFn":
-        """What encodes queries or documents, and counts them here; see ``types.for_task``."""
+        """Encode queries or documents, and count them here; see ``types.for_task``."""
         text = self.encoder.prompts.of_task(task)
         if text == (self.encoder.prompts.text() if self.prompt is None else self.prompt):
             return self
@@ -156,7 +156,7 @@ def _fastest(folder: Path, loading: Loading) -> "Counting[Model]":
 
 
 def check_dimensions(dimensions: int | None, size: int) -> None:
-    """Refuse more dimensions than the model has."""
+    """Reject more dimensions than the model has."""
     if dimensions is not None and dimensions > size:
         raise OptionError("--dimensions", dimensions, f"the model has {size}")
 

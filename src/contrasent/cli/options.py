@@ -1,4 +1,4 @@
-"""What all commands have in common: shared options, how they run, and how they print."""
+"""Shared options of the commands, and how they run and print."""
 
 import inspect
 import json

@@ -311,7 +311,7 @@ def _recipe(path: Path) -> dict[str, Any]:
 
 
 def _geometry(settings: "Settings") -> "Evaluate | None":
-    """What measures the space during training; data that are missing are refused before it."""
+    """The measure of the space during training; missing data are an error before it."""
     if not settings.geometry_every:
         return None
     from contrasent.evaluate.geometry import DURING_TRAINING, geometry
@@ -324,7 +324,7 @@ def _geometry(settings: "Settings") -> "Evaluate | None":
 def _summary(
     run: "Run", evaluator: str, defaults: "Defaults | None", *, profile: bool
 ) -> options.Output:
-    """What came of a run, for programs and for people."""
+    """The outcome of a run, for programs and for people."""
     facts = {**asdict(run), "folder": str(run.folder), "evaluate": evaluator}
     if evaluator in BLIND:
         facts |= {"cannot_see": BLIND[evaluator], "better_evidence": BETTER}

@@ -1,4 +1,4 @@
-"""What decides in ``contrasent train``: the choice of an evaluation, the line on its outcome."""
+"""The evaluation that decides in ``contrasent train``, and the line on its outcome."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ BLIND = {
     "neighbours": "it sees how much of the base is left on held-out sentences, and not whether "
     "what changed is better",
 }
-"""What the evaluations without labels cannot see."""
+"""The limits of evaluations without labels."""
 BETTER = "pairs (two columns) or --evaluate FILE with labelled pairs show more"
 
 
@@ -57,7 +57,7 @@ def _named(
         from contrasent.evaluate.sts import sts
         from contrasent.text.datasets import sts_pairs
 
-        sts_pairs("STSB", split="dev")  # refuse missing data before any training
+        sts_pairs("STSB", split="dev")  # missing data are an error before any training
         return lambda encode: sts(encode, tasks=("STSB",), split="dev"), None, ""
     from contrasent.evaluate import validation
     from contrasent.text import heldout

@@ -22,12 +22,12 @@ from contrasent.types import Vectors
 
 
 def check_metric(metric: str) -> None:
-    """Refuse an unknown metric."""
+    """Reject an unknown metric."""
     check_choice("metric", metric, METRICS)
 
 
 def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
-    """Refuse a kind of approximate index that is unknown, not installed, or does not apply."""
+    """Reject a kind of approximate index that is unknown, not installed, or does not apply."""
     check_choice(option, kind, APPROXIMATE)
     if kind != BINARY:
         if find_spec("faiss") is None:
@@ -42,7 +42,7 @@ def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a folder to write that exists, unless an index may be overwritten."""
+    """Reject a folder to write that exists, unless an index may be overwritten."""
     if target.exists() and not (overwrite and (target / NAME).is_file()):
         if overwrite and (target / MILVUS).is_file():
             raise OutputError(
@@ -73,7 +73,7 @@ def row_ids(ids: Sequence[str] | None, count: int, first: int) -> list[str]:
 
 
 def check_metadata(metadata: Sequence[Any] | None, count: int) -> None:
-    """Refuse metadata that are not one value a text."""
+    """Reject metadata that are not one value a text."""
     if metadata is not None and len(metadata) != count:
         raise OptionError("metadata", len(metadata), f"is not one value for {count} texts")
 

@@ -66,7 +66,7 @@ class EncodedRecords:
         self.metadata = others if list(metadata) == ["*"] else list(metadata)
 
     def check(self, identity: str, model: str, *, words: bool) -> None:
-        """Refuse the files where they cannot make the index."""
+        """Reject the files where they cannot make the index."""
         if self.model not in (None, identity):
             raise ModelError(
                 f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "

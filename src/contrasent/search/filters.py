@@ -162,7 +162,7 @@ def _equal(one: Any, two: Any) -> bool:
 
 
 def check_where(where: Any, depth: int = 0) -> Where:
-    """Refuse a filter that cannot be evaluated; returns it."""
+    """Reject a filter that cannot be evaluated; returns it."""
     if not isinstance(where, dict):
         raise OptionError("where", where, "a filter is a JSON object, such as {'lang': 'en'}")
     if depth > _DEPTH:

@@ -125,7 +125,7 @@ def _loading(
 
 
 def _check_loaded(index: MilvusIndex, path: Path) -> None:
-    """Refuse ids that are there twice, by 64 bits of their hashes, and rows that are missing."""
+    """Reject ids that are there twice, by 64 bits of their hashes, and rows that are missing."""
     hashes = np.fromfile(path, dtype="<u8")
     order = np.argsort(hashes, kind="stable")
     twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])

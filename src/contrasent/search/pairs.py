@@ -111,6 +111,6 @@ def _with_block(
 
 
 def check_cosine(index: Rows, threshold: float) -> None:
-    """Refuse a threshold that cosines cannot reach."""
+    """Reject a threshold that cosines cannot reach."""
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

@@ -31,7 +31,7 @@ class Hit:
 
 
 def check_k(k: int) -> None:
-    """Refuse a k that is not a positive whole number."""
+    """Reject a k that is not a positive whole number."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
         raise OptionError("k", k, "must be a whole number of at least 1")
 
@@ -68,7 +68,7 @@ class IndexBase(ABC):
         return self.manifest.metric
 
     def check_model(self, model: str, option: str = "model") -> None:
-        """Refuse another model than the one the vectors came from."""
+        """Reject another model than the one the vectors came from."""
         if model != self.model:
             where = self.folder if self.folder is not None else "the index"
             raise ModelError(

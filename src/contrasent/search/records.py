@@ -63,7 +63,7 @@ class Records:
             raise InputError(source, "holds no text")
 
     def check(self, identity: str, model: str, *, words: bool) -> None:
-        """Refuse rows that cannot make the index; these, which are encoded, can."""
+        """Reject rows that cannot make the index; these, which are encoded, can."""
 
     def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0

@@ -169,7 +169,7 @@ def open_segment(folder: Path, rows: int, dimension: int, files: dict[str, Any])
 
 
 def check_size(path: Path, size: int) -> None:
-    """Refuse a file that is missing or truncated."""
+    """Reject a file that is missing or truncated."""
     try:
         found = path.stat().st_size
     except OSError as error:

@@ -140,7 +140,7 @@ def encoded_blocks(
 
 
 def refuse_duplicate_ids(place: Path, rows: int) -> None:
-    """Refuse a segment in which an id is there twice; ids are read only where hashes are equal."""
+    """Reject a segment in which an id is there twice; ids are read only where hashes are equal."""
     hashes = open_array(place / "hashes.npy", "<u8", (rows,))
     order = np.argsort(hashes, kind="stable")
     twins = np.flatnonzero(hashes[order[1:]] == hashes[order[:-1]])

@@ -25,7 +25,7 @@ DEPTH = 100
 
 
 class Routes:
-    """What each route answers; the first line of a docstring is its description."""
+    """The answers of the routes; the first line of a docstring is the route's description."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the server serves, and its limits."""
+"""The served model and the limits of the server."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
