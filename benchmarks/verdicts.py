@@ -157,7 +157,7 @@ def replications(
         rows = []
         for row in item.rows:
             drawn = {
-                column: replace(cell, value=70 + deviation * float(random.normal()))
+                column: cell.model_copy(update={"value": 70 + deviation * float(random.normal())})
                 for column, cell in row.expected.items()
             }
             rows.append(replace(row, expected=drawn))

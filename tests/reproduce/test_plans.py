@@ -14,12 +14,11 @@ from contrasent.errors import OptionError
 from contrasent.reproduce import items, measures
 from contrasent.reproduce import plan as plans
 from contrasent.reproduce.corpora import Built
-from contrasent.reproduce.digests import FIRST, departing, folder_digest
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.run import _Clock
-from contrasent.reproduce.store import Store
+from contrasent.reproduce.store import FIRST, Store, departing, folder_digest
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
 

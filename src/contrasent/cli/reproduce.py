@@ -189,7 +189,7 @@ def _write(
     if json_file is not None:
         write_json(json_file, found)
     if report is not None:
-        from contrasent.reproduce.page import page
+        from contrasent.reproduce.summary import page
 
         write_text(report, page(found))
     if holds is not None:

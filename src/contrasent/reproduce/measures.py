@@ -4,18 +4,21 @@ An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from contrasent.engine.parameters import Size
+from contrasent.errors import DataError
 from contrasent.report import Report, Row
-from contrasent.reproduce import data, followed
 from contrasent.reproduce.corpora import read_corpora, sample
+from contrasent.reproduce.store import Record, departing
 from contrasent.reproduce.tables import Value
-from contrasent.text.official import data_folder
+from contrasent.text.datasets import ScoredPairs, sts_pairs
+from contrasent.text.labelled import Captions, flickr30k, transfer_set
+from contrasent.text.official import STS_YEARS, data_folder
 from contrasent.types import EncodeFn
 
 Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
@@ -34,6 +37,116 @@ SENTENCES = 20_000
 """Of Wikipedia, where a measure reads a sample of it."""
 
 Options = Mapping[str, Value | tuple[str, ...]]
+
+GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
+WHOLE = ("train", "dev", "test")
+
+
+def glove(folder: Path | None) -> Path:
+    """The file of GloVe vectors."""
+    root = folder or data_folder()
+    found = next((root / p for p in GLOVE if (root / p).is_file()), None) if root else None
+    if found is None:
+        # Stored with the results, so without the name of this machine's folder.
+        where = "in the data folder" if root else "without CONTRASENT_DATA"
+        raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
+    return found
+
+
+def scored_pairs(
+    folder: Path | None,
+    *,
+    tasks: Iterable[str] = ("STSB",),
+    split: str = "test",
+    form: str = "senteval",
+) -> list[ScoredPairs]:
+    """All pairs of tasks; of split "all" those of every split."""
+    found: list[ScoredPairs] = []
+    for task in tasks:
+        every = ("test",) if task in STS_YEARS else WHOLE
+        for name in every if split == "all" else (split,):
+            found += sts_pairs(task, split=name, form=form, folder=folder)
+    return found
+
+
+def pair_texts(pairs: Iterable[ScoredPairs]) -> Iterator[str]:
+    """All that scored pairs consist of, the scores as text."""
+    for part in pairs:
+        yield from part.first
+        yield from part.second
+        yield part.scores.tobytes().hex()
+
+
+def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
+    """All that transfer tasks consist of, the labels as text."""
+    for task in tasks:
+        for found in transfer_set(task, folder=folder).values():
+            yield from found.first
+            yield from found.second or ()
+            yield found.labels.tobytes().hex()
+
+
+def caption_set(folder: Path | None, count: int = 0) -> Captions:
+    """The last captions of Flickr30k; all for 0."""
+    return flickr30k(folder=folder).last(count)
+
+
+FOLLOWING = ("trace", "curve")
+"""Measures that a run is evaluated by on its way; its key names which one."""
+
+
+def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is evaluated by on its way, as its key has it."""
+    departed = departing(options, "measures", kind)
+    return departed if kind == "trace" else {"kind": kind, **departed}
+
+
+def trace(record: Record, **options: Any) -> Report:
+    """The path of a training run: alignment and uniformity first, last, and their change.
+
+    The notes hold it as [step, uniformity, alignment], step 0 first.
+    """
+    points = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    path = [
+        [step, r.one(metric="uniformity").value, r.one(metric="alignment").value]
+        for step, r in points
+    ]
+    rows = []
+    count = points[0][1].one(metric="uniformity").count
+    for name, place in (("alignment", 2), ("uniformity", 1)):
+        first, last = path[0][place], path[-1][place]
+        values = {"first": first, "last": last, "change": last - first}
+        rows += [Row("trace", "", f"{name}_{k}", "", v, count) for k, v in values.items()]
+    return Report(tuple(rows), {"path": path})
+
+
+def curve(record: Record, **options: Any) -> Report:
+    """Spearman's correlation while a run goes on: after so many steps, at its best, and at the end.
+
+    The notes hold all of it as [step, correlation], step 0 first.
+    """
+    points = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    rows, curves = [], {}
+    for task in options["tasks"]:
+        scored = [
+            (step, r.one(task=task, metric="spearman", aggregate="all")) for step, r in points
+        ]
+        named = {str(step): row for step, row in scored}
+        named |= {"best": max(named.values(), key=lambda row: row.value), "last": scored[-1][1]}
+        rows += [replace(row, aggregate=name) for name, row in named.items()]
+        curves[task] = [[step, row.value] for step, row in scored]
+    return Report(tuple(rows), {"curves": curves})
+
+
+def speed(record: Record) -> Report:
+    """The speed of a training run, evaluations excluded."""
+    rate = float(record["sentences_per_second"])
+    steps, batch = int(record["steps"]), int(record["batch"])
+    rows = (
+        Row("training", "", "sentences_per_second", "", rate, steps * batch),
+        Row("training", "", "seconds_per_step", "", batch / rate if rate else 0.0, steps),
+    )
+    return Report(rows, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +192,11 @@ def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
 def _pairs(folder: Path | None, **options: Any) -> Iterable[str]:
     """The texts of STS sets: of those that are named, else of STS-B."""
     named = {k: v for k, v in options.items() if k in ("tasks", "split", "form")}
-    return data.pair_texts(data.scored_pairs(folder, **named))
+    return pair_texts(scored_pairs(folder, **named))
 
 
 def _captions(folder: Path | None, *, captions: int = 0, **_: Any) -> Sequence[str]:
-    return data.captions(folder, captions).texts
+    return caption_set(folder, captions).texts
 
 
 def _listed(folder: Path | None, *, documents: str, captions: int, **_: Any) -> Iterable[str]:
@@ -100,7 +213,7 @@ def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     from contrasent.evaluate.geometry import by_rating, geometry
 
     found = geometry(encode, split=split, form=form, folder=folder)
-    more = by_rating(encode, data.scored_pairs(folder, split=split, form=form), split)
+    more = by_rating(encode, scored_pairs(folder, split=split, form=form), split)
     return Report((*found.rows, *more.rows), found.notes, found.items | more.items)
 
 
@@ -115,7 +228,7 @@ def _transfer(
 def _caption_retrieval(encode: EncodeFn, folder: Path | None, *, captions: int) -> Report:
     from contrasent.evaluate.retrieval import caption_retrieval
 
-    return caption_retrieval(encode, data.captions(folder, captions))
+    return caption_retrieval(encode, caption_set(folder, captions))
 
 
 def _listing(
@@ -132,7 +245,7 @@ def _listing(
     if documents == "flickr30k":
         texts = _captions(folder, captions=captions)
     else:
-        parts = data.scored_pairs(folder)
+        parts = scored_pairs(folder)
         texts = [*(s for p in parts for s in p.first), *(s for p in parts for s in p.second)]
     wanted = queries or texts[:: max(1, len(texts) // 3)][:3]
     found = side_by_side({"": encode}, wanted, texts, k=k)
@@ -175,7 +288,7 @@ MEASURES = {
     ),
     "transfer": Measure(
         _transfer,
-        lambda folder, tasks, **_: data.transfer_texts(folder, tasks),
+        lambda folder, tasks, **_: transfer_texts(folder, tasks),
         {
             "tasks": (tuple[Transfer, ...], get_args(Transfer)),
             # The one classifier there is: stored keys hold its name.
@@ -184,13 +297,13 @@ MEASURES = {
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
     "trace": Measure(
-        followed.trace,
+        trace,
         _pairs,
         {"every": (Size, 10), "split": ANY_SPLIT, "form": FORM, "sample": (Size, 0)},
         of_training=True,
     ),
     "curve": Measure(
-        followed.curve,
+        curve,
         _pairs,
         {
             "every": (Size, 100),
@@ -235,6 +348,6 @@ MEASURES = {
         lambda folder, query, texts: (query, *texts),
         {"query": (str, ""), "texts": (tuple[str, ...], ())},
     ),
-    "speed": Measure(followed.speed, lambda folder: (), of_training=True),
+    "speed": Measure(speed, lambda folder: (), of_training=True),
 }
 """By name."""

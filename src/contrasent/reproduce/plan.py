@@ -16,12 +16,18 @@ from typing import Any
 from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
-from contrasent.reproduce import corpora, data, followed, measures
+from contrasent.reproduce import corpora, measures
 from contrasent.reproduce.corpora import Built, Corpus
-from contrasent.reproduce.digests import departing, digest_of, folder_digest
 from contrasent.reproduce.items import Item, Resolved, Scale, TableRow, models_of, resolve_row
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.store import Manifest, PlannedRow, Store
+from contrasent.reproduce.store import (
+    Manifest,
+    PlannedRow,
+    Store,
+    departing,
+    digest_of,
+    folder_digest,
+)
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
@@ -243,7 +249,7 @@ class Planner:
         if settings["pooler"] is None and not (base / "modules.json").is_file():
             settings["pooler"] = "cls"
         built = self._corpus(row.corpus, found.sentences)
-        trace = options if kind in followed.FOLLOWING else None
+        trace = options if kind in measures.FOLLOWING else None
         select = "none" if trace else found.select
         evaluated: Options | None = trace or ({"split": "dev"} if select == "stsb" else None)
         values = {**found.defaults, **found.given}
@@ -262,7 +268,7 @@ class Planner:
             },
             "corpus": [built.digest, built.documents],
             "select": select,
-            "trace": followed.fingerprint(kind, trace) if trace is not None else None,
+            "trace": measures.fingerprint(kind, trace) if trace is not None else None,
             "judged on": self._text_digest(kind if trace else "sts", evaluated)
             if evaluated
             else "",
@@ -274,7 +280,7 @@ class Planner:
 
     def _encoder(self, row: TableRow) -> Model:
         if row.encoder == GLOVE:
-            path = data.glove(self.place.data)
+            path = measures.glove(self.place.data)
             stamp = path.stat()
             parts: dict[str, Any] = {"glove": [path.name, stamp.st_size, stamp.st_mtime_ns]}
             return Model(digest_of(parts), "glove", parts, str(path))

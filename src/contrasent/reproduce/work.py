@@ -1,6 +1,9 @@
 """Doing a job: make the model, measure it, store the numbers; here torch is needed."""
 
+import hashlib
 import json
+import os
+import platform
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -10,15 +13,16 @@ from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import ItemsByRow, Report, Row, key_text
-from contrasent.reproduce import data
-from contrasent.reproduce.digests import environment
-from contrasent.reproduce.measures import MEASURES, STS, Options, measure
+from contrasent.reproduce.measures import MEASURES, STS, Options, measure, scored_pairs
 from contrasent.reproduce.plan import Job, Training, Unit
 from contrasent.reproduce.store import Measurement, Record, Store
 from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
 from contrasent.types import EncodeFn
+
+CODE = ("losses", "engine", "objectives", "model", "train", "text")
+"""Folders of the package that the numbers of a training run depend on."""
 
 DRAWS = 400
 """Resamples of test items whose effect on an encoder without seeds is stored."""
@@ -92,7 +96,7 @@ class _Loaded:
         found: list[Report] = []
         options: dict[str, Any] = dict(unit.options)
         for task in options["tasks"]:
-            parts = data.scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
+            parts = scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
             encode = self._fitted(unit, list(dict.fromkeys(texts)))
             alone = {**options, "tasks": (task,)}
@@ -271,3 +275,39 @@ def with_sts7_mean(
         low, high = interval(row.value + row_draws(found, row.key, RESAMPLES))
         bounded.append(replace(row, low=low, high=high))
     return replace(found, rows=(*report.rows, *bounded))
+
+
+def environment() -> Record:
+    """Machine and versions, for the record."""
+    import torch
+
+    from contrasent import __version__
+
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
+    return {
+        "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
+        "versions": {
+            "contrasent": __version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+        },
+        "code": _code_digest(),
+    }
+
+
+def _code_digest() -> str:
+    """12 digits that stand for the source text that a training run's numbers depend on."""
+    total = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
+            total.update(path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
