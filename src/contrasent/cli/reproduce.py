@@ -171,7 +171,7 @@ def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choic
         plan = planner.plan(items, seeds)
         todo = missing(plan.jobs, store)
         options.note(f"{len(todo)} of {len(plan.jobs)} jobs to do in {store.home}")
-        outcome = run(plan, store, planner.place.data, say=options.note, **choices)
+        outcome = run(plan, store, planner.place.data, log=options.note, **choices)
     left = f"; {outcome.left} jobs left for another time" if outcome.left else ""
     options.note(f"{outcome.made} measurements in {duration(outcome.seconds)}{left}")
 

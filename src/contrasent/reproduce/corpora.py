@@ -33,7 +33,7 @@ class Corpus(Strict):
     Attributes:
         files: below the data folder, any one of which will do.
         form: of the file. "sentences": one a line. "documents": the same, the first line of each
-            document listed in a .docs.tsv.gz beside it. "columns": CSV with a header. Of NLI
+            document listed in its .docs.tsv.gz. "columns": CSV with a header. Of NLI
             (source, split, label, premise, hypothesis): "labelled_pairs" of ``labels``,
             "hypotheses": a premise with one hypothesis of each label, "labelled_sentences".
             "duplicates": pairs that end in 1. "captions": picture#number, caption.
@@ -93,7 +93,7 @@ def _sentences(path: Path, corpus: Corpus) -> Iterator[Texts]:
 
 
 def _documents(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    """Sentences in order with () before each document; the list of documents lies beside them."""
+    """Sentences in order with () before each document; a file lists the documents."""
     listed = path.with_name(path.name.replace(".txt.gz", ".docs.tsv.gz"))
     if not listed.is_file():
         raise DataError(f"{listed}: missing; it says where the documents of {path.name} begin")

@@ -179,7 +179,7 @@ AUTO = "auto"
 """A precision: bf16 where the machine computes in it, else fp32."""
 
 ANY = "simcse"
-"""An objective; settings of a run are checked beside its parameters."""
+"""An objective; settings of a run are checked with its parameters."""
 
 
 class Scale(Strict):

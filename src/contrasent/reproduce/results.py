@@ -111,11 +111,11 @@ class ItemResults:
         planned = self.planned.get(row)
         units = planned["measured"].get(evaluation, {"units": {}})["units"] if planned else {}
         known = (self.records[key]["told"] for key in units.values() if key in self.records)
-        told: dict[str, Any] = next(known, {})
-        if "corpus" not in told:
+        fingerprint: dict[str, Any] = next(known, {})
+        if "corpus" not in fingerprint:
             return None
-        settings = told.get("settings", {})
-        return json.dumps([told["corpus"], *(settings.get(name) for name in ORDER)])
+        settings = fingerprint.get("settings", {})
+        return json.dumps([fingerprint["corpus"], *(settings.get(name) for name in ORDER)])
 
     def skipped(self, row: TableRow) -> str:
         """Why a row has no values, or not all of them; "" if it has."""

@@ -25,7 +25,7 @@ from contrasent.reproduce.store import Store
 POLL = 1.0
 """Seconds between two looks at a job that another process has in hand."""
 
-Say = Callable[[str], object]
+Log = Callable[[str], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def run(
     jobs: int = 1,
     budget: float | None = None,
     keep: bool = False,
-    say: Say = str,
+    log: Log = str,
 ) -> Outcome:
     """Do what is missing of a plan.
 
@@ -63,7 +63,7 @@ def run(
         # What was missing may be there now.
         store.skip(job.model.key, None)
     began = time.monotonic()
-    queue = _Queue(store, data, budget, keep, say)
+    queue = _Queue(store, data, budget, keep, log)
     before = _unmeasured(plan.jobs, store)
     if jobs == 1:
         queue.work(plan.jobs)
@@ -93,14 +93,14 @@ class _Queue:
 
     Attributes:
         budget: seconds after which nothing is begun.
-        say: takes a line about each job; it can be pickled.
+        log: takes a line about each job; it can be pickled.
     """
 
     store: Store
     data: Path | None
     budget: float | None
     keep: bool
-    say: Say
+    log: Log
 
     def work(self, jobs: list[Job]) -> None:
         """Do all that is missing, or wait for whoever does it."""
@@ -140,13 +140,13 @@ class _Queue:
                 found = do(job, self.store, self.data, keep=self.keep)
             except UserError as error:
                 self.store.skip(job.model.key, str(error))
-                self.say(f"{name}: skipped, {error}")
+                self.log(f"{name}: skipped, {error}")
                 return True
         seconds = time.monotonic() - began
         clock.note(job, seconds)
         first = next((r.rows[0] for r in found.values() if r.rows), None)
         result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
-        self.say(f"{name}: {result} ({seconds:.0f} s{clock.left(left)})")
+        self.log(f"{name}: {result} ({seconds:.0f} s{clock.left(left)})")
         return True
 
 
