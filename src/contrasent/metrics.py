@@ -1,7 +1,7 @@
 """Measures of vectors and rankings: pure functions on numpy arrays, float64 inside."""
 
-# Where a definition has no value (fewer than two rows, a constant column, no gain, a NaN) the result
-# is NaN; a cosine with a zero vector is 0.
+# Where a definition has no value (fewer than two rows, a constant column, no gain, a NaN) the
+# result is NaN; a cosine with a zero vector is 0.
 
 from typing import Any
 

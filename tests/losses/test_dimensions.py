@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_loops import dot, few, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import barlow_twins, dimension_wise_contrast
+from plain_loops import dot, few, seeds, vectors
 
 
 def columns(view: Tensor) -> list[list[float]]:

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_loops import few, loop, pairs, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import _computing, info_nce, two_source_info_nce
+from plain_loops import few, loop, pairs, seeds, vectors
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
 

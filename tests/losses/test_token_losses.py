@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from plain_loops import few, seeds, vectors
 from torch import Tensor
 
 from contrasent.errors import OptionError
 from contrasent.losses import corrective_lm, masked_lm, token_detection
+from plain_loops import few, seeds, vectors
 
 
 def whole(seed: int, high: int, *shape: int) -> Tensor:

@@ -1,6 +1,7 @@
 """Named data sets: a local folder first, then the hub at a pinned revision."""
 
-# CONTRASENT_DATA names the folder, in SentEval's layout (docs/data.md); counts and gold scores are
+# CONTRASENT_DATA names the folder, in SentEval's layout (`contrasent evaluate --list` names each
+# place), at its root or in downstream/ or data/downstream/; counts and gold scores are
 # checked against the official ones.
 
 import hashlib
