@@ -1,4 +1,8 @@
-"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request."""
+"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request.
+
+The library is silent; the command line calls :func:`show`. Nothing appears for work that ends
+within two seconds.
+"""
 
 import sys
 import time
@@ -33,7 +37,10 @@ def silent() -> bool:
 def task(
     title: str, total: int | None = None, unit: str = "it", start: int = 0
 ) -> Iterator[Advance]:
-    """Report the progress of a task of ``total`` units, ``start`` of which are done already."""
+    """Report the progress of a task of ``total`` units, ``start`` of which are done already.
+
+    A task inside another is not shown; the outer one reports.
+    """
     global _busy
     if _mode != "auto" or _busy:
         yield lambda n=1, **fields: None

@@ -1,6 +1,9 @@
-"""The few types that every room shares."""
+"""The few types that every room shares.
 
-# `EncodeFn` is all that evaluation, search and serving see of a model.
+``EncodeFn`` is the waist of the hourglass: evaluation, search and serving see nothing else of a
+model. ``Tokens`` holds ragged rows of token ids without padding, in numpy, so that everything
+that handles text works without torch.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from contrasent.errors import ModelError
+from contrasent.model.description import describe
 from contrasent.model.encoder import Encoder
-from contrasent.model.folder import describe
 from contrasent.model.storage import read_json
 
 TEXTS = ["The gardener sold his violin.", "A Map", "my neighbour hid two blue lamps before dawn"]

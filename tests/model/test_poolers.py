@@ -9,7 +9,7 @@ import torch
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.poolers import POOLERS, pooler_class
-from contrasent.model.poolers.layers import averaging, layer_weights
+from contrasent.model.poolers.names import averaging, layer_weights
 
 # The others need tokens or statistics: test_mask_pooler, test_idf_pooler.
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]

@@ -23,11 +23,16 @@ UserQueries = list[tuple[str, dict[int, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source holds."""
+    """What a source holds.
+
+    Attributes:
+        holding: for each document the numbers of the passages that hold its text.
+        lines: what was read and what was not, for people.
+    """
 
     passages: tuple[Passage, ...]
     documents: tuple[str, ...]
-    holding: tuple[tuple[int, ...], ...]  # numbers of the passages of each document
+    holding: tuple[tuple[int, ...], ...]
     lines: tuple[str, ...]
     facts: dict[str, Any]
 
@@ -95,7 +100,11 @@ SPAN = 12
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a passage and its lines; spans of words where there are no marks."""
+    """The sentences of a passage; a line end ends one.
+
+    Text without any mark, such as abstracts whose punctuation was lost, is cut into spans of words,
+    so that its opening and its other parts can be queries for the rest as sentences are.
+    """
     cut = (piece for line in text.splitlines() for piece in sentences.split(line))
     found = [piece.strip() for piece in cut if piece.strip()]
     words = pieces(text) if len(found) == 1 else []

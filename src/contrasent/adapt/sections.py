@@ -10,20 +10,30 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of text below one heading path."""
+    """A stretch of text below one heading path.
+
+    Attributes:
+        paragraphs: text only, none blank. One with line breaks in it is set out in lines: code, a
+            table, a list of addresses.
+    """
 
     headings: tuple[str, ...]
-    paragraphs: tuple[str, ...]  # with line breaks in it one is set out in lines: code, a table
+    paragraphs: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document."""
+    """One document.
 
-    id: str  # path relative to the source, "#" and a table's row; unique
+    Attributes:
+        id: its path relative to the source; a table's row adds "#" and its id or number. Unique.
+        docstring: whether its text is a docstring, or a Python source with docstrings in it.
+    """
+
+    id: str
     title: str
     sections: tuple[Section, ...]
-    docstring: bool = False  # whether its text is or holds docstrings
+    docstring: bool = False
 
 
 class SectionBuilder:
@@ -64,9 +74,11 @@ class SectionBuilder:
         self._sections[-1][1].append(text)
 
     def finish(self, title: str = "") -> tuple[str, tuple[Section, ...]]:
-        """Give the title and the sections."""
-        # A first heading, alone at the highest level before all text, is the title, unless given;
-        # it goes if it says the same as the given one.
+        """Give the title and the sections.
+
+        A first heading before all text that is alone at its level, which is the highest, is the
+        title. A title that was given wins, and the heading goes if it says the same.
+        """
         title = one_line(title)
         lone = ""
         if self._heads and not self._text_first:

@@ -114,7 +114,7 @@ def _as_stream(
     """One process, one text after the other; each is computed once."""
     _check_output(output, overwrite)
     corpus = open_texts(input_, column)
-    function = open_model(find_model(model), loading)
+    function = open_model(find_model(model), loading, light=True)
     if form.prompt is not None:
         function.prompt = function.encoder.prompts.text(form.prompt)
     check_dimensions(form.dimensions, function.encoder.dimension)

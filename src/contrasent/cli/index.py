@@ -117,7 +117,7 @@ def index(
     _check_encoded(encoded, workers.engine, changing=add or update)
     rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
     folder = find_model(model)
-    encode = open_model(folder, loading)
+    encode = open_model(folder, loading, light=True)
     rows.check(encode.encoder.identity, model, words=hybrid)
     recall = None
     began = time.monotonic()

@@ -52,7 +52,7 @@ def change_model(
     if in_milvus(folder):
         raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
     index = Index.open(folder)
-    encode = open_model(find_model(model), loading)
+    encode = open_model(find_model(model), loading, light=True)
     began = time.monotonic()
     about: dict[str, Any] = {
         "model": encode.encoder.identity,

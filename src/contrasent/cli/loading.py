@@ -1,9 +1,11 @@
 """Loading a model for a command, and counting the texts that it cuts."""
 
 import logging
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -20,11 +22,13 @@ M_co = TypeVar("M_co", bound="Model", covariant=True)
 
 
 class Counting(Generic[M_co]):
-    """An ``EncodeFn`` that counts over all its calls."""
+    """An ``EncodeFn`` that counts over all its calls.
 
-    # `runtime`: what computes it, as `--runtime` calls it. `truncated`: how many of them were cut
-    # at the model's longest input. `prompt`: text put before each; the model's default prompt if
-    # None.
+    Attributes:
+        runtime: what computes it, as ``--runtime`` calls it.
+        truncated: how many of them were cut at the model's longest input.
+        prompt: text put before each; the model's default prompt if None.
+    """
 
     def __init__(self, encoder: M_co, loading: Loading, runtime: str = "torch") -> None:
         self.encoder, self.loading, self.runtime = encoder, loading, runtime
@@ -96,8 +100,14 @@ def load_model(folder: Path, loading: Loading) -> "Counting[Encoder]":
     return Counting(encoder, loading)
 
 
-def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]":
-    """Open a model to encode with, by torch or an exported graph; the latter without torch."""
+def open_model(
+    folder: Path, loading: Loading | None = None, *, light: bool = False
+) -> "Counting[Model]":
+    """Open a model to encode with: by numpy, torch, or an exported graph.
+
+    ``light``: by numpy unless something else is named, where it knows the model and there is no
+    accelerator: starting torch takes longer than encoding some thousand texts.
+    """
     from contrasent.model.runtime import RUNTIMES, Exported, read_export
     from contrasent.postprocess.folder import Flowed, is_flow, read_flow
 
@@ -119,6 +129,12 @@ def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]
         exported = Exported.load(folder)
     elif runtime == "auto":
         return _fastest(folder, loading)
+    elif runtime == "numpy" or (runtime is None and _by_numpy(folder, loading, light)):
+        from contrasent.model.numpy_model import NumpyModel
+
+        logging.getLogger("contrasent.model.numpy_model").setLevel(logging.ERROR)
+        model = NumpyModel(folder, pooler=loading.pooler, max_tokens=loading.max_tokens)
+        return Counting(model, loading, "numpy")
     elif runtime in (None, "torch"):
         return Counting(load_model(folder, loading).encoder, loading)
     else:
@@ -130,6 +146,15 @@ def open_model(folder: Path, loading: Loading | None = None) -> "Counting[Model]
         exported = Exported.load(folder / runtime, model=folder)
     exported.check(pooler=loading.pooler, max_tokens=loading.max_tokens)
     return Counting(exported, loading, own)
+
+
+def _by_numpy(folder: Path, loading: Loading, light: bool) -> bool:
+    from contrasent.model.numpy_model import supports
+
+    if find_spec("torch") is None:
+        return True
+    accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
+    return light and not accelerated and supports(folder, loading.pooler)
 
 
 def _fastest(folder: Path, loading: Loading) -> "Counting[Model]":

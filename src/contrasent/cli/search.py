@@ -102,7 +102,7 @@ def model_of(index: "AnyIndex", model: str | None, loading: options.Loading) -> 
     stored: dict[str, Any] = {
         key: index.manifest.settings.get(key) for key in ("pooler", "max_tokens")
     }
-    encode = open_model(folder, replace(loading, **stored))
+    encode = open_model(folder, replace(loading, **stored), light=True)
     index.check_model(encode.encoder.identity, f"the model {name}")
     return encode
 

@@ -99,7 +99,9 @@ def serve(
         getattr(loading, key) or stored.get(key) for key in ("pooler", "max_tokens")
     )
     try:
-        encode = open_model(folder, replace(loading, pooler=pooler, max_tokens=max_tokens))
+        encode = open_model(
+            folder, replace(loading, pooler=pooler, max_tokens=max_tokens), light=True
+        )
     except BaseException:
         listener.close()
         raise

@@ -21,7 +21,7 @@ def similarity(
         first: One text.
         second: The other text.
     """
-    encode = open_model(find_model(model), loading)
+    encode = open_model(find_model(model), loading, light=True)
     from contrasent.search.checks import check_vectors
 
     one, two = check_vectors(encode([first, second]), 2, None, "cosine")

@@ -1,7 +1,8 @@
-"""Inputs that are divided into shards by counting: any part is read without the parts before it."""
+"""Inputs that are divided into shards by counting: any part is read without the parts before it.
 
-# Of parquet only footers are read to plan; other formats are counted once and read from their
-# beginning.
+Of parquet only the footers are read to plan, and only a shard's row groups to encode it. Other
+formats are counted once, and read from their beginning up to the shard's last row.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,23 +22,33 @@ Row = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an input."""
+    """One file of an input.
+
+    Attributes:
+        size: bytes.
+        stamp: what changes with the content: an object's ETag, else the time it was written.
+    """
 
     name: str
-    size: int  # bytes
-    stamp: str  # what changes with the content: an object's ETag, else the time it was written
+    size: int
+    stamp: str
     rows: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which rows of which files make which shard: a pure function of the files' row counts."""
+    """Which rows of which files make which shard: a pure function of the files' row counts.
+
+    Attributes:
+        shard_rows: rows a shard; the last one has what is left.
+        text: column with the text; None for the only one, or the one called text or sentence.
+        identity: column with the ids; None numbers the rows.
+    """
 
     parts: tuple[Part, ...]
-    shard_rows: int  # rows a shard; the last one has what is left
-    # column with the text; None for the only one, or the one called text or sentence
+    shard_rows: int
     text: str | int | None = None
-    identity: str | int | None = None  # column with the ids; None numbers the rows
+    identity: str | int | None = None
 
     @property
     def rows(self) -> int:

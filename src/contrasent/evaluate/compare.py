@@ -1,8 +1,17 @@
-"""Two methods side by side: the difference, its interval over items and seeds, its meaning."""
+"""Two methods side by side: the difference, its interval over items and seeds, and what it means.
 
-# Items are shared by both arms, so their influences are known; runs vary by seed, with Student's t
-# of few degrees of freedom. With one run in each arm a standard deviation over seeds is assumed
-# (SEED_SD). Swapping A and B mirrors the interval to the bit.
+Two sources of chance are kept apart and added up. Test items vary: both arms are measured on the
+same ones, so an item's influence on the difference is known, and items that several sets share
+count once (:mod:`contrasent.stats.influence`). Runs with other seeds vary: their standard
+error has Student's distribution with as few degrees of freedom as there are runs. Everything is
+exact arithmetic: swapping A and B mirrors the interval to the bit.
+
+What is claimed depends on the runs. With several an arm: the methods differ, on items like these
+and with other seeds. With one run in one arm its spread is taken to be that of the other. With one
+run in each nothing is seen of seeds, and a standard deviation is assumed for the claim about the
+methods (:data:`SEED_SD`); the claim about these very models, on other items, stands beside it.
+Without items the claim is about the methods on these items only.
+"""
 
 import math
 from collections.abc import Sequence
@@ -40,34 +49,44 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Method B against method A on one row of their reports."""
+    """Method B against method A on one row of their reports.
+
+    Attributes:
+        low: lower end of its 95 % interval: of the methods, over items (if known) and seeds.
+        p: two-sided p of no difference: the interval at level 1 - p touches zero.
+        runs: how many runs A and B have.
+        seed_p: permutation p over the runs; None with one run an arm.
+        deviation: pooled standard deviation over seeds; None with one run an arm.
+        detectable: the smallest true difference that this comparison, made again, would find four
+            times in five; None if a spread is assumed for one arm only.
+        needed: runs an arm that would find a true difference as large as this one four times in
+            five; None if none would.
+        count: pairs or queries that the scores rest on.
+        item_low: lower end of the 95 % interval of these very runs on other items; None where the
+            items are not known.
+        seed_sd: standard deviation over seeds that was assumed for an arm with one run; None where
+            none was.
+    """
 
     task: str
     metric: str
     before: float
     after: float
     difference: float
-    low: float  # lower end of its 95 % interval: of the methods, over items (if known) and seeds
+    low: float
     high: float
-    p: float  # two-sided p of no difference: the interval at level 1 - p touches zero
-    runs: tuple[int, int]  # how many runs A and B have
-    seed_p: float | None  # permutation p over the runs; None with one run an arm
-    deviation: float | None  # pooled standard deviation over seeds; None with one run an arm
-    # the smallest true difference that this comparison, made again, would find four times in five;
-    # None if a spread is assumed for one arm only
+    p: float
+    runs: tuple[int, int]
+    seed_p: float | None
+    deviation: float | None
     detectable: float | None
-    # runs an arm that would find a true difference as large as this one four times in five; None if
-    # none would
     needed: int | None
-    count: int  # pairs or queries that the scores rest on
+    count: int
     split: str = ""
     aggregate: str = ""
-    # lower end of the 95 % interval of these very runs on other items; None where the items are not
-    # known
     item_low: float | None = None
     item_high: float | None = None
     item_p: float | None = None
-    # standard deviation over seeds that was assumed for an arm with one run; None where none was
     seed_sd: float | None = None
 
     @property
@@ -205,8 +224,10 @@ def _plan(
     whole: TwoWay,
     shared: Sequence[float],
 ) -> tuple[float | None, int | None]:
-    """The detectable effect and the runs needed, were the spreads that were found the true ones."""
-    # None where a spread is assumed for one arm only.
+    """The detectable effect and the runs needed, were the spreads that were found the true ones.
+
+    None where a spread is assumed for one arm only.
+    """
     freedom = sum(arm.df for arm in arms)
     if deviation is not None and math.isinf(freedom):
         return None, None

@@ -1,6 +1,8 @@
-"""The papers' pictures of reports, as SVG that takes the page's colours."""
+"""The papers' pictures of reports, as SVG that takes the page's colours.
 
-# Text and axes take CSS's currentColor, so that a picture reads on light and dark pages.
+Text and axes are drawn in a colour that is then replaced by CSS's ``currentColor``, so that one
+picture reads on light and on dark pages.
+"""
 
 import io
 from collections.abc import Mapping, Sequence

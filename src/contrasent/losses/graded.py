@@ -1,7 +1,9 @@
-"""Losses for pairs whose similarity people have rated: a number a pair, in any unit that rises."""
+"""Losses for pairs whose similarity people have rated: a number a pair, in any unit that rises.
 
-# Across processes gather similarities and scores before `cosent` and `angle`, which compare all
-# pairs.
+``cosent`` and ``angle`` learn the order of the scores alone, ``cosine_regression`` the scores
+themselves. Several processes: all their pairs are compared with one another, so gather similarities
+and scores before the first two.
+"""
 
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,8 @@
-"""Losses in which a frozen guide says what is alike: GISTEmbed, ranking distillation."""
+"""Losses in which a frozen model, the guide, says what is alike: GISTEmbed, ranking distillation.
 
-# Anchors are the rows of this process, candidates those of all, and `first` says where its own
-# begin.
+As in the contrastive losses the anchors are the rows of this process, the candidates those of all
+of them, and ``first`` says where the own rows begin among the candidates.
+"""
 
 import math
 

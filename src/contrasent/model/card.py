@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CardMetadata:
-    """What a card shows beyond the model itself; all of it measured or set, nothing guessed."""
+    """What a card shows beyond the model itself; all of it measured or set, nothing guessed.
 
-    base: str | None = None  # name of the model that training began from
+    Attributes:
+        base: name of the model that training began from.
+    """
+
+    base: str | None = None
     objective: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
+from contrasent.model.description import describe
 from contrasent.model.golden import PROBES, EncoderConfig, Golden, check_weights, write_golden
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.pooled import PooledBackbone, full, workers
@@ -104,7 +105,7 @@ class Encoder(PooledBackbone):
             OptionError: a value that cannot be.
         """
         folder = resolve(name, revision=revision)
-        stored = folder_.describe(folder)
+        stored = describe(folder)
         if check:
             check_weights(folder)
         pooling = stored.pooler if pooler is None else pooler

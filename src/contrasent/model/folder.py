@@ -5,21 +5,18 @@ last year's sentence-transformers and the common inference servers all read. Wei
 safetensors; nothing is unpickled.
 """
 
-from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from contrasent.errors import ModelError
+from contrasent.model.description import Description
 from contrasent.model.heads import ACTIVATIONS, Dense
-from contrasent.model.poolers import POOLERS
-from contrasent.model.poolers.base import OWN, Pooler
-from contrasent.model.poolers.layers import MODES, averaging
+from contrasent.model.poolers.base import Pooler
 from contrasent.model.prompts import NAME, Prompts
 from contrasent.model.storage import (
-    read_json,
     read_object,
     read_tensors,
     save_tensors,
@@ -28,147 +25,6 @@ from contrasent.model.storage import (
 
 OLD = "sentence_transformers.models"
 WRITTEN_FOR = "5.3.0"
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What a model folder says of the model beyond its backbone.
-
-    Attributes:
-        pooler: name of the pooler, or None for a bare transformers folder, which does not say.
-        pooling: folder of a pooler that may have kept something there.
-        normalise: whether vectors are scaled to unit length.
-        max_tokens: the length that texts are cut at, if stated.
-        lower_case: whether texts are lower-cased before the tokenizer sees them.
-    """
-
-    transformer: Path
-    pooler: str | None
-    head: tuple[Path, ...]
-    normalise: bool
-    max_tokens: int | None
-    lower_case: bool
-    prompts: Prompts = field(default_factory=Prompts)
-    pooling: Path | None = None
-
-
-def describe(folder: Path) -> Description:
-    """Read what a model folder says of itself."""
-    if not folder.is_dir():
-        raise ModelError(f"{folder}: no such model folder")
-    if not (folder / "modules.json").is_file():
-        if not (folder / "config.json").is_file():
-            raise ModelError(
-                f"{folder}: not a model folder (neither modules.json nor config.json in it)"
-            )
-        named = read_object(folder / "config.json").get("architectures")
-        if isinstance(named, list) and any(str(name).endswith("ForCL") for name in named):
-            raise ModelError(
-                f"{folder}: a checkpoint as the code of SimCSE and its kin writes it, with a head "
-                f"that nothing else finds: contrasent import {folder} -o MODEL"
-            )
-        return Description(folder, None, (), False, _length(folder, {}), False)
-    prompts = Prompts.read(folder)
-    transformer, pooler, pooling, normalise, head = folder, None, None, False, []
-    weights: list[float] | None = None
-    for name, path in _modules(folder):
-        kind = name.rsplit(".", 1)[-1]
-        if kind == "Transformer":
-            transformer = path
-        elif kind == "WeightedLayerPooling":
-            weights = _layer_weights(path / "model.safetensors")
-        elif kind == "Pooling":
-            pooler = _pooler(path, weights, prompts)
-        elif name.startswith(f"{OWN}."):
-            pooler, pooling = _own_pooler(path), path
-        elif kind == "Dense":
-            head.append(path)
-        elif kind == "Normalize":
-            normalise = True
-        else:
-            raise ModelError(
-                f"{folder / 'modules.json'}: module {name!r} is not supported "
-                "(Transformer, Pooling, WeightedLayerPooling, Dense and Normalize are)"
-            )
-    stated = read_object(transformer / "sentence_bert_config.json")
-    return Description(
-        transformer,
-        pooler,
-        tuple(head),
-        normalise,
-        _length(transformer, stated),
-        bool(stated.get("do_lower_case", False)),
-        prompts,
-        pooling,
-    )
-
-
-def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Type and folder of each module, in order; none leads out of the model's folder."""
-    path = folder / "modules.json"
-    listed = read_json(path)
-    if not isinstance(listed, list) or not all(isinstance(module, dict) for module in listed):
-        raise ModelError(f"{path}: not a list of modules with their types and paths")
-    found = []
-    for module in listed:
-        kind, place = module.get("type"), module.get("path")
-        if not isinstance(kind, str) or not isinstance(place, str):
-            raise ModelError(f"{path}: not a list of modules with their types and paths")
-        inside = PurePath(place)
-        if inside.is_absolute() or ".." in inside.parts or "\0" in place:
-            raise ModelError(f"{path}: path {place!r} leads out of the model's folder")
-        found.append((kind, folder / place))
-    return found
-
-
-def _length(transformer: Path, stated: dict[str, Any]) -> int | None:
-    """The length texts are cut at: the newer schema keeps it with the tokenizer alone."""
-    length = stated.get("max_seq_length")
-    if length is None:
-        length = read_object(transformer / "tokenizer_config.json").get("model_max_length")
-    if length is not None and (isinstance(length, bool) or not isinstance(length, int | float)):
-        raise ModelError(f"{transformer}: longest input {length!r} is not a number")
-    # Tokenizers without a limit say 10^30.
-    return int(length) if length is not None and length < 10**9 else None
-
-
-def _layer_weights(path: Path) -> list[float]:
-    weights = read_tensors(path).get("layer_weights")
-    if weights is None or weights.dim() != 1:
-        raise ModelError(f"{path}: holds no weights of layers")
-    return [float(weight) for weight in weights]
-
-
-def _pooler(path: Path, weights: list[float] | None, prompts: Prompts) -> str:
-    config = read_object(path / "config.json", needed=True)
-    if prompts.texts and config.get("include_prompt") is False:
-        raise ModelError(
-            f"{path / 'config.json'}: pooling without the prompt's tokens is not supported"
-        )
-    if "pooling_mode" in config:
-        modes = config["pooling_mode"]
-        on = modes if isinstance(modes, list) else [modes]
-        names = [name for name in MODES if name in on]
-    else:
-        on = [k for k, v in config.items() if k.startswith("pooling_mode_") and v]
-        names = [name for name, key in MODES.items() if f"pooling_mode_{key}" in on]
-    if len(on) != 1 or len(names) != 1:
-        raise ModelError(
-            f"{path / 'config.json'}: pooling {on} is not supported (one of cls, mean, max is)"
-        )
-    if weights is None:
-        return names[0]
-    name = averaging(weights) if names[0] == "mean" else None
-    if name is None:
-        raise ModelError(f"{path}: a mean over layers with weights {weights} is not supported")
-    return name
-
-
-def _own_pooler(path: Path) -> str:
-    name = read_object(path / "config.json", needed=True).get("pooling")
-    if not isinstance(name, str) or name not in POOLERS:
-        raise ModelError(f"{path / 'config.json'}: pooling {name!r} is not supported")
-    return name
 
 
 def read_dense(path: Path) -> Dense:

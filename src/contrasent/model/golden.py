@@ -1,7 +1,11 @@
-"""Golden vectors: the vectors of a set of probe texts, stored when a model is saved."""
+"""Golden vectors: the vectors of a set of probe texts, stored when a model is saved.
 
-# In golden/, since some servers read every *.safetensors beside config.json as weights;
-# golden/weights.json has the sha256 of each file of weights, which loading compares.
+They lie in the model's folder as ``golden/vectors.safetensors`` (a folder of its own: some servers
+read every ``*.safetensors`` beside config.json as weights): token ids, vectors and the encoder's
+settings. A copy of the folder, another program that loads it, or a server that serves it can be
+checked against them (``contrasent doctor``). ``golden/weights.json`` has the sha256 of each file of
+weights, which loading compares: one flipped bit would give other vectors without a word.
+"""
 
 import hashlib
 import json
@@ -55,24 +59,34 @@ length."""
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """The settings of an encoder that decide its vectors, and a hash of all that does."""
+    """The settings of an encoder that decide its vectors, and a hash of all that does.
+
+    Attributes:
+        head: whether there is a network on the pooled vector.
+        normalise: whether vectors are scaled to unit length.
+        max_tokens: texts are cut at this many tokens.
+    """
 
     identity: str
     pooling: str
-    head: bool  # whether there is a network on the pooled vector
-    normalise: bool  # whether vectors are scaled to unit length
+    head: bool
+    normalise: bool
     lower_case: bool
-    max_tokens: int  # texts are cut at this many tokens
+    max_tokens: int
     dimension: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Golden:
-    """Golden vectors."""
+    """Golden vectors.
+
+    Attributes:
+        vectors: (n, d) float32.
+    """
 
     texts: tuple[str, ...]
     tokens: Tokens
-    vectors: Vectors  # (n, d) float32
+    vectors: Vectors
     config: EncoderConfig
 
 

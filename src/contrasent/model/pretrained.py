@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from contrasent.errors import ModelError
+from contrasent.model import multilingual
 from contrasent.text.hub import hub_is_reachable
 
 MINILM = "all-MiniLM-L6-v2"
@@ -24,6 +25,8 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         packaged = _packaged_minilm()
         if packaged is not None:
             return packaged
+    if text.removeprefix("intfloat/") == multilingual.NAME and revision is None:
+        return multilingual.cached()
     if "@" in text and revision is None:
         text, revision = text.rsplit("@", 1)
     if text.startswith((".", "/", "~")) or text.count("/") > 1:

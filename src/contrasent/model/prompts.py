@@ -1,7 +1,10 @@
-"""Prompts: what a model wants before a text, by name, as sentence-transformers keeps them."""
+"""Prompts: what a model wants before a text, by name, as sentence-transformers keeps them.
 
-# As in config_sentence_transformers.json. One with [X] is a template: its tokens stand around those
-# of the text, which is cut so that they always fit.
+``config_sentence_transformers.json`` has "prompts", from names to texts, and "default_prompt_name".
+A prompt is put before the text as it is; the vectors are those of both together. One with ``[X]``
+in it is a template: its tokens stand around those of the text, which is cut so that they always
+fit.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +42,11 @@ class Prompts:
     default: str | None = None
 
     def text(self, name: str | None = None) -> str:
-        """The text of a prompt; of the default if no name is given."""
+        """The text of a prompt; of the default if no name is given.
+
+        Raises:
+            OptionError: the model has none of that name.
+        """
         if name is None:
             return self.texts[self.default] if self.default else ""
         if name not in self.texts:
@@ -49,12 +56,20 @@ class Prompts:
         return self.texts[name]
 
     def of_task(self, task: Task) -> str:
-        """The text for queries or documents; none if there is none, whatever the default is."""
+        """The text for queries or documents; none if there is none, whatever the default is.
+
+        So says sentence-transformers 6, which however passes over "passage" and "corpus".
+        """
         return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
 
     @classmethod
     def read(cls, folder: Path) -> "Prompts":
-        """The prompts of a model folder, or of an export; empty ones are none."""
+        """The prompts of a model folder, or of an export; empty ones are none.
+
+        Raises:
+            ModelError: they are no texts, or the default is none of them; or the model shortens
+                its vectors, which is not done here.
+        """
         path = folder / NAME
         config = read_object(path)
         size = config.get("truncate_dim")

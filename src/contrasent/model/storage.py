@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from contrasent.errors import ModelError
@@ -44,6 +45,16 @@ def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
         save_file(ready, path, metadata={"format": "pt"})
     except SafetensorError as error:
         raise OSError(str(error)) from error
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read a safetensors file without torch."""
+    from safetensors.numpy import load_file
+
+    try:
+        return dict(load_file(path))
+    except (OSError, SafetensorError, ValueError) as error:
+        raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":

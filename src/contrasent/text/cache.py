@@ -1,7 +1,11 @@
-"""A corpus, tokenised once and kept on disk, so that it may be larger than memory."""
+"""A corpus, tokenised once and kept on disk, so that it may be larger than memory.
 
-# Memory-mapped: the text of each column with offsets, and token ids in shards, each renamed when
-# whole. Processes make the shards; a row whose shard is not there yet is tokenised when wanted.
+The folder holds, for each column, its text in flat UTF-8 with offsets, written first in one pass,
+and the token ids in shards of rows, each written under another name and renamed. All of it is
+memory-mapped. ``meta.json``, written after the text, holds a key of corpus and tokenizer and what
+tokenises. Several processes make the shards of a large corpus; a row whose shard is not there yet
+is tokenised when it is wanted, with the same result.
+"""
 
 import hashlib
 import json
@@ -109,11 +113,14 @@ class Column:
 
 
 class TokenCache:
-    """A tokenised corpus, opened by :func:`tokenised`."""
+    """A tokenised corpus, opened by :func:`tokenised`.
 
-    # `columns`: as many as the corpus is wide. `following`: (n,) how many sentences of the same
-    # document follow each row, or None where the corpus is not in document order. `scores`: (n,)
-    # the score of each row, or None where the corpus has none.
+    Attributes:
+        columns: as many as the corpus is wide.
+        following: (n,) how many sentences of the same document follow each row, or None where the
+            corpus is not in document order.
+        scores: (n,) the score of each row, or None where the corpus has none.
+    """
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
         """Open the folder; shards that are missing stay so."""
@@ -239,7 +246,11 @@ def tokenised(
     workers: bool = True,
     shared: bool = False,
 ) -> TokenCache:
-    """Tokenise a corpus into a folder, or go on with the folder if it holds just that."""
+    """Tokenise a corpus into a folder, or go on with the folder if it holds just that.
+
+    A corpus of more than :data:`WAITED_FOR` rows is returned at once, while other processes
+    tokenise it.
+    """
     digest = corpus.digest()
     how = {
         "tokenizer": tokenizer.to_str(),

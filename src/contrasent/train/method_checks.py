@@ -1,4 +1,7 @@
-"""Checks of a training method on a small encoder: ``contrasent train CORPUS --check``."""
+"""Checks of a training method on a small encoder, made here: ``contrasent train CORPUS --check``.
+
+Wherever possible the arithmetic is in float64, so that "the same" means the same but for rounding.
+"""
 
 import json
 import tempfile

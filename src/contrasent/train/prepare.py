@@ -15,8 +15,8 @@ from contrasent.engine.registry import check, find
 from contrasent.engine.registry import parameters as parameters_by_name
 from contrasent.errors import OptionError
 from contrasent.model.backbone import longest_input
+from contrasent.model.description import describe
 from contrasent.model.encoder import Encoder
-from contrasent.model.folder import describe
 from contrasent.model.packed import supports_backbone
 from contrasent.model.poolers.base import Pooler
 from contrasent.model.prompts import TASKS, Prompts
@@ -33,7 +33,11 @@ BLOCK = 8192
 def prepare(
     base: Path, objective: str, parameters: dict[str, Any], settings: Settings
 ) -> Objective:
-    """Load the base and build the objective around it."""
+    """Load the base and build the objective around it.
+
+    Fresh weights (heads, projectors) are drawn from the seed alone. A bare encoder, which does not
+    say how to pool, is pooled by [CLS] as in SimCSE unless the settings name a pooler.
+    """
     given = renamed(parameters, parameters_by_name(objective))
     check(objective, given, base=base)
     torch.manual_seed(settings.seed)

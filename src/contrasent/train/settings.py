@@ -1,7 +1,9 @@
-"""The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults."""
+"""The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults.
 
-# A method's published settings are a plain BERT's and worsen a sentence encoder: such a base has
-# its own, measured by benchmarks/harm.py.
+A method's published settings are those of a plain BERT: 3e-5 and thousands of steps make a sentence
+encoder of it. A base that is one already is worsened by them, so it has settings of its own, which
+were measured (``benchmarks/harm.py``, docs/results.md).
+"""
 
 import json
 import math
@@ -121,7 +123,11 @@ class Settings:
 
     @property
     def bucket_cuts(self) -> tuple[int, ...]:
-        """Greatest length of each bucket but the last; empty without buckets."""
+        """Greatest length of each bucket but the last; empty without buckets.
+
+        Raises:
+            OptionError: neither a name nor lengths.
+        """
         if self.buckets == "none":
             return ()
         if self.buckets == "fine":
@@ -197,10 +203,14 @@ was measured to do no harm."""
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What was chosen for the settings that nobody stated."""
+    """What was chosen for the settings that nobody stated.
 
-    base: str  # what the base is: "sentence encoder" or "language model"
-    # names and values of the settings chosen; others are those of `Settings`
+    Attributes:
+        base: what the base is: "sentence encoder" or "language model".
+        values: names and values of the settings chosen; others are those of ``Settings``.
+    """
+
+    base: str
     values: dict[str, Any]
 
     def line(self, objective: str) -> str:
@@ -220,11 +230,15 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """All settings of a run."""
+    """All settings of a run.
+
+    Attributes:
+        parameters: of the objective, those that were stated.
+        defaults: what was chosen for settings that were not; None for a run of an older version.
+    """
 
     settings: Settings
-    parameters: dict[str, Any]  # of the objective, those that were stated
-    # what was chosen for settings that were not; None for a run of an older version
+    parameters: dict[str, Any]
     defaults: Defaults | None
 
 
@@ -236,9 +250,11 @@ def resolve_settings(
     corpus: Iterable[Any] | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> ResolvedSettings:
-    """Complete the settings of a run: stated ones, those of the base, those of the method."""
-    # The first that says a value has it: `given`; what suits a sentence encoder, if the base is
-    # one; the objective's published settings; the defaults of `Settings`.
+    """Complete the settings of a run: stated ones, those of the base, those of the method.
+
+    The first that says a value has it: ``given``; what suits a sentence encoder, if the base is
+    one; the objective's published settings; the defaults of ``Settings``.
+    """
     chosen = choose(given or {}, objective)
     Settings(**chosen.run)  # refuse what cannot be before anything is counted by it
     stated = {**chosen.run, **chosen.objective}

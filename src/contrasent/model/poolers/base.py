@@ -7,13 +7,10 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from contrasent.errors import ModelError
+from contrasent.model.poolers.names import OWN
 from contrasent.model.storage import read_tensors, save_tensors, write_object
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
-
-OWN = "contrasent"
-"""Modules of poolers that sentence-transformers lacks have types of this name, so that it rejects
-the folder instead of pooling otherwise."""
 
 
 class Pooler(nn.Module):

@@ -11,12 +11,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from contrasent.model.poolers import POOLERS, pooler_class
 from contrasent.model.poolers.base import Pooler, masked_mean
+from contrasent.model.poolers.names import AVERAGED, MODES, layer_weights
 from contrasent.model.storage import save_tensors, write_object
 
 MODULES = "sentence_transformers.models"
-MODES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
 
 
 class _Portable(Pooler):
@@ -82,36 +81,16 @@ class Mean(_Portable):
 class FirstLast(Mean):
     """Layer 1 and the last (BERT-whitening, SimCSE's code)."""
 
-    name, layers = "first_last", (1, -1)
+    name, layers = "first_last", AVERAGED["first_last"]
 
 
 class EmbeddingsLast(Mean):
     """The embedding output and the last layer (SimCSE, Table 5)."""
 
-    name, layers = "embeddings_last", (0, -1)
+    name, layers = "embeddings_last", AVERAGED["embeddings_last"]
 
 
 class LastTwo(Mean):
     """The last two layers ("avg_top2" in SimCSE's code)."""
 
-    name, layers = "last_two", (-2, -1)
-
-
-def layer_weights(read: tuple[int, ...], depth: int) -> list[float] | None:
-    """Weights of the depth + 1 hidden states where several are averaged; None for the last alone.
-
-    They are how a pooler over several layers is written into a model folder that others read.
-    """
-    if len(read) == 1:
-        return None
-    picked = {layer % (depth + 1) for layer in read}
-    return [float(i in picked) for i in range(depth + 1)]
-
-
-def averaging(weights: list[float]) -> str | None:
-    """The name of the pooler that averages layers by these weights, if there is one."""
-    for name in POOLERS:
-        kind = pooler_class(name)
-        if kind.portable and layer_weights(kind.layers, len(weights) - 1) == weights:
-            return name
-    return None
+    name, layers = "last_two", AVERAGED["last_two"]

@@ -1,0 +1,332 @@
+"""A forward pass of BERT-like encoders in numpy, packed: no padding, no torch.
+
+Rows of ids stand one behind another, so that every linear layer is one matrix product over all
+tokens; attention is computed for the rows of one length at a time. Vectors equal torch's to 1e-5.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import ModelError
+from contrasent.types import Tokens, Vectors
+
+Weights = Mapping[str, NDArray[Any]]
+"""Arrays by their names in a checkpoint; may be memory mapped, and of float16."""
+GELU_ROWS = 64
+"""Tokens whose activations are computed at a time, so that they stay in the processor's cache."""
+KINDS = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra")
+
+_ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+_ERF_SCALE = 0.3275911
+
+
+def gelu(x: Vectors) -> Vectors:
+    """Multiply x by the normal distribution's share below it, in place.
+
+    The error function is Abramowitz and Stegun's 7.1.26, off by at most 1.5e-7.
+    """
+    for start in range(0, len(x), GELU_ROWS):
+        part = x[start : start + GELU_ROWS]
+        scaled = part * np.float32(np.sqrt(0.5))
+        size = np.abs(scaled)
+        t = 1 / (1 + np.float32(_ERF_SCALE) * size)
+        poly = np.full_like(t, _ERF[4])
+        for factor in _ERF[3::-1]:
+            poly *= t
+            poly += np.float32(factor)
+        poly *= t
+        np.multiply(size, -size, out=size)
+        np.exp(size, out=size)
+        poly *= size  # 1 - erf(|scaled|)
+        np.subtract(1, poly, out=poly)
+        np.copysign(poly, scaled, out=poly)
+        poly += 1
+        poly *= np.float32(0.5)
+        part *= poly
+    return x
+
+
+def _gelu_tanh(x: Vectors) -> Vectors:
+    inner = np.float32(np.sqrt(2 / np.pi)) * (x + np.float32(0.044715) * x * x * x)
+    x *= np.float32(0.5) * (1 + np.tanh(inner))
+    return x
+
+
+def _relu(x: Vectors) -> Vectors:
+    return np.maximum(x, 0, out=x)
+
+
+def _silu(x: Vectors) -> Vectors:
+    x /= 1 + np.exp(-x)
+    return x
+
+
+ACTIVATIONS: dict[str, Callable[[Vectors], Vectors]] = {
+    "gelu": gelu,
+    "gelu_new": _gelu_tanh,
+    "gelu_pytorch_tanh": _gelu_tanh,
+    "relu": _relu,
+    "silu": _silu,
+    "swish": _silu,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Linear:
+    """A linear layer; ``weight`` is (in, out)."""
+
+    weight: Vectors
+    bias: Vectors
+
+    def __call__(self, x: Vectors) -> Vectors:
+        out: Vectors = x @ self.weight
+        out += self.bias
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Norm:
+    """Layer normalisation over the last axis, in place."""
+
+    weight: Vectors
+    bias: Vectors
+    epsilon: float
+
+    def __call__(self, x: Vectors) -> Vectors:
+        x -= x.mean(axis=1, keepdims=True)
+        variance = np.einsum("ij,ij->i", x, x) / np.float32(x.shape[1])
+        x *= (1 / np.sqrt(variance + np.float32(self.epsilon)))[:, None]
+        x *= self.weight
+        x += self.bias
+        return x
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    qkv: _Linear
+    output: _Linear
+    attention_norm: _Norm
+    up: _Linear
+    down: _Linear
+    norm: _Norm
+
+
+class NumpyEncoder:
+    """The backbone of a BERT-like encoder.
+
+    Attributes:
+        size: length of a hidden state.
+        layers: number of layers.
+        used: names of the weights that it computes with, all of them with ``prefix``.
+    """
+
+    def __init__(self, config: Mapping[str, Any], weights: Weights) -> None:
+        self.kind = str(config.get("model_type"))
+        activation = str(config.get("hidden_act", config.get("activation", "gelu")))
+        check_known(config)
+        names = _NAMES.get(self.kind, _NAMES["bert"])
+        self.prefix = prefix = _prefix(weights, names["word"])
+        self.used = [prefix + names["word"]]
+
+        def array(name: str) -> Vectors:
+            try:
+                found = weights[prefix + name]
+                self.used.append(prefix + name)
+            except KeyError:
+                raise ModelError(f"the weights lack {prefix + name!r}") from None
+            return np.ascontiguousarray(found, dtype=np.float32)
+
+        def linear(*parts: str) -> _Linear:
+            weight = np.concatenate([array(f"{part}.weight") for part in parts])
+            bias = np.concatenate([array(f"{part}.bias") for part in parts])
+            return _Linear(np.ascontiguousarray(weight.T), bias)
+
+        def norm(name: str) -> _Norm:
+            return _Norm(array(f"{name}.weight"), array(f"{name}.bias"), epsilon)
+
+        epsilon = float(config.get("layer_norm_eps", 1e-12))
+        self._words = weights[prefix + names["word"]]  # a row a token: not copied, as it is large
+        positions = array(names["position"])
+        if names["type"]:
+            positions = positions + array(names["type"])[0]
+        first = 0
+        if self.kind in ("roberta", "xlm-roberta", "camembert", "mpnet"):
+            first = int(config.get("pad_token_id", 1)) + 1
+        self._positions = positions[first:]
+        self._embedding_norm = norm(names["norm"])
+        self.heads = int(config.get("num_attention_heads", config.get("n_heads", 0)))
+        self.layers = int(config.get("num_hidden_layers", config.get("n_layers", 0)))
+        self._activation = ACTIVATIONS[activation]
+        self._layers = []
+        for number in range(self.layers):
+            at = names["layer"].format(number)
+            self._layers.append(
+                _Layer(
+                    linear(*(at + names[part] for part in ("query", "key", "value"))),
+                    linear(at + names["attended"]),
+                    norm(at + names["attention_norm"]),
+                    linear(at + names["up"]),
+                    linear(at + names["down"]),
+                    norm(at + names["output_norm"]),
+                )
+            )
+        self.size = int(self._layers[0].output.weight.shape[1])
+        self._project = linear("embeddings_project") if _projects(weights, prefix) else None
+        self._relative = None
+        if self.kind == "mpnet":
+            self._relative = array("encoder.relative_attention_bias.weight")
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row that the positions allow."""
+        return len(self._positions)
+
+    def __call__(self, tokens: Tokens, wanted: tuple[int, ...] = (-1,)) -> list[Vectors]:
+        """Hidden states of all tokens, (tokens, d) each, of the wanted layers.
+
+        ``wanted``: 0 is the embedding output, 1 the first layer, -1 the last.
+        """
+        lengths = tokens.lengths
+        ends = np.cumsum(lengths)
+        places = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
+        hidden: Vectors = np.asarray(self._words[tokens.ids], dtype=np.float32)
+        hidden = hidden + self._positions[places]
+        hidden = self._embedding_norm(hidden)
+        if self._project is not None:
+            hidden = self._project(hidden)
+        chosen = {layer % (self.layers + 1) for layer in wanted}
+        kept = {0: hidden} if 0 in chosen else {}
+        runs = _runs(lengths)
+        for number, layer in enumerate(self._layers, start=1):
+            attended = self._attend(layer.qkv(hidden), runs)
+            mixed = layer.output(attended)
+            mixed += hidden
+            mixed = layer.attention_norm(mixed)
+            hidden = layer.down(self._activation(layer.up(mixed)))
+            hidden += mixed
+            hidden = layer.norm(hidden)
+            if number in chosen:
+                kept[number] = hidden
+        return [kept[layer % (self.layers + 1)] for layer in wanted]
+
+    def _attend(self, qkv: Vectors, runs: list[tuple[int, int, int]]) -> Vectors:
+        """Softmax attention inside each row."""
+        total, heads = len(qkv), self.heads
+        width = qkv.shape[1] // 3 // heads
+        scale = np.float32(1 / np.sqrt(width))
+        out = np.empty((total, heads * width), dtype=np.float32)
+        for start, rows, length in runs:
+            stop = start + rows * length
+            parts = qkv[start:stop].reshape(rows, length, 3, heads, width)
+            query, key, value = parts.transpose(2, 0, 3, 1, 4)
+            scores = (query * scale) @ key.transpose(0, 1, 3, 2)
+            if self._relative is not None:
+                scores += self._relative_bias(length)
+            scores -= scores.max(axis=-1, keepdims=True)
+            np.exp(scores, out=scores)
+            totals = scores.sum(axis=-1, keepdims=True)
+            mixed = scores @ value
+            mixed /= totals
+            out[start:stop] = mixed.transpose(0, 2, 1, 3).reshape(rows * length, -1)
+        return out
+
+    def _relative_bias(self, length: int) -> Vectors:
+        """MPNet's (heads, t, t) bias by distance (T5's buckets: 32, up to a distance of 128)."""
+        assert self._relative is not None
+        distance = np.arange(length)[None, :] - np.arange(length)[:, None]
+        half = len(self._relative) // 2
+        bucket = np.where(-distance < 0, half, 0)
+        size = np.abs(distance)
+        exact = half // 2
+        far = exact + (
+            np.log(np.maximum(size, 1).astype(np.float32) / exact)
+            / np.log(128 / exact)
+            * (half - exact)
+        ).astype(np.int64)
+        bucket = bucket + np.where(size < exact, size, np.minimum(far, half - 1))
+        found: Vectors = self._relative[bucket].transpose(2, 0, 1)
+        return found
+
+
+def check_known(config: Mapping[str, Any]) -> None:
+    """Reject a kind of encoder that is computed by torch alone."""
+    kind = str(config.get("model_type"))
+    activation = str(config.get("hidden_act", config.get("activation", "gelu")))
+    position = config.get("position_embedding_type", "absolute")
+    problem = ""
+    if kind not in KINDS:
+        problem = f"model_type {kind!r}"
+    elif activation not in ACTIVATIONS:
+        problem = f"activation {activation!r}"
+    elif position != "absolute":
+        problem = f"position_embedding_type {position!r}"
+    if problem:
+        raise ModelError(
+            f"{problem} is not computed without torch (model types {', '.join(KINDS)} are); "
+            "install it: pip install 'contrasent[train]'"
+        )
+
+
+def _runs(lengths: NDArray[np.int64]) -> list[tuple[int, int, int]]:
+    """(first token, rows, length) of neighbouring rows of one length."""
+    edges = np.flatnonzero(np.diff(lengths)) + 1
+    bounds = [0, *edges.tolist(), len(lengths)]
+    firsts = np.concatenate([[0], np.cumsum(lengths)])
+    return [(int(firsts[a]), b - a, int(lengths[a])) for a, b in pairwise(bounds)]
+
+
+def _prefix(weights: Weights, word: str) -> str:
+    """The prefix that a checkpoint puts before all names, such as "bert."; none if in doubt."""
+    return next((name.removesuffix(word) for name in weights if name.endswith(word)), "")
+
+
+def _projects(weights: Weights, prefix: str) -> bool:
+    return f"{prefix}embeddings_project.weight" in weights
+
+
+_BERT = {
+    "word": "embeddings.word_embeddings.weight",
+    "position": "embeddings.position_embeddings.weight",
+    "type": "embeddings.token_type_embeddings.weight",
+    "norm": "embeddings.LayerNorm",
+    "layer": "encoder.layer.{}.",
+    "query": "attention.self.query",
+    "key": "attention.self.key",
+    "value": "attention.self.value",
+    "attended": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "up": "intermediate.dense",
+    "down": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+_NAMES: dict[str, dict[str, str]] = {
+    "bert": _BERT,
+    "distilbert": {
+        **_BERT,
+        "type": "",
+        "layer": "transformer.layer.{}.",
+        "query": "attention.q_lin",
+        "key": "attention.k_lin",
+        "value": "attention.v_lin",
+        "attended": "attention.out_lin",
+        "attention_norm": "sa_layer_norm",
+        "up": "ffn.lin1",
+        "down": "ffn.lin2",
+        "output_norm": "output_layer_norm",
+    },
+    "mpnet": {
+        **_BERT,
+        "type": "",
+        "query": "attention.attn.q",
+        "key": "attention.attn.k",
+        "value": "attention.attn.v",
+        "attended": "attention.attn.o",
+        "attention_norm": "attention.LayerNorm",
+    },
+}
+"""Names of the weights, by kind; those of BERT where a kind is not listed."""

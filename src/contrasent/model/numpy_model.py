@@ -1,0 +1,217 @@
+"""A model that encodes without torch: a BERT-like encoder in numpy, its pooler and its head."""
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.metrics import normalize
+from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
+from contrasent.model.description import describe
+from contrasent.model.golden import check_weights
+from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
+from contrasent.model.poolers import check_pooler
+from contrasent.model.poolers.names import AVERAGED
+from contrasent.model.storage import read_arrays, read_object
+from contrasent.processes import threads
+from contrasent.text.tokens import Tokenizer, lowered
+from contrasent.types import Tokens, Vectors
+
+log = logging.getLogger(__name__)
+
+POOLED = ("cls", "mean", "max", *AVERAGED, "idf")
+"""Poolers that are computed here."""
+FEW = 8
+"""Up to so many texts are computed in one call, more by a call for each core."""
+_HEADS = {
+    "torch.nn.modules.activation.Tanh": np.tanh,
+    "torch.nn.modules.activation.ReLU": lambda x: np.maximum(x, 0),
+    "torch.nn.modules.activation.GELU": gelu,
+    "torch.nn.modules.linear.Identity": lambda x: x,
+}
+
+
+def supports(folder: Path, pooler: str | None = None) -> bool:
+    """Whether a model folder can be computed here."""
+    try:
+        stored = describe(folder)
+        check_known(read_object(stored.transformer / "config.json", needed=True))
+    except ModelError:
+        return False
+    return (pooler or stored.pooler) in POOLED and (
+        stored.transformer / "model.safetensors"
+    ).is_file()
+
+
+class NumpyModel:
+    """Sentences in, vectors out, as of ``Encoder``; they equal its vectors to 1e-5.
+
+    Attributes:
+        truncated: how many of the sentences of the last ``encode`` were cut.
+    """
+
+    def __init__(
+        self, folder: Path, *, pooler: str | None = None, max_tokens: int | None = None
+    ) -> None:
+        """Read a model folder.
+
+        Raises:
+            ModelError: the folder is no model, is damaged, or is of a kind that needs torch.
+        """
+        stored = describe(folder)
+        check_weights(folder)
+        self._stored, self.pooling = stored, stored.pooler if pooler is None else pooler
+        if self.pooling is None:
+            raise ModelError(
+                f"{folder}: a bare encoder does not say how its tokens become one vector; name a "
+                f"pooler ({', '.join(POOLED)})"
+            )
+        check_pooler(self.pooling)
+        if self.pooling not in POOLED:
+            raise ModelError(
+                f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
+                "pip install 'contrasent[train]'"
+            )
+        config = read_object(stored.transformer / "config.json", needed=True)
+        check_known(config)
+        self._weights = read_arrays(stored.transformer / "model.safetensors")
+        self.backbone = NumpyEncoder(config, self._weights)
+        limit = self.backbone.longest
+        cut = min(stored.max_tokens or limit, limit) if max_tokens is None else max_tokens
+        if not 3 <= cut <= limit:
+            raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
+        self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
+        self.prompts, self.normalise = stored.prompts, stored.normalise
+        self.lower_case = stored.lower_case
+        self.head = [_dense(path) for path in stored.head]
+        self._rarity = self._read_rarity()
+        self.nested = tuple(int(size) for size in config.get("matryoshka_dimensions") or ())
+        self.truncated = 0
+
+    def _read_rarity(self) -> Vectors | None:
+        """Weights of tokens by their inverse document frequency."""
+        if self.pooling != "idf":
+            return None
+        if self._stored.pooling is None:
+            raise ModelError("pooler 'idf' has no token frequencies; train the model with it")
+        found = read_arrays(self._stored.pooling / "model.safetensors")
+        texts, holding = np.float32(1 + int(found["texts"])), found["frequencies"]
+        rarity: Vectors = np.log(texts / (1 + holding).astype(np.float32)) + np.float32(1)
+        return rarity
+
+    @property
+    def identity(self) -> str:
+        """The same hash as of :class:`contrasent.model.encoder.Encoder`."""
+        digest = hashlib.sha256()
+        settings = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
+        digest.update(repr(settings).encode())
+        if self.prompts.texts:
+            prompts = sorted(self.prompts.texts.items())
+            digest.update(repr((prompts, self.prompts.default)).encode())
+        digest.update(self.tokenizer.to_str().encode())
+        for key, value in sorted(self._state().items()):
+            digest.update(key.encode())
+            digest.update(np.ascontiguousarray(value).data)
+        return digest.hexdigest()
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        """The tensors that the torch model has, by its names for them."""
+        found: dict[str, NDArray[Any]] = {}
+        for key in self.backbone.used:
+            value = self._weights[key]
+            kind = np.float32 if value.dtype.kind == "f" else value.dtype
+            found[f"backbone.{key.removeprefix(self.backbone.prefix)}"] = value.astype(
+                kind, copy=False
+            )
+        several = len(self.head) > 1
+        for number, (weight, bias, _) in enumerate(self.head):
+            place = f"head.{number}.linear" if several else "head.linear"
+            found[f"{place}.weight"] = weight
+            if bias is not None:
+                found[f"{place}.bias"] = bias
+        if self.pooling == "idf" and self._stored.pooling is not None:
+            own = read_arrays(self._stored.pooling / "model.safetensors")
+            found |= {f"pooler.{key}": value for key, value in own.items()}
+        return found
+
+    @property
+    def dimension(self) -> int:
+        """Size of the vectors."""
+        return int(self.head[-1][0].shape[0]) if self.head else self.backbone.size
+
+    @property
+    def max_tokens(self) -> int:
+        """Sentences are cut at this many tokens, special tokens included."""
+        return self.tokenizer.max_tokens
+
+    def tokenise(
+        self, sentences: Sequence[str], prompt: str = ""
+    ) -> tuple[Tokens, NDArray[np.bool_]]:
+        """Token ids of sentences after (or in) a prompt, and which were cut at ``max_tokens``."""
+        if self.lower_case:
+            sentences, prompt = lowered(sentences, prompt)
+        return self.tokenizer(sentences, prompt)
+
+    def embed(self, tokens: Tokens) -> Vectors:
+        """Vectors of tokenised sentences in one call; equal lengths side by side are fastest."""
+        layers = AVERAGED.get(str(self.pooling), (-1,))
+        states = self.backbone(tokens, layers)
+        hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / np.float32(2)
+        vectors = self._pool(hidden, tokens)
+        for weight, bias, activation in self.head:
+            vectors = vectors @ weight.T
+            if bias is not None:
+                vectors += bias
+            vectors = activation(vectors)
+        found = normalize(vectors) if self.normalise else vectors
+        return np.asarray(found, dtype=np.float32)
+
+    def _pool(self, hidden: Vectors, tokens: Tokens) -> Vectors:
+        starts = tokens.offsets[:-1] - tokens.offsets[0]
+        if self.pooling == "cls":
+            return np.asarray(hidden[starts])
+        if self.pooling == "max":
+            return np.asarray(np.maximum.reduceat(hidden, starts, axis=0))
+        if self._rarity is not None:
+            own = self._rarity[tokens.ids[tokens.offsets[0] : tokens.offsets[-1]]]
+            weights: Vectors = np.add.reduceat(own, starts)
+            hidden = hidden * own[:, None]
+        else:
+            weights = tokens.lengths.astype(np.float32)
+        return np.asarray(np.add.reduceat(hidden, starts, axis=0) / weights[:, None], np.float32)
+
+    def encode(
+        self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
+    ) -> Vectors:
+        """Vectors of sentences, float32, in the order given.
+
+        Equal sentences are computed once; the longest come first, a call for each core at once.
+        """
+        tokens, where = distinct_tokens(self, sentences, prompt, log)
+        cores = threads() if len(tokens) > FEW else 1
+        most = max(1, min(batch, -(-len(tokens) // cores)))
+        calls = by_budget(tokens.lengths, most, budget=BUDGET)
+        if cores == 1:
+            return in_calls(self.embed, tokens, self.dimension, calls)[where]
+        # A call a core: the library for matrix products is not to share each of them as well.
+        with threadpool_limits(1, "blas"), ThreadPoolExecutor(cores, "contrasent-encode") as pool:
+            return in_calls(self.embed, tokens, self.dimension, calls, pool)[where]
+
+
+def _dense(path: Path) -> tuple[Vectors, Vectors | None, Any]:
+    """Weight (out, in), bias and activation of a dense layer of a model folder."""
+    config = read_object(path / "config.json", needed=True)
+    name = config.get("activation_function", "torch.nn.modules.activation.Tanh")
+    if name not in _HEADS:
+        raise ModelError(f"{path / 'config.json'}: activation {name!r} is not supported")
+    weights = read_arrays(path / "model.safetensors")
+    weight = weights["linear.weight"].astype(np.float32)
+    bias = weights.get("linear.bias")
+    return weight, None if bias is None else bias.astype(np.float32), _HEADS[name]

