@@ -1,17 +1,4 @@
-"""Every error that a user can correct.
-
-UserError                 one line: what is wrong, where, and what to do
-├── InputError            a file or a line of it           ``notes.csv:12: ...``
-├── OptionError           an option's value      ``--pooler 'maen': ... did you mean 'mean'?``
-├── ModelError            a model folder or a model's name
-├── DataError             a named data set
-├── OutputError           a target that cannot or must not be written
-├── TrainingError         a run that cannot go on: NaN, collapse, a batch of one
-├── LostProcessError      another process of a training has ended
-└── MissingExtraError     an optional dependency that is not installed
-
-The command line prints the message in one line and exits with 2.
-"""
+"""Every error that a user can correct."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

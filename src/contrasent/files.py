@@ -1,8 +1,4 @@
-"""Writing files so that nothing is ever half there.
-
-A file or folder is written under a temporary name next to its target, flushed, and renamed. A full
-disk or a read-only target becomes an ``OutputError`` that names it.
-"""
+"""Writing files so that nothing is ever half there."""
 
 import errno
 import json
@@ -52,11 +48,7 @@ def atomic_file(target: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Give a temporary folder that takes ``target``'s place when the block ends without an error.
-
-    An existing target is moved aside first and deleted last, so that a kill at any moment leaves
-    the old or the new folder whole (under its own name, or as ``.NAME.old`` for an instant).
-    """
+    """Give a temporary folder that replaces ``target`` when the block ends without an error."""
     with writing(target):
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "there is a file of that name")
@@ -124,10 +116,8 @@ def write_json(target: Path, data: Any) -> None:
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:
-    """Make sure, before any work, that a folder can be written and has room.
-
-    ``needed``: bytes that the work is going to write.
-    """
+    """Make sure, before any work, that a folder can be written and has room."""
+    # `needed`: bytes that the work is going to write.
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):

@@ -1,8 +1,4 @@
-"""HTML reports: templates upon one base page, which hold their style; nothing is fetched by a page.
-
-The templates lie in ``templates``; what is common to them (tables, lists of facts, figures) is in
-``macros.html``. All text is escaped but what a template marks as safe.
-"""
+"""HTML reports: templates upon one base page with the style; a page fetches nothing."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,7 @@
-"""Several processes: the only module that names ``torch.distributed``.
+"""Several processes: the only module that names ``torch.distributed``."""
 
-Every loss compares the rows of its own process with the candidates of all of them, which
-:func:`gather` brings together with gradients. Each process averages over its own rows and DDP
-averages over processes, so that W processes with B rows give the gradient of one with W * B.
-"""
+# Each process averages over its own rows and DDP over processes: W processes with B rows give the
+# gradient of one with W * B.
 
 import inspect
 import os

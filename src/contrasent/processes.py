@@ -27,11 +27,9 @@ past 3 GB.
 
 
 def sleep_at_barriers() -> None:
-    """Let threads that wait sleep soon, so that a busy machine's cores go to those that compute.
-
-    torch's GNU OpenMP reads its settings once, when torch is imported: so this is done when
-    ``contrasent`` is. ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT``, where set, are left alone.
-    """
+    """Let threads that wait sleep soon, so that a busy machine's cores go to those that compute."""
+    # torch's GNU OpenMP reads its settings once, when torch is imported: so this is done when
+    # `contrasent` is. `OMP_WAIT_POLICY` or `GOMP_SPINCOUNT`, where set, are left alone.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
 
@@ -54,11 +52,9 @@ def limit_onednn_cache() -> None:
 
 
 def release_freed_memory() -> None:
-    """Return large blocks to the system as soon as they are freed, from now on.
-
-    For a long-lived process whose batches vary in size: by default glibc soon takes large blocks
-    from its own heaps, which fragment and grow. Without glibc this does nothing.
-    """
+    """Return large blocks to the system as soon as they are freed, from now on."""
+    # For a long-lived process whose batches vary in size: by default glibc soon takes large blocks
+    # from its own heaps, which fragment and grow. Without glibc this does nothing.
     limit_onednn_cache()
     if platform.libc_ver()[0] == "glibc":
         _mallopt((MMAP_THRESHOLD, MEBIBYTE), (TRIM_THRESHOLD, MEBIBYTE))
@@ -66,11 +62,9 @@ def release_freed_memory() -> None:
 
 @contextmanager
 def retain_freed_memory() -> Iterator[None]:
-    """Keep freed memory in the process for the block; it is returned to the system afterwards.
-
-    By default glibc returns large blocks at once, and every step pays for fresh pages, cleared and
-    mapped one by one. Without glibc only oneDNN's cache is bounded.
-    """
+    """Keep freed memory in the process for the block; it is returned to the system afterwards."""
+    # By default glibc returns large blocks at once, and every step pays for fresh pages, cleared
+    # and mapped one by one. Without glibc only oneDNN's cache is bounded.
     limit_onednn_cache()
     if platform.libc_ver()[0] != "glibc":
         yield
@@ -96,11 +90,9 @@ def _mallopt(*settings: tuple[int, int]) -> Any:
 
 
 def end_with_parent() -> None:
-    """Send this process SIGTERM once the one that started it has ended.
-
-    Without it a worker outlives a command that is killed: it waits for work for ever, or goes on
-    with a job of hours that nobody waits for.
-    """
+    """Send this process SIGTERM once the one that started it has ended."""
+    # Without it a worker outlives a command that is killed: it waits for work for ever, or goes on
+    # with a job of hours that nobody waits for.
     import multiprocessing
     import threading
 

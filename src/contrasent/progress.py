@@ -1,8 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request.
-
-The library is silent; the command line calls :func:`show`. Nothing appears for work that ends
-within two seconds.
-"""
+"""Progress of long work: a bar on a terminal, plain lines when piped, silence on request."""
 
 import sys
 import time
@@ -37,10 +33,7 @@ def silent() -> bool:
 def task(
     title: str, total: int | None = None, unit: str = "it", start: int = 0
 ) -> Iterator[Advance]:
-    """Report the progress of a task of ``total`` units, ``start`` of which are done already.
-
-    A task inside another is not shown; the outer one reports.
-    """
+    """Report the progress of a task of ``total`` units, ``start`` of which are done already."""
     global _busy
     if _mode != "auto" or _busy:
         yield lambda n=1, **fields: None

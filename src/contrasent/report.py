@@ -1,11 +1,7 @@
-"""A report: rows of (task, split, metric, aggregate, value, count, interval), and its files.
+"""A report: rows of (task, split, metric, aggregate, value, count, interval), and its files."""
 
-Every evaluation returns one. Averages are taken of unrounded values and reject missing tasks.
-
-``NAME.json`` holds one model's report, or several under "models". ``NAME.items.safetensors`` holds
-per-item scores, so that two reports can be compared in pairs without encoding again; "items" in the
-JSON names it. JSON without it (of earlier versions) is read as well.
-"""
+# NAME.items.safetensors holds per-item scores for paired comparisons; "items" in NAME.json names
+# it.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,28 +60,22 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Items:
-    """The items behind a row's value: reports can then be compared in pairs.
+    """The items behind a row's value: reports can then be compared in pairs."""
 
-    Attributes:
-        statistic: how the columns make the value: "mean" of one column; "uniformity" of one of
-            :func:`contrasent.metrics.nearness`; "spearman" or "pearson" of (prediction, gold); "f1"
-            of (guess, label), both 0 or 1; "ap" and "f1_best" of (score, label); "v_measure" of
-            (group, class), whole numbers from 0.
-        keys: (n,) uint64 of :func:`contrasent.stats.bootstrap.item_keys`: equal keys are the
-            same item, in whichever task.
-        columns: (c, n) numbers.
-        sizes: of the subsets, in order, if there are several.
-        aggregate: of subsets: "all" for one statistic over them, "mean" or "wmean" for the mean of
-            theirs, plain or by size.
-        context: a digest of what the items were measured against, such as the documents searched;
-            it must be equal where reports are compared.
-    """
-
+    # how the columns make the value: "mean" of one column; "uniformity" of one of
+    # `metrics.nearness`; "spearman" or "pearson" of (prediction, gold); "f1" of (guess, label),
+    # both 0 or 1; "ap" and "f1_best" of (score, label); "v_measure" of (group, class), whole
+    # numbers from 0
     statistic: str
+    # (n,) uint64 of `stats.bootstrap.item_keys`: equal keys are the same item, in whichever task
     keys: NDArray[np.uint64]
-    columns: NDArray[np.float64]
-    sizes: tuple[int, ...] = ()
+    columns: NDArray[np.float64]  # (c, n) numbers
+    sizes: tuple[int, ...] = ()  # of the subsets, in order, if there are several
+    # of subsets: "all" for one statistic over them, "mean" or "wmean" for the mean of theirs, plain
+    # or by size
     aggregate: str = "all"
+    # a digest of what the items were measured against, such as the documents searched; it must be
+    # equal where reports are compared
     context: str = ""
 
 
@@ -120,33 +110,18 @@ class Report:
         return Report(tuple(found), self.notes, self.items)
 
     def one(self, **wanted: str) -> Row:
-        """The single row whose named fields have the given values.
-
-        Raises:
-            DataError: there is none, or more than one.
-        """
+        """The single row whose named fields have the given values."""
         found = self.select(**wanted).rows
         if len(found) != 1:
             raise DataError(f"the report has {len(found)} rows for {wanted}, wanted exactly one")
         return found[0]
 
     def average(self, tasks: Sequence[str], **wanted: str) -> float:
-        """Plain mean of the named tasks' unrounded values.
-
-        Args:
-            tasks: names.
-            wanted: other fields of the rows.
-
-        Raises:
-            DataError: a task is missing from the report.
-        """
+        """Plain mean of the named tasks' unrounded values."""
         return sum(self.one(task=task, **wanted).value for task in tasks) / len(tasks)
 
     def table(self) -> str:
-        """Plain text for a terminal: one line a row, correlations and rates times 100.
-
-        Notes follow the rows, one line each.
-        """
+        """Plain text for a terminal: one line a row, correlations and rates times 100."""
         header = ("task", "split", "metric", "", "value", "95 % interval", "count")
         lines = [header, *(_cells(row) for row in self.rows)]
         notes = [f"{key}: {_note(value)}" for key, value in self.notes.items() if _short(value)]

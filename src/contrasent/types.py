@@ -1,9 +1,6 @@
-"""The few types that every room shares.
+"""The few types that every room shares."""
 
-``EncodeFn`` is the waist of the hourglass: evaluation, search and serving see nothing else of a
-model. ``Tokens`` holds ragged rows of token ids without padding, in numpy, so that everything
-that handles text works without torch.
-"""
+# `EncodeFn` is all that evaluation, search and serving see of a model.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -18,43 +18,27 @@ WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A way to search.
-
-    Attributes:
-        model: "base", "whitened", "mapped", or the name of a trained one; "" for words alone.
-        share: of what was trained (a network's weights, or a map) in the average with the base; 1
-            for itself.
-        fusion: how words count beside vectors; None for vectors alone.
-    """
+    """A way to search."""
 
     name: str
-    model: str = "base"
-    share: float = 1.0
-    fusion: Fusion | None = None
+    model: str = "base"  # "base", "whitened", "mapped", a trained one's name, or "" for words alone
+    share: float = 1.0  # of what was trained, averaged with the base
+    fusion: Fusion | None = None  # how words count beside vectors
 
 
 @dataclass(slots=True)
 class Trial:
-    """A candidate and what came of it.
-
-    Attributes:
-        score: on the selection part: :func:`selection_score` less what drift costs.
-        overlap: share of the base's ten nearest neighbours that are left; 1 for the base.
-        error: standard error of the score over the queries.
-        kinds: nDCG@10 of each kind of query, and "all", the mean of them.
-        base: the base's, the mean over kinds, for the same queries; fewer of them measure networks
-            that were trained, since their answers must be encoded anew.
-        seconds: since the run began, when it was measured.
-    """
+    """A candidate and what came of it."""
 
     candidate: Candidate
-    score: float
+    score: float  # :func:`selection_score` less what drift costs
+    # nDCG@10 of each kind, and "all", their mean
     kinds: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: float = 0.0  # since the run began
     cost: float = 0.0
-    overlap: float = 1.0
-    base: float = 0.0
-    error: float = 0.0
+    overlap: float = 1.0  # share of the base's ten nearest neighbours that are left
+    base: float = 0.0  # the base's mean for the same queries: for trained networks, fewer of them
+    error: float = 0.0  # standard error of the score over the queries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,10 +54,7 @@ class Encoded:
 
 
 def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | None) -> Encoded:
-    """Encode queries and rows; passages that are encoded already are taken as they are.
-
-    ``passages``: (passages, d) vectors of the first rows by the same model, or None.
-    """
+    """Encode queries and rows; ``passages`` are vectors of the first rows, encoded already."""
     queries = [query.text for query in evidence.queries]
     texts = list(evidence.texts if passages is None else evidence.texts[evidence.passages :])
     distinct = list(dict.fromkeys([*queries, *texts]))
@@ -120,11 +101,8 @@ def drift_cost(overlap: float, *, trained: bool) -> float:
 
 
 def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:
-    """How much better than the base: the mean over kinds of queries of the log ratio of nDCG@10.
-
-    Ratios are taken rather than differences so that a kind of hard queries, whose scores are
-    small, counts as much as a kind of easy ones.
-    """
+    """How much better than the base: the mean over kinds of the log ratio of nDCG@10."""
+    # Ratios, so that a kind of hard queries, whose scores are small, counts as much as an easy one.
     ratios = [
         (after[chosen].mean() + SMALL) / (before[chosen].mean() + SMALL)
         for kind in evidence.kinds

@@ -56,10 +56,7 @@ def jaccard(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
 
 
 def near_copies(texts: Sequence[str]) -> list[int]:
-    """For each text the first one that it copies, itself if it is none's copy.
-
-    In order: a text is compared with those before it that are no copies themselves.
-    """
+    """For each text the first one before it that it copies, itself if it is none's copy."""
     first: list[int] = []
     exact: dict[str, int] = {}
     buckets: dict[tuple[int, bytes], list[int]] = {}

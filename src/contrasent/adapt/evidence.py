@@ -47,38 +47,24 @@ what goes beyond that trusted BM25 too far all the same, to people's cost (docs/
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query and its answers.
-
-    Attributes:
-        kind: the maker's name, or "real" for one that a person typed.
-        document: number of the document that it is about; queries of one document are no
-            independent evidence.
-        relevant: gain of each unit (see :class:`Evidence`) that answers it.
-        hidden: rows that do not count for this query.
-        shown: rows beyond the passages that count for this query, the one it was taken from first.
-    """
+    """A query and its answers."""
 
     text: str
-    kind: str
-    document: int
-    relevant: Mapping[int, float]
-    hidden: tuple[int, ...] = ()
-    shown: tuple[int, ...] = ()
+    kind: str  # the maker's name, or "real" for one that a person typed
+    document: int  # queries about one document are no independent evidence
+    relevant: Mapping[int, float]  # gain of each unit (see Evidence) that answers it
+    hidden: tuple[int, ...] = ()  # rows that do not count
+    shown: tuple[int, ...] = ()  # rows beyond the passages that count, its own first
     apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """Queries, and rows of text to find their answers in.
+    """Queries, and rows of text to find their answers in."""
 
-    Attributes:
-        texts: of the rows: passages first, then passages without what a query was taken from.
-        units: (rows,) rows of one unit count as one result, the best of them; a unit is a passage,
-            or a document where judgements are of documents.
-    """
-
-    texts: tuple[str, ...]
+    texts: tuple[str, ...]  # passages, then passages without what a query was taken from
     passages: int
+    # (rows,) rows of a unit (passage or document) count as one result, the best
     units: NDArray[np.int64]
     queries: tuple[Query, ...]
 
@@ -214,16 +200,11 @@ def main_answers(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> lis
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some of an evidence's queries, over some of its passages.
-
-    Attributes:
-        evidence: these queries, over these passages and the rows that the queries need.
-        rows: (rows,) the rows' numbers in the whole.
-    """
+    """Some of an evidence's queries, over some of its passages."""
 
     evidence: Evidence
     queries: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  # numbers in the whole
 
 
 def narrowed(

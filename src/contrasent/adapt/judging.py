@@ -20,16 +20,11 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """What the sealed part says.
-
-    Attributes:
-        verdict: whether the chosen candidate may take the base's place.
-        changes: those that changed most, with what each finds before and after.
-    """
+    """What the sealed part says."""
 
     verdict: Verdict
     queries: int
-    changes: list[dict[str, Any]]
+    changes: list[dict[str, Any]]  # those that changed most
 
 
 def judge_sealed(trials: Trials, chosen: Candidate, evidence: Evidence) -> Sealed:

@@ -45,11 +45,7 @@ def measure(
     lexical: WordScores | None = None,
     fusions: Sequence[Fusion] = (Fusion(),),
 ) -> Floats:
-    """nDCG@10 of each query for each way to put vectors and words together, (f, q).
-
-    ``queries``: (q, d) unit vectors of the queries; None to search by words alone. ``rows``: (rows,
-    d) unit vectors of the rows.
-    """
+    """nDCG@10 of each way to put vectors and words together, (f, q); queries None: words alone."""
     values = np.zeros((len(fusions), len(evidence.queries)))
     for number, query in enumerate(evidence.queries):
         vector = None if queries is None else queries[number]
@@ -113,11 +109,7 @@ def haystack(
     size: int,
     seed: int = 0,
 ) -> NDArray[np.int64]:
-    """Passages on which candidates differ nearly as on all of them.
-
-    Those that the base or BM25 rank high for any query, what answers the queries, and others drawn
-    at random up to ``size``.
-    """
+    """Passages on which candidates differ nearly as on all: high ranks, answers, random others."""
     count = evidence.passages
     if count <= size:
         return np.arange(count)

@@ -43,18 +43,13 @@ _MARKS = ("?", "？", "؟")
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A query and what it should find.
-
-    Attributes:
-        text: what should be found: the passage's text, without what the query was taken from.
-        old: whether it is of text that the base was made of, where a model is updated.
-    """
+    """A query and what it should find."""
 
     query: str
-    text: str
+    text: str  # the passage's, without what the query was taken from
     passage: int
     maker: str
-    old: bool = False
+    old: bool = False  # of text that the base was made of, in an update
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +74,7 @@ def random_of(seed: int, purpose: int, passage: int) -> np.random.Generator:
 
 
 def pieces(text: str) -> list[str]:
-    """What a text is cut into: its words, or its characters where it is written without spaces.
-
-    Joined by :func:`joined` they are the text again, white space aside.
-    """
+    """A text's words, or its characters where it is written without spaces; see :func:`joined`."""
     spaced = text.split()
     return spaced if 3 * len(spaced) >= len(words(text)) else [c for c in text if not c.isspace()]
 
@@ -100,11 +92,8 @@ def _as_indexed(passage: Passage, text: str) -> str:
 def without_copied(
     query: str, text: str, terms: Callable[[str], list[str]], share: float, seed: int
 ) -> str:
-    """A query without some of the words that stand in the text it should find.
-
-    A person who has not seen a text uses other words for it; a query that was cut out of the text
-    does not. What search by words gains from that is no gain to the person.
-    """
+    """A query without some of the words that stand in the text it should find."""
+    # A person who has not seen the text uses other words; search by words gains falsely otherwise.
     there = set(terms(text))
     random = np.random.default_rng(seed)
     parts, space = pieces(query), " "
@@ -131,10 +120,7 @@ def title_to_passage(source: Source) -> Iterator[Pair]:
 
 
 def first_sentence(source: Source) -> Iterator[Pair]:
-    """The first sentence of each passage is the query, the rest of it the answer.
-
-    That of a docstring is in :func:`summary_to_explanation`.
-    """
+    """The first sentence of each passage is the query, the rest of it the answer."""
     for number, passage in source:
         first, *rest = ([] if passage.docstring else source.split(passage.text)) or [""]
         if rest and len(pieces(first)) >= FEWEST_WORDS:
@@ -183,10 +169,7 @@ def summary_to_explanation(source: Source) -> Iterator[Pair]:
 
 
 def crops(source: Source) -> Iterator[Pair]:
-    """Two spans of words of each passage, drawn apart from each other; they may overlap.
-
-    Contriever (Izacard et al., 2022), Section 3.1.
-    """
+    """Two spans of each passage, which may overlap (Izacard et al., 2022, Section 3.1)."""
     for number, passage in source:
         parts = pieces(passage.text)
         if len(parts) >= 2 * FEWEST_WORDS:
@@ -219,10 +202,8 @@ def neighbours(source: Source) -> Iterator[Pair]:
 
 
 def keyword_query(source: Source) -> Iterator[Pair]:
-    """Words that stand often in a passage and in few others, by BM25's weights.
-
-    A word that stands in one passage alone is most likely a name or a slip, and is left out.
-    """
+    """Words that stand often in a passage and in few others, by BM25's weights."""
+    # A word of one passage alone is most likely a name or a slip, and is left out.
     passages = source.passages
     holding = Counter(word for passage in passages for word in set(words(passage.text)))
     for number, passage in source:

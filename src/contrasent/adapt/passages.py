@@ -33,25 +33,16 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document.
+    """A piece of a document."""
 
-    Attributes:
-        id: the document's id, "#" and the passage's place in it.
-        title: the document's title; "" if it has none.
-        headings: those that all of its text stands below, outermost first.
-        text: its own text; headings within it are lines of it.
-        prefix: of title and headings what fits before the text; "" if nothing does.
-        docstring: whether its document is a docstring, or a source that holds some.
-    """
-
-    id: str
+    id: str  # the document's id, "#" and its place in it
     document: int
     title: str
-    headings: tuple[str, ...]
+    headings: tuple[str, ...]  # those above all of its text, outermost first
     order: int
-    text: str
-    prefix: str
-    docstring: bool = False
+    text: str  # headings within it are lines of it
+    prefix: str  # of title and headings what fits before the text
+    docstring: bool = False  # whether its document is or holds docstrings
 
     @property
     def indexed(self) -> str:
@@ -61,22 +52,14 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class PassageSet:
-    """All passages of some documents.
-
-    Attributes:
-        passages: in the order of documents and of their text.
-        holding: for each document the numbers of the passages that hold its text; a passage that
-            was removed as a copy is stood for by the one that it copies.
-        boilerplate: paragraphs that were removed because many documents have them.
-        exact: passages removed as copies letter for letter (case and white space aside), title and
-            headings included.
-    """
+    """All passages of some documents."""
 
     passages: tuple[Passage, ...]
     documents: tuple[str, ...]
+    # by document; what was removed is stood for by what it copies
     holding: tuple[tuple[int, ...], ...]
-    boilerplate: int = 0
-    exact: int = 0
+    boilerplate: int = 0  # paragraphs removed because many documents have them
+    exact: int = 0  # copies letter for letter, but for case and white space
     near: int = 0
     cut: int = 0
 
@@ -109,10 +92,7 @@ class _Part:
 def passages(
     documents: Iterable[Document], *, count_tokens: CountTokens, max_tokens: int
 ) -> PassageSet:
-    """Cut documents into passages, without boilerplate and copies.
-
-    All text is held in memory. The result depends on the documents and their order alone.
-    """
+    """Cut documents, all in memory, into passages without boilerplate and copies."""
     held = list(documents)
     if max_tokens < FEWEST:
         raise OptionError("max_tokens", max_tokens, f"a passage needs at least {FEWEST}")

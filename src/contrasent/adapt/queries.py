@@ -77,17 +77,9 @@ def read_clicks(
 
 
 class Queries:
-    """The queries that choose and prove, and the pairs that are learnt from.
+    """Queries that choose and prove, and pairs to learn from; ``parts`` is by document."""
 
-    Clicks are learnt from. They choose and prove alone if they are about enough documents of both
-    parts and there are no other queries of people.
-
-    Attributes:
-        people: how many queries of people choose and prove, or None.
-        provable: whether there is enough to tell a gain from chance.
-
-    ``parts``: (documents,) the part of each document.
-    """
+    # Clicks are learnt from; they choose and prove alone if enough and no others are there.
 
     def __init__(
         self,

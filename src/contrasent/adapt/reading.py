@@ -23,16 +23,11 @@ UserQueries = list[tuple[str, dict[int, float]]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a source holds.
-
-    Attributes:
-        holding: for each document the numbers of the passages that hold its text.
-        lines: what was read and what was not, for people.
-    """
+    """What a source holds."""
 
     passages: tuple[Passage, ...]
     documents: tuple[str, ...]
-    holding: tuple[tuple[int, ...], ...]
+    holding: tuple[tuple[int, ...], ...]  # numbers of the passages of each document
     lines: tuple[str, ...]
     facts: dict[str, Any]
 
@@ -100,11 +95,7 @@ SPAN = 12
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a passage; a line end ends one.
-
-    Text without any mark, such as abstracts whose punctuation was lost, is cut into spans of words,
-    so that its opening and its other parts can be queries for the rest as sentences are.
-    """
+    """The sentences of a passage and its lines; spans of words where there are no marks."""
     cut = (piece for line in text.splitlines() for piece in sentences.split(line))
     found = [piece.strip() for piece in cut if piece.strip()]
     words = pieces(text) if len(found) == 1 else []

@@ -10,30 +10,20 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A stretch of text below one heading path.
-
-    Attributes:
-        paragraphs: text only, none blank. One with line breaks in it is set out in lines: code, a
-            table, a list of addresses.
-    """
+    """A stretch of text below one heading path."""
 
     headings: tuple[str, ...]
-    paragraphs: tuple[str, ...]
+    paragraphs: tuple[str, ...]  # with line breaks in it one is set out in lines: code, a table
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document.
+    """One document."""
 
-    Attributes:
-        id: its path relative to the source; a table's row adds "#" and its id or number. Unique.
-        docstring: whether its text is a docstring, or a Python source with docstrings in it.
-    """
-
-    id: str
+    id: str  # path relative to the source, "#" and a table's row; unique
     title: str
     sections: tuple[Section, ...]
-    docstring: bool = False
+    docstring: bool = False  # whether its text is or holds docstrings
 
 
 class SectionBuilder:
@@ -74,11 +64,9 @@ class SectionBuilder:
         self._sections[-1][1].append(text)
 
     def finish(self, title: str = "") -> tuple[str, tuple[Section, ...]]:
-        """Give the title and the sections.
-
-        A first heading before all text that is alone at its level, which is the highest, is the
-        title. A title that was given wins, and the heading goes if it says the same.
-        """
+        """Give the title and the sections."""
+        # A first heading, alone at the highest level before all text, is the title, unless given;
+        # it goes if it says the same as the given one.
         title = one_line(title)
         lone = ""
         if self._heads and not self._text_first:

@@ -53,10 +53,7 @@ Say = Callable[[str], None]
 
 
 class Selection:
-    """What is tried, in which order, and for how long.
-
-    ``deadline``: seconds of the run after which no network is trained.
-    """
+    """What is tried, in which order, until ``deadline`` (seconds of the run)."""
 
     def __init__(self, trials: Trials, deadline: float, say: Say) -> None:
         self.trials, self.deadline, self.say = trials, deadline, say
@@ -81,10 +78,7 @@ class Selection:
         *,
         most: int = MOST_MAPPED,
     ) -> None:
-        """A linear map over the base, trained on pairs that a part of the time suffices to encode.
-
-        ``until``: seconds of the run after which the rest must begin if no network is trained.
-        """
+        """A linear map over the base, trained on the pairs that there is time to encode."""
         now = self.work.seconds()
         left = max(MAPPING * (self.deadline - now), MAPPING_ALONE * (until - now))
         affordable = int(left / max(A_PAIR * seconds_a_text, 1e-6))
@@ -142,11 +136,7 @@ class Selection:
         plans: Sequence[TrainingPlan] = PLANS,
         steps: int | None = None,
     ) -> None:
-        """Train by successive halving as long as there is time, then add words to the best.
-
-        ``look``: seconds that measuring a model on the selection part takes. ``pair``: seconds that
-        training on one pair takes, about; what was measured replaces it.
-        """
+        """Train by successive halving as long as there is time, then add words to the best."""
         if len(pairs) < FEWEST_PAIRS:
             self.say(f"{len(pairs):,} pairs are too few to train on")
             return

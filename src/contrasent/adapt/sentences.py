@@ -44,10 +44,7 @@ def split(text: str) -> list[str]:
 
 
 def _goes_on(text: str, start: int, match: re.Match[str]) -> bool:
-    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation.
-
-    A full stop belongs to the word before it, unless a quotation ends there.
-    """
+    """Whether the sentence goes on after the mark: in a small letter, or after an abbreviation."""
     dot = match.start() + 1
     abbreviated = text[dot].isspace() and _ABBREVIATED.search(text[max(start, dot - 12) : dot])
     return text[match.end()].islower() or bool(abbreviated)

@@ -35,19 +35,13 @@ WORK = "work"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adaptation:
-    """What came of it.
-
-    Attributes:
-        folder: of the model; the index is in ``index`` below it, the page is ``report.html``.
-        shipped: what the model and the index are; "base" where nothing was proven better.
-        facts: all of it as JSON, as ``report.json`` in the folder has it.
-    """
+    """What came of it."""
 
     folder: Path
-    shipped: Candidate
+    shipped: Candidate  # "base" where nothing was proven better
     verdict: Verdict
     trials: tuple[Trial, ...]
-    facts: dict[str, Any]
+    facts: dict[str, Any]  # as in report.json
 
     @property
     def improved(self) -> bool:

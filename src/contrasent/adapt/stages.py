@@ -49,10 +49,7 @@ TRAINING = 3.0
 
 
 class Stages:
-    """One adaptation in progress.
-
-    ``budget``: seconds of computing, about.
-    """
+    """One adaptation in progress, for about ``budget`` seconds of computing."""
 
     def __init__(
         self,
@@ -184,12 +181,9 @@ class Stages:
         return self.queries.evidence(part, *others, rows=many, terms=terms, kinds=kinds)
 
     def _sealed(self, chosen: Candidate, kinds: Sequence[str]) -> Evidence:
-        """Sealed queries of the kinds that chose, as many as the time left allows.
-
-        Nothing was learnt from documents to train on, nor chosen by them, if what was chosen is
-        untrained: its proof may be about them too. A network must encode all anew, so its proof
-        is about no more queries than it was chosen by.
-        """
+        """Sealed queries of the kinds that chose, as many as the time left allows."""
+        # An untrained choice learnt nothing from documents to train on: it is proven on them too.
+        # A network must encode all anew: its proof has no more queries than it was chosen by.
         if chosen.name == "base" or chosen.model not in LINEAR:
             return self._evidence(SEALED, kinds=kinds)
 

@@ -35,20 +35,13 @@ MAP_LR = 3e-4
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """How one candidate is trained.
-
-    Attributes:
-        makers: names of the makers whose pairs it learns from, in equal parts; empty for all.
-        hard_negatives: whether each pair has a mined negative beside those of its batch. It makes a
-            step nearly twice as long.
-        masked_words: whether it also guesses masked words, by a vocabulary layer that begins as the
-            word embeddings (SimCSE, appendix A). It makes a step half as long again.
-    """
+    """How one candidate is trained."""
 
     name: str
-    makers: tuple[str, ...]
+    makers: tuple[str, ...]  # in equal parts; empty for all
     lr: float
-    hard_negatives: bool = False
+    hard_negatives: bool = False  # a mined negative a pair; nearly doubles a step
+    # also guess masked words (SimCSE, appendix A); a step is half as long again
     masked_words: bool = False
 
 
@@ -67,13 +60,8 @@ plans of their own: averaging with the base tries them all on one training."""
 
 
 def mixture(pairs: Sequence[Pair], makers: Sequence[str], count: int, seed: int) -> list[Pair]:
-    """So many pairs, makers in turn, each maker's in random order and anew when they run out.
-
-    What a maker made of old text is a maker of its own: half of the pairs are replayed.
-
-    A maker that has run out pauses until twice a batch has passed, as long as others have pairs:
-    the same pair twice in a batch would be a wrong answer to itself.
-    """
+    """So many pairs, makers (and old text, half of an update) in turn, anew when they run out."""
+    # A maker that has run out pauses for two batches, lest a pair be a wrong answer to itself.
     by_maker: dict[tuple[str, bool], list[Pair]] = {}
     for pair in pairs:
         if not makers or pair.maker in makers:
@@ -104,15 +92,9 @@ def with_negatives(
     lexical: Lexical,
     seed: int,
 ) -> list[tuple[str, ...]]:
-    """Query, positive and a hard negative of each pair.
-
-    The negative is drawn from the best rows of base and BM25 together, without those of the
-    positive's document and those that the base scores nearly as high as the positive.
-
-    ``trainable``: (rows,) which rows may be negatives: those of the training documents, so that
-    nothing that candidates are chosen or proven by is ever trained on. ``queries``: (n, d) unit
-    vectors of the pairs' queries. ``rows``: (rows, d) unit vectors of the rows.
-    """
+    """Query, positive and a hard negative, a ``trainable`` row, of each pair."""
+    # The negative is drawn from the best rows of base and BM25, without those of the positive's
+    # document and those that the base scores nearly as high as the positive.
     fusion = Fusion(0.5)
     triples: list[tuple[str, ...]] = []
     numbers = np.asarray(documents)
@@ -160,12 +142,8 @@ def train(
 
 
 def average(base: Encoder, trained: Encoder, share: float) -> Encoder:
-    """A new encoder with weights (1 - share) * base + share * trained.
-
-    Halfway along the straight line between the two, a model often keeps what training taught it
-    and regains what training cost it (Wortsman et al., 2022, Robust fine-tuning of zero-shot
-    models; Xiao et al., 2023, LM-Cocktail). It takes no training, and no time at inference.
-    """
+    """A new encoder with weights (1 - share) * base + share * trained."""
+    # It often keeps what training taught and regains what it cost (Wortsman et al., 2022).
     if not 0.0 <= share <= 1.0:
         raise OptionError("share", share, "must be from 0 to 1")
     result = copy.deepcopy(trained)
@@ -180,16 +158,8 @@ def average(base: Encoder, trained: Encoder, share: float) -> Encoder:
 
 
 def fit_map(queries: Vectors, texts: Vectors, documents: Sequence[int], *, seed: int) -> Vectors:
-    """A matrix M that brings the vectors q M of queries near those t M of their texts.
-
-    What pairs can teach over a model that stays as it is, in seconds: they are encoded once, and an
-    epoch on their vectors costs next to nothing. The map begins as the identity and minimises
-    InfoNCE in both directions over random batches; texts of a query's own document are no
-    negatives.
-
-    ``queries``: (n, d) vectors of the queries, of any length. ``texts``: (n, d) vectors of the
-    texts that answer them. ``documents``: (n,) the document of each pair. Returns (d, d) M.
-    """
+    """(d, d) M that brings q M of queries near t M of their texts, by InfoNCE from the identity."""
+    # Seconds: vectors are encoded once. Texts of a query's own document are no negatives.
     size = queries.shape[1]
     random = np.random.default_rng(seed)
     anchors, positives = (

@@ -40,37 +40,25 @@ UNTRAINED = ("base", "whitened")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ground:
-    """What all candidates stand on.
-
-    Attributes:
-        trainable: (passages,) whether a passage's document is one to train on.
-        raw: (passages, d) the base's vectors of them.
-        wide: what candidates are measured on that need nothing encoded anew.
-        fusion: how words count beside the base's vectors, where a model is updated that has one.
-        updating: whether the base is an earlier adaptation; only its network is trained further.
-    """
+    """What all candidates stand on."""
 
     base_folder: Path
     base: Encoder
     texts: Sequence[str]
     documents: Sequence[int]
-    trainable: NDArray[np.bool_]
-    raw: Vectors
+    trainable: NDArray[np.bool_]  # (passages,) of documents to train on
+    raw: Vectors  # the base's vectors of the passages
     lexical: Lexical
     select: Evidence
-    wide: Part
+    wide: Part  # for candidates that need nothing encoded anew
     narrow: Part
     seed: int
-    fusion: Fusion | None = None
-    updating: bool = False
+    fusion: Fusion | None = None  # of an updated model that has one
+    updating: bool = False  # whether the base is an earlier adaptation
 
 
 class Trials:
-    """The candidates of one adaptation that were measured.
-
-    Attributes:
-        tried: all of them, in order; the base is the first.
-    """
+    """The candidates of one adaptation that were measured; the base is the first."""
 
     def __init__(self, ground: Ground, work: Work) -> None:
         self.ground, self.work = ground, work
@@ -179,11 +167,7 @@ class Trials:
         *,
         values_of: Callable[[], Floats] | None = None,
     ) -> Trial:
-        """Measure a candidate on the selection part.
-
-        ``cost``: seconds that it took before. ``values_of``: gives its (q,) values, where they are
-        measured with those of others.
-        """
+        """Measure a candidate on the selection part; ``cost`` is the seconds it took before."""
         began = self.work.seconds()
         model, share = candidate.model, candidate.share
         part = self.part(model)
@@ -246,13 +230,9 @@ class Trials:
         return self.nearest_to_best() if self.best().score > 0 else self.tried[0]
 
     def nearest_to_best(self) -> Trial:
-        """Of all trials that are not worse than the best the one that is nearest to the base.
-
-        Not worse: by less than one standard error of their difference, over the same queries (as
-        Breiman et al., 1984, Section 3.4.3, prune trees). Made queries are cut out of the text, so
-        they share more with it than people's do, and favour what moves far. How far is the share
-        of BM25 and the share of neighbours that the vectors lost.
-        """
+        """Of all trials not worse than the best, by one standard error, the nearest to the base."""
+        # As Breiman et al. (1984, Section 3.4.3) prune trees: made queries favour what moves far.
+        # How far is the share of BM25 and the share of neighbours that the vectors lost.
         best = self.best()
         near = [t for t in self.tried if t.candidate.model and self._as_good(t, best)]
         own = _share_of_words(self.ground.fusion)

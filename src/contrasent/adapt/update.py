@@ -30,16 +30,11 @@ REPLAYED = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Previous:
-    """What an earlier adaptation left.
-
-    Attributes:
-        index: of the text that it was made of.
-        held_out: ids of the documents that chose, and of those that judged; None if it does not
-            say.
-    """
+    """What an earlier adaptation left."""
 
     folder: Path
     index: Index
+    # ids that chose and that judged, if it says
     held_out: tuple[frozenset[str], frozenset[str]] | None
 
     @property

@@ -59,11 +59,7 @@ class General:
 
 @dataclass(frozen=True, slots=True)
 class KindChange:
-    """What became of one kind of queries.
-
-    Attributes:
-        difference: with its 95 % interval, or None as in :class:`Verdict`.
-    """
+    """What became of one kind of queries."""
 
     before: float
     after: float
@@ -73,26 +69,16 @@ class KindChange:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the sealed part says.
-
-    Attributes:
-        improved: whether the chosen candidate may take the base's place.
-        difference: its nDCG@10 less the base's, with the 95 % interval over documents; None where
-            there were too few to tell, or the base itself was chosen.
-        before: the base's nDCG@10, mean over kinds of queries.
-        general: quality elsewhere, or None where the model is the base's.
-        old: of an update, what became of queries about old text; the numbers above are then of
-            those about new text, and ``kinds`` has both.
-    """
+    """What the sealed part says."""
 
     improved: bool
-    difference: Difference | None
-    before: float
+    difference: Difference | None  # None if too few to tell, or the base was chosen
+    before: float  # the base's nDCG@10, mean over kinds
     after: float
     kinds: dict[str, KindChange]
-    general: General | None
+    general: General | None  # quality elsewhere; None where the model is the base's
     reason: str
-    old: KindChange | None = None
+    old: KindChange | None = None  # of an update, queries about old text; the rest is about new
 
 
 def check_general(base: EncodeFn, chosen: EncodeFn) -> General:
@@ -118,11 +104,7 @@ def probe(encode: EncodeFn) -> float:
 
 
 def clustered_difference(evidence: Evidence, values: Floats, *, seed: int = 0) -> Difference:
-    """The mean over kinds of (q,) differences, with its 95 % interval over documents.
-
-    Queries of one document rise and fall together, so documents are what varies and not queries;
-    queries without a document of their own count as one each.
-    """
+    """Mean over kinds of (q,) differences; its 95 % interval is over documents, what varies."""
     documents, where = np.unique([q.document for q in evidence.queries], return_inverse=True)
     kinds = {kind: column for column, kind in enumerate(evidence.kinds)}
     column = np.array([kinds[query.kind] for query in evidence.queries])
@@ -142,14 +124,9 @@ def decide(
     general: General | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Whether the chosen candidate may take the base's place.
-
-    It may if the interval of its difference from the base lies above zero (and above
-    :data:`SMALLEST` of the base's score, in which kinds of queries that people wrote count as
-    zero), and general quality has not
-    fallen by more than the margin; of an update (some queries are about old text), if that is
-    so of the queries about new text, and those about old text are certain to lose little.
-    """
+    """Whether the chosen candidate may take the base's place."""
+    # The interval must lie above zero and :data:`SMALLEST` of the base's score, and general quality
+    # hold; of an update that counts for new text, and old text must be certain to lose little.
     kinds = {
         kind: _change(evidence, evidence.of_kind(kind), before, after, name, seed)
         for kind in evidence.kinds

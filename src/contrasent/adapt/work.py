@@ -21,11 +21,7 @@ from contrasent.types import EncodeFn, Vectors
 
 
 class Work:
-    """The folder of one adaptation's stages.
-
-    Attributes:
-        earlier: seconds of computing that earlier parts of this run took.
-    """
+    """The folder of one adaptation's stages."""
 
     def __init__(self, folder: Path, config: dict[str, Any], *, resume: bool) -> None:
         self.folder = folder
@@ -85,10 +81,7 @@ class Work:
         return loaded
 
     def encode(self, name: str, encode: EncodeFn, texts: Sequence[str]) -> Vectors:
-        """(n, d) vectors of texts, made now if they are not there, with progress.
-
-        They are kept block by block: a killed run has lost the last one.
-        """
+        """(n, d) vectors of texts, kept block by block with progress: a kill loses the last one."""
         numbers = count()
 
         def kept(block: Sequence[str]) -> Vectors:

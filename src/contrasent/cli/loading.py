@@ -22,13 +22,11 @@ M_co = TypeVar("M_co", bound="Model", covariant=True)
 
 
 class Counting(Generic[M_co]):
-    """An ``EncodeFn`` that counts over all its calls.
+    """An ``EncodeFn`` that counts over all its calls."""
 
-    Attributes:
-        runtime: what computes it, as ``--runtime`` calls it.
-        truncated: how many of them were cut at the model's longest input.
-        prompt: text put before each; the model's default prompt if None.
-    """
+    # `runtime`: what computes it, as `--runtime` calls it. `truncated`: how many of them were cut
+    # at the model's longest input. `prompt`: text put before each; the model's default prompt if
+    # None.
 
     def __init__(self, encoder: M_co, loading: Loading, runtime: str = "torch") -> None:
         self.encoder, self.loading, self.runtime = encoder, loading, runtime

@@ -33,17 +33,11 @@ SHARD_ROWS, INDEX_ROWS = 250_000, 50_000
 
 
 class Form(NamedTuple):
-    """How vectors are made of texts.
+    """How vectors are made of texts."""
 
-    Attributes:
-        unit: whether they are scaled to length one.
-        dimensions: how many are kept, scaled to length one; all if None.
-        prompt: name of a prompt; the default if None.
-    """
-
-    unit: bool = False
-    dimensions: int | None = None
-    prompt: str | None = None
+    unit: bool = False  # whether they are scaled to length one
+    dimensions: int | None = None  # how many are kept, scaled to length one; all if None
+    prompt: str | None = None  # name of a prompt; the default if None
 
     def of(self, vectors: "Vectors") -> "Vectors":
         """The model's vectors, so made."""
@@ -56,18 +50,13 @@ class Form(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenModel:
-    """Opens a model in a worker; equal ones open equal models.
-
-    Attributes:
-        task: whose prompt is put before each text, if no prompt is named.
-        threads: to compute with; as the process has them if None.
-    """
+    """Opens a model in a worker; equal ones open equal models."""
 
     folder: str
     loading: Loading
     form: Form
-    task: "Task | None" = None
-    threads: int | None = None
+    task: "Task | None" = None  # whose prompt is put before each text, if no prompt is named
+    threads: int | None = None  # to compute with; as the process has them if None
 
     def __call__(self) -> "Opened":
         """Open it."""
@@ -144,12 +133,7 @@ def check_workers(workers: Workers, *, changing: bool = False) -> None:
 def run_job(
     job: "Job", engine: "Engine", *, share: str | None = None, begun: "Manifest | None" = None
 ) -> tuple["Done", int]:
-    """Make the shards of a job that are missing, or one machine's share of them.
-
-    Where all are there then, they are checked and the folder is marked complete.
-
-    Returns the sums of what was made, and how many shards are left to others.
-    """
+    """Make the shards of a job that are missing, or one machine's share of them."""
     from contrasent.encoding.job import begin, chosen_shards, gather, total
 
     missing = chosen_shards(share, begin(job, begun))

@@ -1,10 +1,7 @@
-"""What computes the shards of a job: this process, several of this machine, or a Ray cluster.
+"""What computes the shards of a job: this process, several of this machine, or a Ray cluster."""
 
-On Ray a shard is a plain task, which Ray places, and places again if its worker dies. Not
-``ray.data``: there an actor holds its CPUs for as long as the job lasts, and all else that the job
-does needs CPUs besides: as many actors as CPUs never end (docs/log.md). The model stays open in
-Ray's worker process, which Ray gives the next task.
-"""
+# On Ray a shard is a plain task, not ray.data: there an actor holds its CPUs for as long as the job
+# lasts, and as many actors as CPUs never end (docs/log.md).
 
 import multiprocessing
 import sys
@@ -108,25 +105,17 @@ def _task(job: Job, shard: int, board: Any) -> Done:
 
 @dataclass(frozen=True, slots=True)
 class OnRay:
-    """A Ray cluster: the one that RAY_ADDRESS names or that runs here, else one of this machine.
+    """A Ray cluster: the one that RAY_ADDRESS names or that runs here, else one of this machine."""
 
-    Attributes:
-        workers: shards at once; None for as many as the cluster has room for.
-        gpus: that a worker computes with; 0.5 lets two share one.
-        patience: seconds without a report from any worker after which the run ends.
-    """
-
-    workers: int | None = None
+    workers: int | None = None  # shards at once; None for as many as the cluster has room for
     cpus: int = 1
-    gpus: float = 0.0
-    patience: float = 600.0
+    gpus: float = 0.0  # that a worker computes with; 0.5 lets two share one
+    patience: float = 600.0  # seconds without a report from any worker after which the run ends
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, as :class:`Engine` says.
-
-        In a process of its own, unless this one has joined a cluster: when an agent of Ray dies,
-        Ray ends the process that uses it, with exit code 1 and without an exception.
-        """
+        """Make shards, as :class:`Engine` says."""
+        # In a process of its own, unless this one has joined a cluster: when an agent of Ray dies,
+        # Ray ends the process that uses it, with exit code 1 and without an exception.
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
             yield from self.drive(job, shards, advance)
             return
@@ -255,10 +244,9 @@ def _first_line(error: BaseException) -> str:
 
 
 class Watch:
-    """Ends a run in which nothing happens, with the reason.
+    """Ends a run in which nothing happens, with the reason."""
 
-    ``clock``: seconds.
-    """
+    # `clock`: seconds.
 
     def __init__(
         self,

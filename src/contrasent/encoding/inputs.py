@@ -1,8 +1,7 @@
-"""Inputs that are divided into shards by counting: any part is read without the parts before it.
+"""Inputs that are divided into shards by counting: any part is read without the parts before it."""
 
-Of parquet only the footers are read to plan, and only a shard's row groups to encode it. Other
-formats are counted once, and read from their beginning up to the shard's last row.
-"""
+# Of parquet only footers are read to plan; other formats are counted once and read from their
+# beginning.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,33 +21,23 @@ Row = tuple[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an input.
-
-    Attributes:
-        size: bytes.
-        stamp: what changes with the content: an object's ETag, else the time it was written.
-    """
+    """One file of an input."""
 
     name: str
-    size: int
-    stamp: str
+    size: int  # bytes
+    stamp: str  # what changes with the content: an object's ETag, else the time it was written
     rows: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Which rows of which files make which shard: a pure function of the files' row counts.
-
-    Attributes:
-        shard_rows: rows a shard; the last one has what is left.
-        text: column with the text; None for the only one, or the one called text or sentence.
-        identity: column with the ids; None numbers the rows.
-    """
+    """Which rows of which files make which shard: a pure function of the files' row counts."""
 
     parts: tuple[Part, ...]
-    shard_rows: int
+    shard_rows: int  # rows a shard; the last one has what is left
+    # column with the text; None for the only one, or the one called text or sentence
     text: str | int | None = None
-    identity: str | int | None = None
+    identity: str | int | None = None  # column with the ids; None numbers the rows
 
     @property
     def rows(self) -> int:

@@ -1,10 +1,7 @@
-"""A job: an input, a model and a folder, divided into shards that know nothing of one another.
+"""A job: an input, a model and a folder, divided into shards that know nothing of one another."""
 
-A shard is one parquet file, ``shard-000000.parquet`` and so on, there as a whole or not at all. Its
-footer says of which job it is and of which texts. ``manifest.json`` says what the job is; when all
-shards are there, :func:`gather` compares their footers with it and marks it complete. Whoever goes
-on lists the folder once and makes what is missing, on any machine and in any order.
-"""
+# A shard is one parquet file, there as a whole or not at all, whose footer says of which job and
+# texts it is; whoever goes on lists the folder and makes what is missing, in any order.
 
 import hashlib
 import json
@@ -41,17 +38,12 @@ Advance = Callable[[int], None]
 
 
 class Opened(NamedTuple):
-    """A model, opened where it computes.
-
-    Attributes:
-        truncated: how many texts were cut so far.
-        settings: JSON that decides the vectors, with the model's identity as "model".
-    """
+    """A model, opened where it computes."""
 
     encode: EncodeFn
     dimension: int
-    truncated: Callable[[], int]
-    settings: dict[str, Any]
+    truncated: Callable[[], int]  # how many texts were cut so far
+    settings: dict[str, Any]  # JSON that decides the vectors, with the model's identity as "model"
     notes: Sequence[str] = ()
 
 
@@ -61,22 +53,15 @@ Opener = Callable[[], Opened]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The outcome of a shard, or the sums of several, their number as ``shard``.
-
-    Attributes:
-        opening: seconds for opening the model, 0 where it was open already.
-        encoding: seconds in calls of the model.
-        seconds: of all that the worker did for the shard.
-        problem: why it failed, for the user; empty if it did not.
-    """
+    """The outcome of a shard, or the sums of several, their number as ``shard``."""
 
     shard: int
     rows: int = 0
     truncated: int = 0
-    opening: float = 0.0
-    encoding: float = 0.0
-    seconds: float = 0.0
-    problem: str = ""
+    opening: float = 0.0  # seconds for opening the model, 0 where it was open already
+    encoding: float = 0.0  # seconds in calls of the model
+    seconds: float = 0.0  # of all that the worker did for the shard
+    problem: str = ""  # why it failed, for the user; empty if it did not
 
 
 @lru_cache(maxsize=1)
@@ -87,21 +72,15 @@ def opened(opener: Opener) -> Opened:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """All that a worker needs to know; it can be pickled.
+    """All that a worker needs to know; it can be pickled."""
 
-    Attributes:
-        output: folder of the shards, from the root or a URL.
-        dtype: of what is stored, one of :data:`contrasent.encoding.table.TYPES`.
-        settings: JSON that decides the vectors, with the model's identity as "model".
-    """
-
-    output: str
+    output: str  # folder of the shards, from the root or a URL
     plan: Plan
     opener: Opener
     dimension: int
-    dtype: str
+    dtype: str  # of what is stored, one of `encoding.table.TYPES`
     keep_texts: bool
-    settings: dict[str, Any]
+    settings: dict[str, Any]  # JSON that decides the vectors, with the model's identity as "model"
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -87,11 +87,9 @@ class Folder:
 
     @contextmanager
     def put(self, name: str) -> Iterator[IO[bytes]]:
-        """A file to write, which is there when the block has ended without an error.
-
-        On this machine it is renamed into its place; elsewhere it is written here and put as one
-        object, which other readers see whole or not at all.
-        """
+        """A file to write, which is there when the block has ended without an error."""
+        # On this machine it is renamed into its place; elsewhere it is written here and put as one
+        # object, which other readers see whole or not at all.
         if self._local:
             with atomic_file(Path(self.name, name), "wb") as stream:
                 yield stream

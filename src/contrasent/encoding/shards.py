@@ -1,14 +1,7 @@
-"""Vectors of a stream of texts, in shards on disk: bounded memory, and a kill costs one shard.
+"""Vectors of a stream of texts, in shards on disk: bounded memory, and a kill costs one shard."""
 
-A folder holds ``shard-000000.npy``, ``shard-000001.npy``, ..., float32 rows in the order of the
-texts, and ``manifest.json``, which names the shards that are whole. A shard is written under
-another name, flushed, renamed, and only then named by the manifest. Who begins again reads the
-texts again, checks that they are those the shards were made of, and goes on behind them.
-
-A text that came before is not computed again, in this shard or an earlier one: its vector is
-copied. Of every text 128 bits of a hash are kept for that, 24 bytes each, for the first four
-million different texts.
-"""
+# A shard is written under another name, flushed, renamed, and only then named by the manifest. A
+# text that came before is copied, known by 128 bits of a hash (the first four million texts).
 
 import hashlib
 import json
@@ -44,12 +37,9 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content of ``manifest.json``.
+    """The content of ``manifest.json``."""
 
-    Attributes:
-        facts: what decides the vectors, such as the model's identity; resumed only if equal.
-    """
-
+    # what decides the vectors, such as the model's identity; resumed only if equal
     facts: dict[str, Any]
     dimension: int
     shards: tuple[Shard, ...] = ()
@@ -233,10 +223,8 @@ class Seen:
         self.rows = np.empty(0, dtype=np.int64)
 
     def add(self, keys: NDArray[np.uint64], first: int) -> None:
-        """Remember the texts of a block whose first row is ``first``, while there is room.
-
-        ``keys``: (n, 2) hashes of the texts.
-        """
+        """Remember the texts of a block whose first row is ``first``, while there is room."""
+        # `keys`: (n, 2) hashes of the texts.
         keys, at = np.unique(keys, axis=0, return_index=True)
         new = (self.find(keys) < 0).nonzero()[0][: MOST - len(self.rows)]
         high = np.concatenate([self.high, keys[new, 0]])

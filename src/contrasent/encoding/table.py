@@ -1,17 +1,7 @@
-"""Vectors in a parquet file: ids, texts on request, and a fixed-size list of numbers a row.
+"""Vectors in a parquet file: ids, texts on request, and a fixed-size list of numbers a row."""
 
-========  ==========================  =====================================================
-column    type                        what
-========  ==========================  =====================================================
-id        string                      the row's id, or its number in the input
-text      string                      on request
-vector    fixed_size_list<T>[width]   float32, float16 or int8: d numbers; binary: uint8, the
-                                      signs as bits, eight dimensions a byte, the first highest
-scale     float32                     of int8 only: vector times scale is what was encoded
-========  ==========================  =====================================================
-
-The footer has JSON under the key ``contrasent``. Row groups have 25,000 rows, and a page index.
-"""
+# Columns: id, text (on request), vector (float32, float16, int8, or uint8 with the signs as bits,
+# the first dimension highest) and, of int8, scale. The footer has JSON under `contrasent`.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -34,11 +24,9 @@ Pack = Callable[[Vectors], tuple[NDArray[Any], Vectors | None]]
 
 
 def to_int8(vectors: Vectors) -> tuple[NDArray[np.int8], Vectors]:
-    """The nearest multiples of a row's largest magnitude / 127, and that number of each row.
-
-    ``vectors``: (n, d). Returns (n, d) from -127 to 127, and scales (n,); a row of zeros has the
-    scale 0.
-    """
+    """The nearest multiples of a row's largest magnitude / 127, and that number of each row."""
+    # `vectors`: (n, d). Returns (n, d) from -127 to 127, and scales (n,); a row of zeros has the
+    # scale 0.
     scales = np.abs(vectors).max(axis=1) / np.float32(127)
     safe = np.where(scales > 0, scales, np.float32(1))
     # The smallest floats are so coarse that a scale of theirs may be far too small.
@@ -95,10 +83,7 @@ class TableWriter:
     def append(
         self, vectors: Vectors, *, ids: Sequence[str] = (), texts: Sequence[str] = ()
     ) -> None:
-        """Write rows, as one row group if they are no more than fit.
-
-        ``vectors``: (n, d).
-        """
+        """Write rows, as one row group if they are no more than fit."""
         import pyarrow as pa
 
         numbers, scales = self._pack(vectors)

@@ -1,8 +1,4 @@
-"""The parts of training methods: all that a method in a file of your own needs.
-
-The names are loaded on first use, from where the imports for type checkers say, since
-:mod:`contrasent.engine.parameters` and a look at the names of methods need no torch.
-"""
+"""The parts of training methods: all that a method in a file of your own needs."""
 
 import ast
 from importlib import import_module

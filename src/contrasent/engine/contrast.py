@@ -68,11 +68,7 @@ class Contrast:
         return self.positives == "noisy" == self.negatives and self.factor == 1.0
 
     def __call__(self, encodings: BatchEncodings) -> Terms:
-        """The term "contrast", and the mean cosines that are logged with it.
-
-        Args:
-            encodings: of the rows of this process.
-        """
+        """The term "contrast", and the mean cosines that are logged with it."""
         count = 1 + encodings.roles.count("positive")
         found = encodings.vectors(self.positives, self.passes, self.noise_variance)
         anchors, *positives = found[:count]
@@ -159,10 +155,7 @@ def _keys(tokens: Tokens) -> Tensor:
 
 
 def merge(settings: list[Contrast]) -> Contrast:
-    """One contrast out of several: each setting from the one that departs from plain SimCSE.
-
-    A method's own kind of contrast (a subclass) is kept.
-    """
+    """One contrast out of several: each setting from the one that departs from plain SimCSE."""
     kinds = sorted({type(s) for s in settings} - {Contrast}, key=lambda kind: kind.__name__)
     if len(kinds) > 1:
         two = " and ".join(kind.__name__ for kind in kinds)

@@ -231,13 +231,9 @@ class Edit:
 
 
 class Discriminator(nn.Module):
-    """A full copy of the encoder that reads an edited sentence with the sentence vector in front.
+    """A copy of the encoder that reads an edited sentence with the sentence vector in front."""
 
-    The vector takes the place of the first token's embedding after the embedding's normalisation
-    and dropout, without position or type (as in DiffCSE's released code). Its gradient goes back
-    into the encoder; the copy's own weights learn from this task alone and are never saved with
-    the model.
-    """
+    # The vector takes the place of the first token's embedding, as in DiffCSE's released code.
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -268,11 +264,9 @@ class Discriminator(nn.Module):
     def forward(
         self, tokens: Tokens, condition: Tensor, *, width: int | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Token vectors (n, t, d) of one block, padded to its longest row, and its mask (n, t).
-
-        ``condition``: (n, d) sentence vectors. Returns token vectors (n, t, d) and the mask (n, t),
-        true on real tokens.
-        """
+        """Token vectors (n, t, d) of one block, padded to its longest row, and its mask (n, t)."""
+        # `condition`: (n, d) sentence vectors. Returns token vectors (n, t, d) and the mask (n, t),
+        # true on real tokens.
         rows, longest = len(tokens), int(tokens.lengths.max())
         width = longest if width is None else width
         if width > longest:
@@ -286,13 +280,10 @@ class Discriminator(nn.Module):
 
 
 def _take_condition(backbone: nn.Module, name: str) -> None:
-    """Make a condition one more input of a backbone, put first in the output of a part of it.
-
-    Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
-    code is shared with the encoder, and hooks are not looked at when it is chosen.)
-
-    ``backbone``: whose forward shall take a ``condition`` (n, d) by name.
-    """
+    """Make a condition one more input of a backbone, put first in the output of a part of it."""
+    # Both modules get classes of their own. (A forward hook would be lost in compilation: compiled
+    # code is shared with the encoder, and hooks are not looked at when it is chosen.) `backbone`:
+    # whose forward shall take a `condition` (n, d) by name.
     place = backbone.get_submodule(name)
     embeds, reads = type(place), type(backbone)
 

@@ -1,8 +1,7 @@
-"""Edits of token rows for masked language modelling and for DiffCSE, in numpy.
+"""Edits of token rows for masked language modelling and for DiffCSE, in numpy."""
 
-Every row has a random generator of its own, a function of (step, corpus row, column): several
-processes make the same edits as one, and a resumed run the same as before.
-"""
+# Every row has a generator of its own, from (step, corpus row, column): several processes make the
+# same edits as one, and a resumed run the same as before.
 
 from dataclasses import dataclass
 
@@ -20,14 +19,11 @@ KEEP, MASK = 0.1, 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edited:
-    """Rows after an edit.
-
-    Attributes:
-        labels: (total,) int64, one a token: for masking the original ids where one was chosen and
-            -1 elsewhere; for insertion and deletion 1 where something happened, else 0.
-    """
+    """Rows after an edit."""
 
     tokens: Tokens
+    # (total,) int64, one a token: for masking the original ids where one was chosen and -1
+    # elsewhere; for insertion and deletion 1 where something happened, else 0
     labels: NDArray[np.int64]
 
 
@@ -40,10 +36,8 @@ def generators(batch: Batch, column: int, stream: int = 0) -> list[np.random.Gen
 def mask(
     tokens: Tokens, ratio: float, tokenizer: Tokenizer, randoms: list[np.random.Generator]
 ) -> Edited:
-    """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT).
-
-    Special tokens are never chosen.
-    """
+    """Choose tokens at random; 80 % become [MASK], 10 % a random token, 10 % stay (BERT)."""
+    # Special tokens are never chosen.
     hidden = _mask_id(tokenizer)
     ordinary = ~np.isin(tokens.ids, sorted(tokenizer.specials.all))
     rows, labels = [], []

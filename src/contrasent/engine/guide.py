@@ -31,28 +31,13 @@ class Guide:
 
     @classmethod
     def load(cls, name: str | None, student: Encoder) -> "Guide":
-        """Load one.
-
-        Args:
-            name: a folder, or a name on the hub.
-            student: the encoder that is trained.
-
-        Returns:
-            The guide, frozen.
-
-        Raises:
-            OptionError: none is named.
-            ModelError: it cannot be loaded, or does not say how it pools.
-        """
+        """Load one."""
         folder = check_guide("guide", name)
         return cls(Encoder.load(folder, device=str(student.device)), student)
 
     @torch.no_grad()
     def __call__(self, columns: Sequence[Tokens]) -> list[Tensor]:
-        """Vectors of columns of the student's token ids, (n, g) each.
-
-        A guide with another tokenizer reads the text that the ids stand for.
-        """
+        """Vectors of columns of the student's token ids, (n, g) each."""
         tokens = Tokens.concatenate(columns)
         if not self._same_ids:
             backend = self.student.tokenizer.backend

@@ -52,20 +52,7 @@ class LanguageHead(nn.Module):
 
     @classmethod
     def load(cls, source: str | Path | None, encoder: Encoder) -> "LanguageHead":
-        """The head of a checkpoint, or a new one.
-
-        Args:
-            source: a folder or name with a masked-LM head; "new" for one that starts from the
-                encoder's embeddings; None for that of the folder the encoder came from.
-            encoder: whose vectors it will read.
-
-        Returns:
-            It, on the encoder's device.
-
-        Raises:
-            ModelError: the checkpoint has no such head, or it is of another size.
-            OptionError: nothing says where it comes from.
-        """
+        """The head of a checkpoint, or a new one."""
         if source is None:
             source = encoder.source
         if source is None:
@@ -115,21 +102,7 @@ class MaskedModel(nn.Module):
     def load(
         cls, name: str | None, encoder: Encoder, *, option: str, noisy: bool = False
     ) -> "MaskedModel":
-        """Load one and check that it reads the encoder's ids.
-
-        Args:
-            name: a folder or a name on the hub.
-            encoder: whose vocabulary it must have, and whose device it takes.
-            option: the parameter that names it.
-            noisy: leave its dropout on while what holds it trains.
-
-        Returns:
-            It, on the encoder's device.
-
-        Raises:
-            OptionError: none is named.
-            ModelError: it cannot be loaded, or has another vocabulary.
-        """
+        """Load one and check that it reads the encoder's ids."""
         folder = check_masked_model(option, name, None)
         own = Tokenizer.load(folder, max_tokens=16)
         check_vocabularies(own, encoder.tokenizer, str(name))
@@ -147,16 +120,9 @@ class MaskedModel(nn.Module):
         *,
         randoms: Sequence[np.random.Generator] | None = None,
     ) -> NDArray[np.int32]:
-        """Predicted ids at chosen positions.
-
-        Args:
-            tokens: rows with special tokens.
-            where: (total,) bool, one for each of ``tokens.ids``.
-            randoms: one generator a row to sample from the distribution; None for the best id.
-
-        Returns:
-            (total,) int32: the prediction where chosen, the id itself elsewhere.
-        """
+        """Predicted ids at chosen positions."""
+        # `where`: (total,) bool, one for each of `tokens.ids`. Returns (total,) int32: the
+        # prediction where chosen, the id itself elsewhere.
         out = tokens.ids.astype(np.int32).copy()
         for rows, logits, mask in self._blocks(tokens):
             best = logits.argmax(dim=-1).cpu().numpy()
@@ -176,17 +142,9 @@ class MaskedModel(nn.Module):
     def fill(
         self, rows: Sequence[NDArray[np.int32]], positions: Sequence[NDArray[np.int64]]
     ) -> list[NDArray[np.float32]]:
-        """Scores at positions of rows without special tokens: what views ask for.
-
-        Special tokens cannot be predicted: their scores are -inf.
-
-        Args:
-            rows: int32 ids of each row.
-            positions: of each row, (k,) int64.
-
-        Returns:
-            For each row (k, vocabulary) float32 scores.
-        """
+        """Scores at positions of rows without special tokens: what views ask for."""
+        # Special tokens cannot be predicted: their scores are -inf.
+        # `positions`: of each row, (k,) int64. Returns For each row (k, vocabulary) float32 scores.
         before, after = self.tokenizer.frame
         tokens = Tokens.from_rows(np.concatenate([before, row, after]) for row in rows)
         special = torch.as_tensor(sorted(self.tokenizer.specials.all))
@@ -247,11 +205,8 @@ class MaskedLanguageModelling(Term):
 
 
 def at_labels(encoder: Encoder, tokens: Tokens, labels: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-    """Token vectors and labels where a label is not -1.
-
-    ``tokens``: (total,) ids in rows. ``labels``: (total,). Returns (k, d) vectors and
-    (k,) labels.
-    """
+    """Token vectors and labels where a label is not -1."""
+    # `tokens`: (total,) ids in rows. `labels`: (total,). Returns (k, d) vectors and (k,) labels.
     vectors, targets = [], []
     for rows in by_length(tokens.lengths):
         hidden, _ = encoder.hidden(tokens.select(rows))

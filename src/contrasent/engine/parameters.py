@@ -1,10 +1,4 @@
-"""Types of the parameters of a method and of the settings of a run; no torch here.
-
-Type, choices and range stand at the parameter::
-
-    def __init__(self, encoder, *, temperature: Positive = 0.05, masks: Literal["independent",
-                 "fixed"] = "independent"): ...
-"""
+"""Types of the parameters of a method and of the settings of a run; no torch here."""
 
 import hashlib
 import inspect
@@ -192,11 +186,7 @@ def renamed(values: Mapping[str, Any], known: Iterable[str] = ()) -> dict[str, A
 
 
 def parameters_of(kind: type) -> dict[str, Parameter]:
-    """The keyword-only parameters of a constructor, and of the base's where it passes them on.
-
-    Raises:
-        TypeError: one has no default, or a type that a command line cannot give.
-    """
+    """The keyword-only parameters of a constructor, and of the base's where it passes them on."""
     owner = next(k for k in kind.__mro__ if "__init__" in k.__dict__)
     function = vars(owner)["__init__"]
     hints = get_type_hints(function, include_extras=True)

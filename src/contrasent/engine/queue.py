@@ -85,11 +85,7 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def encode(self, encodings: BatchEncodings) -> None:
-        """Encode a batch; its rows enter with ``after_step``.
-
-        Args:
-            encodings: of the batch; rows of all processes are gathered.
-        """
+        """Encode a batch; its rows enter with ``after_step``."""
         networks = encodings.networks
         tokens = encodings.columns("anchor" if self.column == "first" else "positive")[0]
         with _without_running_statistics(self.momentum_encoder) as normalised:
@@ -105,11 +101,7 @@ class MomentumQueue(nn.Module):
 
     @torch.no_grad()
     def after_step(self, encoder: Encoder) -> None:
-        """Let the step's rows in and let the momentum encoder follow.
-
-        Args:
-            encoder: theta_e, which has just been updated.
-        """
+        """Let the step's rows in and let the momentum encoder follow."""
         for vectors in self._waiting:
             self.rows = torch.cat([self.rows, vectors.to(self.rows)])[-self.size :]
             self.filled = (self.filled + len(vectors)).clamp_max(self.size)

@@ -1,9 +1,7 @@
-"""Methods by name, alone or joined by "+": their classes, and their parameters checked.
+"""Methods by name, alone or joined by "+": their classes, and their parameters checked."""
 
-A name is that of a file in ``objectives/``; ``path/to/file.py``, with ``:Class`` if the file has
-several; ``package.module:Class``; or one that an installed package declares in the entry-point
-group ``contrasent.objectives``. A name is looked up without torch; its class imports torch.
-"""
+# A name is a file's in objectives/, path/to/file.py[:Class], package.module:Class, or an entry
+# point of the group `contrasent.objectives`. It is looked up without torch.
 
 import ast
 import hashlib
@@ -76,12 +74,10 @@ def methods(name: str) -> list[Method]:
 
 
 def parameters(name: str) -> dict[str, Parameter]:
-    """The parameters of a method.
-
-    Of a combination, the parameters of all its methods; where two have the same, the first says
-    its type and default, unless its default is ``Neutral`` and another's is not. Those of one name
-    and different types are different things: each keeps its default, a stated value is for both.
-    """
+    """The parameters of a method."""
+    # Of a combination, the parameters of all its methods; where two have the same, the first says
+    # its type and default, unless its default is `Neutral` and another's is not. Those of one name
+    # and different types are different things: each keeps its default, a stated value is for both.
     shared: dict[str, Parameter] = {}
     for method in methods(name):
         for key, parameter in method.parameters.items():
@@ -91,12 +87,10 @@ def parameters(name: str) -> dict[str, Parameter]:
 
 
 def published(name: str) -> dict[str, Any]:
-    """The settings of a run that a method was published with.
-
-    Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
-    rate belongs to its batch, so they stay together. Cached gradients are left out there, since
-    the other methods may not allow them.
-    """
+    """The settings of a run that a method was published with."""
+    # Of a combination, those of the first method whose settings are not plain SimCSE's: a learning
+    # rate belongs to its batch, so they stay together. Cached gradients are left out there, since
+    # the other methods may not allow them.
     sets = [dict(method.kind.published) for method in methods(name)]
     if len(sets) == 1:
         return sets[0]
@@ -143,10 +137,7 @@ def check(
 
 
 def find(name: str) -> "Callable[..., Objective]":
-    """The class of a method, or a function that makes a combination of several.
-
-    Call it with an encoder and keyword parameters.
-    """
+    """The class of a method, or a function that makes a combination of several."""
     found = methods(name)
     return partial(_combine, name) if len(found) > 1 else found[0].kind
 

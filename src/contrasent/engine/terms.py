@@ -88,11 +88,7 @@ class GradedPairs(Term):
         self.name, self.loss, self.similarity, self.unit = name, loss, similarity, unit
 
     def forward(self, encodings: BatchEncodings) -> Terms:
-        """The term of a batch.
-
-        Raises:
-            TrainingError: the batch has no scores, or one beyond the unit.
-        """
+        """The term of a batch."""
         scores = encodings.batch.scores
         if scores is None:
             raise TrainingError(f"the term {self.name!r} needs a corpus with scores")

@@ -1,12 +1,7 @@
-"""Biases of similarity: equal length, repeated words (ESimCSE).
+"""Biases of similarity: equal length, repeated words (ESimCSE)."""
 
-Length (Tables 1 and 7): pairs of each STS test set are parted by the difference of their lengths,
-and the model's cosine is compared with the gold score over 5. The paper does not say whether the
-difference is signed, nor what a length is counted in; both are given here, and named.
-
-Repetition (Table 8): a query and a sentence that shares 13 to 17 % of its words with it, and the
-same sentence with the shared words repeated. A model with a bias finds the second more similar.
-"""
+# Length (Tables 1 and 7): pairs by the difference of lengths, cosine against gold / 5. Repetition
+# (Table 8): 13 to 17 % of a query's words shared, then the shared words repeated.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

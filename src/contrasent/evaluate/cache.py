@@ -36,11 +36,7 @@ def kept_or_measured(
     data: str,
     measure: Callable[[], Report],
 ) -> tuple[Report, bool]:
-    """The report of a model that is kept, or else a new one, kept from now on; and which it is.
-
-    ``model``: all that decides its vectors. ``data``: a digest of what the suites read. Bootstrap
-    intervals may be missing in a report that was kept, or rest on other resamples.
-    """
+    """The report of a model that is kept, or else a new one, kept from now on; and which it is."""
     place = cache_folder()
     if place is None:
         return measure(), False

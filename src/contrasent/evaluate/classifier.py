@@ -1,12 +1,7 @@
-"""The linear classifier on fixed features, and how its L2 weight is chosen.
+"""The linear classifier on fixed features, and how its L2 weight is chosen."""
 
-Logistic regression is fitted to its optimum, for many training subsets and L2 weights at a time.
-The loss is convex, so there is one answer and nothing to seed. All fits share the feature matrix:
-one matrix product gives the scores of every fit, and a mask selects the rows of each. Steps
-are those of the fixed upper bound of the Hessian (Böhning and Lindsay, 1988), which is diagonal in
-the features' principal axes, with Nesterov's momentum restarted when it points uphill (O'Donoghue
-and Candès, 2015).
-"""
+# Logistic regression at its optimum, many subsets and weights at once: Nesterov steps of the
+# Hessian's upper bound (Böhning and Lindsay, 1988; restarts by O'Donoghue and Candès, 2015).
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,11 +26,10 @@ OUTER = 10
 
 
 class Logistic:
-    """Fits on subsets of one feature matrix.
+    """Fits on subsets of one feature matrix."""
 
-    Features are centred, and scaled by one number so that their mean variance is 1: an L2 weight
-    then means the same for vectors of any length.
-    """
+    # Features are centred, and scaled by one number so that their mean variance is 1: an L2 weight
+    # then means the same for vectors of any length.
 
     def __init__(
         self, features: NDArray[np.floating], labels: NDArray[np.int64], classes: int
@@ -137,11 +131,10 @@ def _decide(scores: Matrix) -> NDArray[np.int64]:
 
 
 def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Split into k folds with equal shares of each class, shuffled.
-
-    The assignment is that of scikit-learn's ``StratifiedKFold(k, shuffle=True,
-    random_state=seed)``, drawn by a generator of our own: the caller's random state is not touched.
-    """
+    """Split into k folds with equal shares of each class, shuffled."""
+    # The assignment is that of scikit-learn's `StratifiedKFold(k, shuffle=True,
+    # random_state=seed)`, drawn by a generator of our own: the caller's random state is not
+    # touched.
     _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
     # Classes are numbered by their first appearance.
     code = np.argsort(np.argsort(first))[inverse]
@@ -158,17 +151,12 @@ def stratified_folds(labels: NDArray[np.int64], k: int, seed: int) -> list[tuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """Features (n, d) and classes; rows to learn from come first, then a dev and a test set if any.
-
-    Attributes:
-        train: how many rows are for learning; all of them where folds are tested.
-        dev: how many rows follow for choosing; 0 where folds choose.
-    """
+    """Features (n, d) and classes; rows to learn from come first, then dev and test rows if any."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
-    train: int
-    dev: int
+    train: int  # how many rows are for learning; all of them where folds are tested
+    dev: int  # how many rows follow for choosing; 0 where folds choose
     classes: int
 
     @property
@@ -187,25 +175,15 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Predictions of a classifier.
+    """Predictions of a classifier."""
 
-    Attributes:
-        dev: the accuracy by which L2 weights were chosen.
-        parts: rows that were tested together: the folds, or the test set.
-        guesses: (n,) predicted classes; -1 for rows that were not tested.
-    """
-
-    dev: float
-    parts: tuple[Rows, ...]
-    guesses: NDArray[np.int64]
+    dev: float  # the accuracy by which L2 weights were chosen
+    parts: tuple[Rows, ...]  # rows that were tested together: the folds, or the test set
+    guesses: NDArray[np.int64]  # (n,) predicted classes; -1 for rows that were not tested
 
 
 def classify(problem: Problem, seed: int, advance: Advance) -> Outcome:
-    """Choose an L2 weight, fit and predict; the seed draws the folds.
-
-    The folds of a task without a test set are nested: an outer fold is never seen while its L2
-    weight is chosen.
-    """
+    """Choose an L2 weight, fit and predict; the seed draws the folds."""
     n, labels = problem.train, problem.labels
     model = Logistic(problem.features[:n], labels[:n], problem.classes)
     if problem.dev:

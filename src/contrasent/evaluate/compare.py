@@ -1,17 +1,8 @@
-"""Two methods side by side: the difference, its interval over items and seeds, and what it means.
+"""Two methods side by side: the difference, its interval over items and seeds, its meaning."""
 
-Two sources of chance are kept apart and added up. Test items vary: both arms are measured on the
-same ones, so an item's influence on the difference is known, and items that several sets share
-count once (:mod:`contrasent.stats.influence`). Runs with other seeds vary: their standard
-error has Student's distribution with as few degrees of freedom as there are runs. Everything is
-exact arithmetic: swapping A and B mirrors the interval to the bit.
-
-What is claimed depends on the runs. With several an arm: the methods differ, on items like these
-and with other seeds. With one run in one arm its spread is taken to be that of the other. With one
-run in each nothing is seen of seeds, and a standard deviation is assumed for the claim about the
-methods (:data:`SEED_SD`); the claim about these very models, on other items, stands beside it.
-Without items the claim is about the methods on these items only.
-"""
+# Items are shared by both arms, so their influences are known; runs vary by seed, with Student's t
+# of few degrees of freedom. With one run in each arm a standard deviation over seeds is assumed
+# (SEED_SD). Swapping A and B mirrors the interval to the bit.
 
 import math
 from collections.abc import Sequence
@@ -49,44 +40,34 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Method B against method A on one row of their reports.
-
-    Attributes:
-        low: lower end of its 95 % interval: of the methods, over items (if known) and seeds.
-        p: two-sided p of no difference: the interval at level 1 - p touches zero.
-        runs: how many runs A and B have.
-        seed_p: permutation p over the runs; None with one run an arm.
-        deviation: pooled standard deviation over seeds; None with one run an arm.
-        detectable: the smallest true difference that this comparison, made again, would find four
-            times in five; None if a spread is assumed for one arm only.
-        needed: runs an arm that would find a true difference as large as this one four times in
-            five; None if none would.
-        count: pairs or queries that the scores rest on.
-        item_low: lower end of the 95 % interval of these very runs on other items; None where the
-            items are not known.
-        seed_sd: standard deviation over seeds that was assumed for an arm with one run; None where
-            none was.
-    """
+    """Method B against method A on one row of their reports."""
 
     task: str
     metric: str
     before: float
     after: float
     difference: float
-    low: float
+    low: float  # lower end of its 95 % interval: of the methods, over items (if known) and seeds
     high: float
-    p: float
-    runs: tuple[int, int]
-    seed_p: float | None
-    deviation: float | None
+    p: float  # two-sided p of no difference: the interval at level 1 - p touches zero
+    runs: tuple[int, int]  # how many runs A and B have
+    seed_p: float | None  # permutation p over the runs; None with one run an arm
+    deviation: float | None  # pooled standard deviation over seeds; None with one run an arm
+    # the smallest true difference that this comparison, made again, would find four times in five;
+    # None if a spread is assumed for one arm only
     detectable: float | None
+    # runs an arm that would find a true difference as large as this one four times in five; None if
+    # none would
     needed: int | None
-    count: int
+    count: int  # pairs or queries that the scores rest on
     split: str = ""
     aggregate: str = ""
+    # lower end of the 95 % interval of these very runs on other items; None where the items are not
+    # known
     item_low: float | None = None
     item_high: float | None = None
     item_p: float | None = None
+    # standard deviation over seeds that was assumed for an arm with one run; None where none was
     seed_sd: float | None = None
 
     @property
@@ -224,10 +205,8 @@ def _plan(
     whole: TwoWay,
     shared: Sequence[float],
 ) -> tuple[float | None, int | None]:
-    """The detectable effect and the runs needed, were the spreads that were found the true ones.
-
-    None where a spread is assumed for one arm only.
-    """
+    """The detectable effect and the runs needed, were the spreads that were found the true ones."""
+    # None where a spread is assumed for one arm only.
     freedom = sum(arm.df for arm in arms)
     if deviation is not None and math.isinf(freedom):
         return None, None

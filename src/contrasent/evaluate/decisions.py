@@ -1,11 +1,7 @@
-"""Paraphrases, triples and clusters by cosine alone; nothing is trained.
+"""Paraphrases, triples and clusters by cosine alone; nothing is trained."""
 
-Pairs: average precision, and F1 at its best threshold, which is chosen on the same pairs (as MTEB
-and sentence-transformers do) and so a little optimistic. Triples: how often the entailed sentence
-lies nearer to the premise than the contradicted one. Clusters: k-means on vectors of length one,
-with as many groups as there are classes, scored by the V-measure (Rosenberg and Hirschberg, 2007);
-several starts, since k-means ends where it began.
-"""
+# F1 is at its best threshold, chosen on the same pairs (as in MTEB) and so a little optimistic;
+# clusters are k-means, scored by V-measure (Rosenberg and Hirschberg, 2007).
 
 import warnings
 from collections.abc import Mapping
@@ -40,11 +36,10 @@ Integers = NDArray[np.int64]
 
 
 class Thresholds:
-    """Scores and labels, sorted once, so that a resample needs no sorting.
+    """Scores and labels, sorted once, so that a resample needs no sorting."""
 
-    ``scores``: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
-    threshold together. ``labels``: (n,) 0 or 1.
-    """
+    # `scores`: (n,) the larger, the likelier class 1. Equal scores fall on one side of any
+    # threshold together. `labels`: (n,) 0 or 1.
 
     def __init__(self, scores: ArrayLike, labels: ArrayLike) -> None:
         x = np.asarray(scores, dtype=np.float64)
@@ -237,10 +232,8 @@ def clustering_sets(folder: Path | None = None) -> dict[str, Labelled]:
 
 
 def kmeans(vectors: Vectors, count: int, seed: int | tuple[int, ...]) -> Integers:
-    """(n,) groups of rows (n, d) scaled to length one, some perhaps empty.
-
-    Starts by k-means++ (Arthur and Vassilvitskii, 2007).
-    """
+    """(n,) groups of rows (n, d) scaled to length one, some perhaps empty."""
+    # Starts by k-means++ (Arthur and Vassilvitskii, 2007).
     from scipy.cluster.vq import kmeans2
 
     unit = metrics.normalize(np.asarray(vectors, np.float64))

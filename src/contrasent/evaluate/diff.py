@@ -1,12 +1,7 @@
-"""Will a search still find what it found? Two models over the same queries and documents.
+"""Will a search still find what it found? Two models over the same queries and documents."""
 
-Each model ranks the documents for each query. Measured is how far the two rankings agree: the share
-of the k nearest in common, and rank-biased overlap. Nothing has to be known of what is right.
-
-Intervals are over queries. Where the documents are a sample of more, the spread over other samples
-of them (a jackknife over groups of documents) is in the interval too. What a sample cannot show is
-the whole's density: the 10 nearest of a tenth of the documents are about the 100 nearest of all.
-"""
+# Intervals are over queries, and over samples of documents by a jackknife. A sample does not show
+# the density of the whole: the 10 nearest of a tenth are about the 100 nearest of all.
 
 import time
 from collections.abc import Mapping, Sequence
@@ -79,47 +74,34 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Where a threshold must move.
-
-    Attributes:
-        new: of the other model, with as large a share of hits above it; None if no hit is.
-        low: lower end of its 95 % interval.
-        at: the share.
-    """
+    """Where a threshold must move."""
 
     old: float
+    # of the other model, with as large a share of hits above it; None if no hit is
     new: float | None
-    low: float | None
+    low: float | None  # lower end of its 95 % interval
     high: float | None
-    at: float
+    at: float  # the share
 
 
 @dataclass(frozen=True, slots=True)
 class Diff:
-    """What changes from one model to another.
-
-    Attributes:
-        of: how many there are; more than ``documents`` if those are a sample.
-        own: whether the documents were the queries, each without itself.
-        measures: overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap.
-        changed: the queries that changed most, first the most.
-        moved: the documents that were lost and gained by most queries.
-        scores: by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles
-            0.05, 0.25, 0.5, 0.75 and 0.95.
-        speed: texts a second, "old" and "new", measured in turn.
-    """
+    """What changes from one model to another."""
 
     queries: int
     documents: int
-    of: int
-    own: bool
+    of: int  # how many there are; more than `documents` if those are a sample
+    own: bool  # whether the documents were the queries, each without itself
+    # overlap@1, @10, @100 (as deep as there are documents) and rank-biased overlap
     measures: tuple[Measure, ...]
-    changed: tuple[Change, ...]
-    moved: tuple[Moved, ...]
+    changed: tuple[Change, ...]  # the queries that changed most, first the most
+    moved: tuple[Moved, ...]  # the documents that were lost and gained by most queries
+    # by "first hit", "tenth hit" and "random pair", then "old" and "new": the quantiles 0.05, 0.25,
+    # 0.5, 0.75 and 0.95
     scores: dict[str, dict[str, list[float]]]
     threshold: Shift | None
     groups: tuple[Group, ...]
-    speed: dict[str, float]
+    speed: dict[str, float]  # texts a second, "old" and "new", measured in turn
 
     def __getitem__(self, name: str) -> Measure:
         return next(measure for measure in self.measures if measure.name == name)
@@ -260,10 +242,8 @@ def _moved(documents: Sequence[str], old: Rows, new: Rows) -> tuple[Moved, ...]:
 def shift(
     threshold: float, old: ArrayLike, new: ArrayLike, *, resamples: int = 300, seed: int = 0
 ) -> Shift:
-    """The threshold above which as many hits are as above the old one; queries are resampled.
-
-    ``old``: (q, k) scores of what the old model finds. ``new``: (q, k) those of the new model.
-    """
+    """The threshold above which as many hits are as above the old one; queries are resampled."""
+    # `old`: (q, k) scores of what the old model finds. `new`: (q, k) those of the new model.
     a, b = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
     above = (a >= threshold).sum(axis=1)
     share = float(above.mean() / a.shape[1])
@@ -308,10 +288,8 @@ def encoded(encode: EncodeFn, texts: Sequence[str], task: Task) -> Vectors:
 
 
 def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> str:
-    """A diff as one self-contained page: what changed, by how much, and for whom.
-
-    ``about``: of "old" and "new" the name, runtime, dimension, parameters and bytes.
-    """
+    """A diff as one self-contained page: what changed, by how much, and for whom."""
+    # `about`: of "old" and "new" the name, runtime, dimension, parameters and bytes.
     names = {
         side: Path(str(about[side]["name"])).name or str(about[side]["name"]) for side in SIDES
     }

@@ -1,10 +1,7 @@
-"""The shape of a space of vectors: the distance of positives, the evenness of the rest.
+"""The shape of a space of vectors: the distance of positives, the evenness of the rest."""
 
-Alignment and uniformity are Wang and Isola's (2020) as SimCSE measures them (Section 3, Figures 2
-and 3): positives are the pairs of STS-B with a score above 4, the data all sentences of STS-B. The
-papers do not say which split, nor whether a sentence that occurs twice counts twice; both are
-options here, and the report names them.
-"""
+# Wang and Isola (2020) as in SimCSE (Section 3): positives are STS-B's pairs above 4. Split and
+# repeated sentences are options, since the papers leave them open.
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,17 +94,7 @@ def geometry_of_pairs(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Report:
-    """Measure geometry on any scored pairs; see :func:`geometry`.
-
-    Args:
-        encode: the model.
-        pairs: sentences with scores.
-        split: name of the split in the report.
-        duplicates: let a sentence that occurs several times count as often.
-        positive: pairs with a score above it are positives.
-        resamples: bootstrap resamples for the intervals of alignment and uniformity.
-        seed: of the bootstrap.
-    """
+    """Measure geometry on any scored pairs; see :func:`geometry`."""
     encoded = encode_distinct(encode, [pairs.first, pairs.second])
     first, second = encoded(pairs.first), encoded(pairs.second)
     items = item_keys(pairs.first, pairs.second)
@@ -164,11 +151,9 @@ def _shape(builder: ReportBuilder, task: str, split: str, vectors: Vectors) -> N
 
 
 def isoscore(vectors: Vectors) -> float:
-    """How evenly the variance fills the dimensions, from 0 (one of them) to 1 (all alike).
-
-    Rudman et al. (2022), Algorithm 1: the distance of the principal variances, scaled to length
-    sqrt(d), from a vector of ones, mapped linearly to the share of dimensions in use.
-    """
+    """How evenly the variance fills the dimensions, from 0 (one of them) to 1 (all alike)."""
+    # Rudman et al. (2022), Algorithm 1: the distance of the principal variances, scaled to length
+    # sqrt(d), from a vector of ones, mapped linearly to the share of dimensions in use.
     variances = np.linalg.eigvalsh(np.cov(np.asarray(vectors, dtype=np.float64).T))
     d = len(variances)
     size = np.linalg.norm(variances)
@@ -181,14 +166,9 @@ def isoscore(vectors: Vectors) -> float:
 
 
 def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]:
-    """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1).
-
-    A rating on a border belongs to the upper bin, 5 to the last.
-
-    Args:
-        similarity: (n,) cosines.
-        scores: (n,) ratings.
-    """
+    """Histograms of cosine over [-1, 1] for ratings 0-1, 1-2, ... 4-5 (SimCSE, Figure G.1)."""
+    # A rating on a border belongs to the upper bin, 5 to the last.
+    # `similarity`: (n,) cosines. `scores`: (n,) ratings.
     bins = _ratings(scores)
     edges = np.linspace(-1, 1, BINS + 1)
     return {
@@ -198,17 +178,7 @@ def cosine_by_rating(similarity: Floats, scores: Floats) -> dict[str, list[int]]
 
 
 def by_rating(encode: EncodeFn, parts: Sequence[ScoredPairs], split: str) -> Report:
-    """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2).
-
-    Args:
-        encode: the model.
-        parts: pairs with scores from 0 to 5.
-        split: of the rows.
-
-    Returns:
-        Rows of metric "mean_cosine", their aggregate the ratings: "0-1" to "4-5". A rating on a
-        border belongs to the upper one, 5 to the last.
-    """
+    """Mean cosine of the pairs that people rated alike (DiffCSE, Figure 2)."""
     first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
     encoded, builder = encode_distinct(encode, [first, second]), ReportBuilder()
     cosines = metrics.cosine(encoded(first), encoded(second))

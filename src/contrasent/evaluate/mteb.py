@@ -1,15 +1,7 @@
-"""Any ``EncodeFn`` as a model that ``mteb.evaluate`` accepts (mteb 2's encoder protocol).
+"""Any ``EncodeFn`` as a model that ``mteb.evaluate`` accepts (mteb 2's encoder protocol)."""
 
-::
-
-    import mteb
-    from contrasent.evaluate.mteb import MtebModel
-
-    mteb.evaluate(MtebModel(encoder.encode, name="me/my-model"), mteb.get_tasks(["STS12"]))
-
-For a model with prompts, ``TaskEncoder(encoder)`` of :mod:`contrasent.model.prompts` in place of
-``encoder.encode`` puts those of queries and documents before them.
-"""
+# mteb.evaluate(MtebModel(encoder.encode, name=...), tasks); for prompts of queries and documents
+# give `contrasent.model.prompts.TaskEncoder(encoder)`.
 
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
@@ -44,11 +36,9 @@ class MtebModel:
     def encode(
         self, inputs: Iterable[Mapping[str, Any]], *, prompt_type: Any = None, **_: Any
     ) -> Vectors:
-        """(n, d) vectors of the "text" of all batches, in order.
-
-        mteb says of a search's texts whether they are queries or documents, for which the model may
-        have prompts of its own (:func:`contrasent.types.for_task`); mteb's own are not used.
-        """
+        """(n, d) vectors of the "text" of all batches, in order."""
+        # mteb says of a search's texts whether they are queries or documents, for which the model
+        # may have prompts of its own (`types.for_task`); mteb's own are not used.
         texts: list[str] = []
         for batch in inputs:
             if "text" not in batch:
@@ -59,19 +49,13 @@ class MtebModel:
         return check_vectors(encode(texts), texts)
 
     def similarity(self, first: ArrayLike, second: ArrayLike) -> Vectors:
-        """(n, m) cosine of each row of one with each row of the other.
-
-        ``first``: (n, d). ``second``: (m, d).
-        """
+        """(n, m) cosine of each row of one with each row of the other."""
         one, two = (metrics.normalize(np.asarray(v, np.float64)) for v in (first, second))
         product: Vectors = (one @ two.T).astype(np.float32)
         return product
 
     def similarity_pairwise(self, first: ArrayLike, second: ArrayLike) -> Vectors:
-        """(n,) cosine of paired rows.
-
-        ``first``: (n, d). ``second``: (n, d).
-        """
+        """(n,) cosine of paired rows."""
         return metrics.cosine(first, second).astype(np.float32)
 
     @property

@@ -1,7 +1,4 @@
-"""A report as one self-contained HTML page: tables with intervals, pictures, what was done.
-
-No script, no font and no picture is fetched: the page reads the same on any machine.
-"""
+"""A report as one self-contained HTML page: tables with intervals, pictures, what was done."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -89,10 +86,7 @@ def page(reports: Reports, *, arrows: bool = False) -> str:
 
 
 def titles(names: Sequence[str]) -> list[str]:
-    """Names of models without the folders that they have in common.
-
-    Pages are for others to read: of a path, as many last parts stay as keep the names apart.
-    """
+    """Names of models without the folders that they have in common."""
     parts = [Path(name).parts or (name,) for name in names]
     for count in range(1, max(map(len, parts), default=1) + 1):
         found = [str(Path(*own[-count:])) for own in parts]

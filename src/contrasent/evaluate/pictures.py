@@ -1,8 +1,6 @@
-"""The papers' pictures of reports, as SVG that takes the page's colours.
+"""The papers' pictures of reports, as SVG that takes the page's colours."""
 
-Text and axes are drawn in a colour that is then replaced by CSS's ``currentColor``, so that one
-picture reads on light and on dark pages.
-"""
+# Text and axes take CSS's currentColor, so that a picture reads on light and dark pages.
 
 import io
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,7 @@
-"""The STS protocols of published tables, by name (SimCSE, Table B.1), and SentEval's regressor.
+"""The STS protocols of published tables, by name (SimCSE, Table B.1), and SentEval's regressor."""
 
-SimCSE's Appendix B: SentEval trains a regressor on top of frozen vectors for STS-B and SICK-R, and
-scores it by Pearson's correlation; most papers since compare cosines and train nothing. Both are
-offered so that old tables can be reproduced; the report names it.
-
-The regressor (Tai et al., 2015): features |u - v| and u * v, a linear layer and a softmax over the
-scores 1 to 5 (for STS-B too, whose scores begin at 0), trained by mean squared error against a
-score spread over its two whole neighbours, with Adam, in batches of 64; every 50 epochs Pearson's
-correlation on the dev set decides, and the fourth time without a new best ends it.
-"""
+# The regressor (Tai et al., 2015): |u - v| and u * v, softmax over scores 1 to 5, squared error,
+# Adam; Pearson on dev every 50 epochs, the fourth time without a new best ends it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -42,14 +35,10 @@ BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How a paper scored STS.
-
-    Attributes:
-        regressor: whether STS-B and SICK-R are scored by a trained regressor.
-    """
+    """How a paper scored STS."""
 
     paper: str
-    regressor: bool
+    regressor: bool  # whether STS-B and SICK-R are scored by a trained regressor
     metrics: tuple[str, ...]
     aggregate: str
 
@@ -234,11 +223,9 @@ def with_bias(features: NDArray[np.floating]) -> Matrix:
 
 
 def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
-    """(inputs + 1, outputs) first weights, as ``torch.manual_seed(seed)`` and ``nn.Linear`` give.
-
-    PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
-    float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
-    """
+    """(inputs + 1, outputs) first weights of ``nn.Linear`` after ``torch.manual_seed(seed)``."""
+    # PyTorch's generator is the Mersenne twister with the classic seeding, of which each uniform
+    # float32 takes the low 24 bits; weight and bias are uniform within 1/sqrt(inputs).
     twister = np.random.RandomState(seed)
     raw = np.frombuffer(twister.bytes(4 * outputs * (inputs + 1)), dtype="<u4")
     uniform = (raw & np.uint32((1 << 24) - 1)).astype(np.float32) * np.float32(2.0**-24)
@@ -249,10 +236,7 @@ def linear_start(inputs: int, outputs: int, seed: int) -> Matrix:
 
 
 def spread_scores(scores: Floats) -> Matrix:
-    """(n, 5) a score as shares of its whole neighbours (Tai et al., 2015, Equation 15).
-
-    A score below 1 has its share of class 1 only, as in SentEval.
-    """
+    """(n, 5) a score as shares of its whole neighbours (Tai et al., 2015, Equation 15)."""
     share: Matrix = np.maximum(1 - np.abs(scores[:, None] - CLASSES), 0).astype(np.float32)
     return share
 

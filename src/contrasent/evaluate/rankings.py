@@ -44,11 +44,9 @@ class Ranked:
 def nearest(
     queries: Vectors, documents: Vectors, k: int, *, own: NDArray[np.int64] | None = None
 ) -> Ranked:
-    """The k documents with the largest inner product with each query, best first.
-
-    ``queries``: (q, d). ``documents``: (n, d), n of at least k. ``own``: (q,) for each query a
-    document that does not count, itself.
-    """
+    """The k documents with the largest inner product with each query, best first."""
+    # `queries`: (q, d). `documents`: (n, d), n of at least k. `own`: (q,) for each query a document
+    # that does not count, itself.
     rows, scores = [], []
     step = max(1, BLOCK // len(documents))
     for start in range(0, len(queries), step):
@@ -64,10 +62,8 @@ def nearest(
 
 
 def agreement(old: Rows, new: Rows) -> dict[str, Floats]:
-    """By measure (q,) values of each query: overlap@1, @10, @100 as far as k goes, and RBO.
-
-    ``old``: (q, k) what one model finds, best first. ``new``: (q, k) what the other finds.
-    """
+    """By measure (q,) values of each query: overlap@1, @10, @100 as far as k goes, and RBO."""
+    # `old`: (q, k) what one model finds, best first. `new`: (q, k) what the other finds.
     shared = metrics.shared_by_depth(old, new)
     values = {f"overlap@{k}": shared[:, k - 1] / k for k in AT if k <= shared.shape[1]}
     return {**values, BIASED: metrics.rank_biased_overlap(old, new, PERSISTENCE)}
@@ -142,11 +138,9 @@ def score_quantiles(
     own: NDArray[np.int64] | None,
     random: np.random.Generator,
 ) -> dict[str, dict[str, list[float]]]:
-    """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random.
-
-    ``queries``: (q, d) vectors by model. ``documents``: (n, d) vectors by model. ``own``: (q,) each
-    query's own document, or None.
-    """
+    """Quantiles of scores at ranks 1 and 10, and of queries with documents taken at random."""
+    # `queries`: (q, d) vectors by model. `documents`: (n, d) vectors by model. `own`: (q,) each
+    # query's own document, or None.
     count, total = len(queries["old"]), len(documents["old"])
     left = np.tile(np.arange(count), 10)
     right = random.integers(0, total, len(left))
@@ -169,20 +163,14 @@ def score_quantiles(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Queries of a kind, and whether they changed more than the others.
+    """Queries of a kind, and whether they changed more than the others."""
 
-    Attributes:
-        kind: "length", "script", or what the caller calls it.
-        change: 1 - overlap at 10, their mean.
-        p: one-sided, by permutation, corrected by Holm for all groups.
-    """
-
-    kind: str
+    kind: str  # "length", "script", or what the caller calls it
     name: str
     queries: int
-    change: float
+    change: float  # 1 - overlap at 10, their mean
     others: float
-    p: float
+    p: float  # one-sided, by permutation, corrected by Holm for all groups
 
 
 def text_groups(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -206,10 +194,8 @@ def script(text: str) -> str:
 def compare_groups(
     change: Floats, labels: Mapping[str, Sequence[str]], random: np.random.Generator
 ) -> tuple[Group, ...]:
-    """Groups of enough queries, tested against all others by one set of permutations.
-
-    ``change``: (q,) of each query. ``labels``: (q,) of each kind.
-    """
+    """Groups of enough queries, tested against all others by one set of permutations."""
+    # `change`: (q,) of each query. `labels`: (q,) of each kind.
     members = []
     for kind, names in labels.items():
         for name in dict.fromkeys(names):

@@ -34,10 +34,7 @@ class ReportBuilder:
         draws: Floats = NONE,
         items: Items | None = None,
     ) -> None:
-        """Add a row; of fewer than 20 items without an interval.
-
-        ``draws``: (r,) the value of each bootstrap resample; none for no interval.
-        """
+        """Add a row; of fewer than 20 items without an interval."""
         draws = draws if count >= FEWEST else NONE
         bounds = interval(draws) if len(draws) else (None, None)
         self.rows.append(Row(task, split, metric, aggregate, float(value), count, *bounds))
@@ -59,11 +56,9 @@ class ReportBuilder:
         context: str = "",
         aggregate: str = "",
     ) -> None:
-        """Add the mean of a value an item.
-
-        ``values``: (n,) of the items. ``keys``: (n,) of the items; with them reports can be
-        compared item by item.
-        """
+        """Add the mean of a value an item."""
+        # `values`: (n,) of the items. `keys`: (n,) of the items; with them reports can be compared
+        # item by item.
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
         number = resamples if len(v) >= FEWEST else 0

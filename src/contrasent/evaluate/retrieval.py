@@ -1,16 +1,7 @@
-"""Retrieval: the ranks of each query's relevant documents, in any collection and in named ones.
+"""Retrieval: the ranks of each query's relevant documents, in any collection and in named ones."""
 
-Exact: every query is compared with every document, in blocks of a matrix product, so memory is
-bounded by the block and not by queries x documents. Ties count against the model: a document that
-scores as high as the relevant one stands before it, and of relevant ones that score the same the
-less relevant stands first. Named collections:
-
-- STS-B (DiffCSE, Table 10): its test sentences are searched with one side of each pair whose score
-  is 5.
-- Captions (SimCSE, Table 8; SimCSE++, Table 7): the numbers, since the captions of a picture belong
-  together, and a listing of what two models find, side by side.
-- Any folder in BEIR's layout.
-"""
+# Exact, in blocks. Ties count against the model: a document that scores as high as the relevant one
+# stands before it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,15 +40,11 @@ Listing = dict[str, dict[str, list[tuple[float, str]]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Where each query's relevant documents were found.
+    """Where each query's relevant documents were found."""
 
-    Attributes:
-        ranks: one (m,) array a query: the rank from 1 of each of its relevant documents, ascending.
-        gains: one (m,) array a query: the gain of each, in the same order.
-    """
-
+    # one (m,) array a query: the rank from 1 of each of its relevant documents, ascending
     ranks: tuple[NDArray[np.int64], ...]
-    gains: tuple[Floats, ...]
+    gains: tuple[Floats, ...]  # one (m,) array a query: the gain of each, in the same order
     documents: int
 
     def __len__(self) -> int:

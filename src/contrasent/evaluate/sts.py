@@ -1,10 +1,7 @@
-"""Semantic textual similarity: the correlation of cosines with people's scores of pairs.
+"""Semantic textual similarity: the correlation of cosines with people's scores of pairs."""
 
-The protocol of SimCSE and its successors (SimCSE, Appendix B): cosine of the two vectors, no
-regressor, the test split, Spearman's correlation, and ``all``: one correlation over the
-concatenated subsets of a year. ``mean`` and ``wmean`` average the subsets' correlations, plainly
-and by their number of pairs (SentEval prints these two).
-"""
+# SimCSE, Appendix B: Spearman of cosines on the test split; `all` is one correlation over a year's
+# subsets, `mean` and `wmean` average theirs (SentEval prints these two).
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -154,11 +151,9 @@ def correlations(
     resamples: int,
     seed: int,
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Spearman's and Pearson's correlations of pairs of columns, and over resamples of the items.
-
-    ``keys``: (n,) of the items, or None. Returns by metric, the values (k,) and those of the
-    resamples (r, k).
-    """
+    """Spearman's and Pearson's correlations of pairs of columns, also over resamples of items."""
+    # `keys`: (n,) of the items, or None. Returns by metric, the values (k,) and those of the
+    # resamples (r, k).
     ranked = [RankedPairs(*pair) for pair in columns]
 
     def spearman_of(counts: Counts) -> Floats:

@@ -1,7 +1,4 @@
-"""Suites of evaluations, run on one model with each sentence encoded once, and their data.
-
-A suite reads named data sets; here is where each of them would be read from.
-"""
+"""Suites of evaluations, run on one model with each sentence encoded once, and their data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,14 +64,7 @@ CAPTIONS = 5000
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the suites; each evaluation documents its own in full.
-
-    Attributes:
-        captions: how many of Flickr30k's captions to search, from the end; 0 for all.
-        tokens: counts the model's tokens in a sentence, for the bias of length in tokens; in words
-            alone if None.
-        folder: the data folder, if not the one that ``CONTRASENT_DATA`` names.
-    """
+    """Options of the suites; each evaluation documents its own in full."""
 
     form: str = "senteval"
     tasks: tuple[str, ...] = STS_TASKS
@@ -83,19 +73,17 @@ class Options:
     subsets: bool = False
     seeds: tuple[int, ...] = (SEED,)
     geometry_split: str = "all"
-    captions: int = CAPTIONS
+    captions: int = CAPTIONS  # how many of Flickr30k's captions to search, from the end; 0 for all
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
+    # counts the model's tokens in a sentence, for the bias of length in tokens; in words alone if
+    # None
     tokens: Length | None = None
     resamples: int = RESAMPLES
-    folder: Path | None = None
+    folder: Path | None = None  # the data folder, if not the one that `CONTRASENT_DATA` names
 
 
 def suite_names(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The suites that a list of names means; "all" is every one.
-
-    Raises:
-        OptionError: an unknown name, or none.
-    """
+    """The suites that a list of names means; "all" is every one."""
     for name in wanted:
         check_choice("--suite", name, (*SUITES, "all"))
     chosen = tuple(s for s in SUITES if "all" in wanted or s in wanted)
@@ -137,20 +125,15 @@ def read_data(suites: Sequence[str], options: Options) -> list[object]:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A named data set.
-
-    Attributes:
-        rows: official rows by split; empty where they vary.
-        hub: "owner/name@revision" of the pinned copy, or "".
-        places: by form ("" where there is one only), the files below the data folder of which one
-            holds it; a set of several files is named by its first.
-    """
+    """A named data set."""
 
     name: str
     kind: str
-    rows: dict[str, int]
+    rows: dict[str, int]  # official rows by split; empty where they vary
+    # by form ("" where there is one only), the files below the data folder of which one holds it; a
+    # set of several files is named by its first
     places: dict[str, tuple[str, ...]]
-    hub: str = ""
+    hub: str = ""  # "owner/name@revision" of the pinned copy, or ""
 
     def locate(self, folder: Path | None = None) -> dict[str, str]:
         """By form, the local file if it is there, else the hub's copy, else ""."""

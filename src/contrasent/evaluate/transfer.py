@@ -1,13 +1,7 @@
-"""Transfer: the accuracy of a linear classifier on fixed vectors, from many examples or from few.
+"""Transfer: the accuracy of a linear classifier on fixed vectors, of many examples or few."""
 
-The seven tasks of SentEval (Conneau and Kiela, 2018; SimCSE, Table E.1): MR, CR, SUBJ and MPQA by
-ten folds, SST2 by its dev set, TREC and MRPC by ten folds of the training set. MRPC's features are
-|u - v| and u * v.
-
-Few-shot classification is logistic regression on the vectors as they are: summed cross-entropy plus
-half the squared weights (C = 1 in scikit-learn's terms, MTEB's protocol), the bias free. The
-examples are drawn anew several times; the test items are the same for every draw.
-"""
+# SentEval's seven tasks (SimCSE, Table E.1); MRPC's features are |u - v| and u * v. Few-shot:
+# logistic regression with C = 1 (MTEB's protocol), examples drawn anew, test items the same.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -153,10 +147,8 @@ def add_outcomes(
     outcomes: Sequence[Outcome],
     resamples: int,
 ) -> Floats:
-    """Add the rows of a task: means over the seeds.
-
-    ``labels``: (n,) classes. ``keys``: (n,) of the examples.
-    """
+    """Add the rows of a task: means over the seeds."""
+    # `labels`: (n,) classes. `keys`: (n,) of the examples.
     tested = np.sort(np.concatenate(outcomes[0].parts))
     # Folds count alike, whatever their size.
     values = np.array(
@@ -185,10 +177,7 @@ def add_outcomes(
 
 
 def f1(guesses: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Harmonic mean of precision and recall of class 1; 0 where there is no true positive.
-
-    ``guesses``: (n,) classes. ``labels``: (n,) classes.
-    """
+    """Harmonic mean of precision and recall of class 1; 0 where there is no true positive."""
     hits = int(((guesses == 1) & (labels == 1)).sum())
     total = int((guesses == 1).sum() + (labels == 1).sum())
     return 2 * hits / total if total else 0.0
@@ -259,10 +248,7 @@ def guess_items(
     draws: int,
     seed: int,
 ) -> dict[str, tuple[Keys, dict[int, Floats]]]:
-    """By set, the keys (n,) of its test sentences, and by examples a class (draws, n) of 0 and 1.
-
-    Only the examples that are drawn are encoded, not whole training sets.
-    """
+    """By set, the keys (n,) of its test sentences and, by examples a class, (draws, n) 0 or 1."""
     random = np.random.default_rng((seed, 1))
     parted = {task: _parted(task, parts, random) for task, parts in sets.items()}
     chosen = {

@@ -1,13 +1,7 @@
-"""Validation of a training run, which chooses its model, on text left out of training.
+"""Validation of a training run, which chooses its model, on text left out of training."""
 
-Each class is an evaluation for :func:`contrasent.train.fit.fit`: called with the model as it began
-it gives a report, and :meth:`against` compares a later model with that report. The best of many
-evaluations on the same items looks better than it is. So every second item ("dev") chooses the
-step, and the others ("test"), which had no part in that, say whether it beats the base: the row
-"gain_..." is the paired difference, with its 95 % interval (percentile bootstrap over items).
-With fewer than 40 items all of them choose, and there is no such row. Labelled pairs are halved in
-the order of their labels, so that both halves have all kinds of them.
-"""
+# The best of many evaluations on the same items looks better than it is: every second item ("dev")
+# chooses the step, the others ("test") say whether it beats the base (row "gain_...").
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -38,17 +32,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class RetrievalValidation:
-    """Held-out items, in each of which one text looks for its counterpart among those of all items.
-
-    Attributes:
-        pools: by name, n queries and their n counterparts. An item's score is its reciprocal rank
-            (0 beyond 10), the mean over the pools.
-        relevant: for each query the places of its counterparts, where the n-th does not simply
-            belong to the n-th.
-    """
+    """Held-out items: one text of each looks for its counterpart among those of all items."""
 
     task: str
+    # by name, n queries and their n counterparts. An item's score is its reciprocal rank (0 beyond
+    # 10), the mean over the pools
     pools: Mapping[str, tuple[Sequence[str], Sequence[str]]]
+    # for each query the places of its counterparts, where the n-th does not simply belong to the
+    # n-th
     relevant: Sequence[Sequence[int]] | None = None
 
     def __call__(self, encode: EncodeFn) -> Report:
@@ -89,15 +80,11 @@ class RetrievalValidation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledValidation:
-    """Pairs of texts with a label each: Spearman's correlation of cosine and label.
-
-    Attributes:
-        scores: (n,) labels.
-    """
+    """Pairs of texts with a label each: Spearman's correlation of cosine and label."""
 
     first: Sequence[str]
     second: Sequence[str]
-    scores: Floats
+    scores: Floats  # (n,) labels
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Rows "spearman" and "pearson" of the pairs that choose; ``notes["items"]``: cosines."""
@@ -133,17 +120,13 @@ class LabelledValidation:
 
 @dataclass(frozen=True, slots=True)
 class NeighbourValidation:
-    """The share of the base's neighbourhoods that stay: for text without pairs or labels.
+    """The share of the base's neighbourhoods that stay: for text without pairs or labels."""
 
-    It measures preservation, not gain. A model that has learnt nothing scores 1; one that is better
-    and one that is worse both score less, and no number here tells them apart.
-
-    Attributes:
-        floor: least share at which a run gives the trained model rather than its base; 0 where the
-            base is no sentence encoder, so that its neighbourhoods are no standard.
-    """
+    # It measures preservation, not gain: a better model and a worse one both score less than 1.
 
     texts: Sequence[str]
+    # least share at which a run gives the trained model rather than its base; 0 where the base is
+    # no sentence encoder, so that its neighbourhoods are no standard
     floor: float = FLOOR
 
     def __call__(self, encode: EncodeFn) -> Report:

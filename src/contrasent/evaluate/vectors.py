@@ -13,16 +13,11 @@ from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """The vectors of a set of sentences.
+    """The vectors of a set of sentences."""
 
-    Attributes:
-        vectors: (n, d), one row a distinct sentence.
-        zeros: how many distinct sentences have a zero vector.
-    """
-
-    vectors: Vectors
+    vectors: Vectors  # (n, d), one row a distinct sentence
     row: dict[str, int]
-    zeros: int
+    zeros: int  # how many distinct sentences have a zero vector
 
     def rows(self, sentences: Sequence[str]) -> NDArray[np.int64]:
         """(n,) the row of each sentence."""
@@ -40,11 +35,9 @@ class Encoded:
 
 
 class Cached:
-    """An ``EncodeFn`` that computes each text once, however many evaluations ask for it.
+    """An ``EncodeFn`` that computes each text once, however many evaluations ask for it."""
 
-    Attributes:
-        requested: how many texts were requested, repeats included.
-    """
+    # `requested`: how many texts were requested, repeats included.
 
     def __init__(self, encode: EncodeFn) -> None:
         self._encode = encode

@@ -1,8 +1,7 @@
-"""The losses: pure functions of tensors, one family a file, the paper's equation in the docstring.
+"""The losses: pure functions of tensors, the paper's equation in the docstring."""
 
-All arithmetic is done in float32 (or float64, if that is what comes in) whatever the autocast
-around the call: late in training the contrastive loss is near 5e-4 and half precision loses it.
-"""
+# All arithmetic is in float32 or float64 whatever the autocast: late in training the contrastive
+# loss is near 5e-4, which half precision loses.
 
 from contrasent.losses._negatives import Weights
 from contrasent.losses.contrastive import FactorForm, info_nce, two_source_info_nce

@@ -18,21 +18,14 @@ for a slice of the rows, so that no more than one block of them is in memory."""
 
 @dataclass(frozen=True, kw_only=True)
 class Negatives:
-    """The columns that every anchor is compared with: candidates, hard and extra negatives.
+    """The columns that every anchor is compared with: candidates, hard and extra negatives."""
 
-    Attributes:
-        candidates: (m, d); of anchor i, column ``first + i`` is its own and no negative.
-        extra: (q, d), or None.
-        first: where this process's rows begin among the candidates.
-        alpha: weight of a row's own hard negatives.
-    """
-
-    candidates: Tensor
+    candidates: Tensor  # (m, d); of anchor i, column `first + i` is its own and no negative
     hard: Tensor | None
-    extra: Tensor | None
+    extra: Tensor | None  # (q, d), or None
     temperature: float
-    first: int
-    alpha: float
+    first: int  # where this process's rows begin among the candidates
+    alpha: float  # weight of a row's own hard negatives
     weights: Weights | None
     hardness: float
     debias: float
@@ -58,10 +51,8 @@ class Negatives:
         similarity: Similarity,
         **options: Any,
     ) -> "Negatives":
-        """Normalise the vectors.
-
-        ``candidates``: (m, d). ``hard``: (m, h, d), or None. ``extra``: (q, d), or None.
-        """
+        """Normalise the vectors."""
+        # `candidates`: (m, d). `hard`: (m, h, d), or None. `extra`: (q, d), or None.
         m = len(candidates)
         if hard is not None and (hard.dim() != 3 or len(hard) != m):
             raise ValueError(
@@ -80,11 +71,7 @@ class Negatives:
         return found
 
     def facing(self, others: Tensor) -> "Negatives":
-        """The same for the direction from positives to anchors.
-
-        ``others``: (m, d) normalised anchors, compared with alone; they have the weights of the
-        candidates, since a pair counts the same in both directions.
-        """
+        """The same for the direction from positives to anchors."""
         given = self.weights
         weights = None if given is None else lambda part: _of(given, part)[:, : len(others)]
         return replace(self, candidates=others, hard=None, extra=None, alpha=1.0, weights=weights)

@@ -1,11 +1,7 @@
-"""The contrastive losses: a sentence against its positive and many negatives.
+"""The contrastive losses: a sentence against its positive and many negatives."""
 
-Notation: h_i is an anchor, h_i^+ its positive, h_j^- a hard negative of row j, sim the cosine or
-the dot product, tau the temperature.
-
-Several processes: the anchors are the rows of this process, the candidates those of all of them,
-and ``first`` says where the own rows begin among the candidates. Nothing here communicates.
-"""
+# h_i is an anchor, h_i^+ its positive, h_j^- a hard negative, tau the temperature. Anchors are this
+# process's rows, candidates those of all; `first` says where its own begin.
 
 import math
 from typing import Literal

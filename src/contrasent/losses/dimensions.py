@@ -1,8 +1,6 @@
-"""Losses between the dimensions of two views: against feature corruption (SimCSE++, section 4).
+"""Losses between the dimensions of two views: against feature corruption (SimCSE++, section 4)."""
 
-Both compare column c of one view with column d of the other over a batch of n sentences. Across
-processes, gather the rows first: the statistics are those of the whole batch.
-"""
+# Across processes gather the rows first: the statistics are those of the whole batch.
 
 import math
 from typing import Literal

@@ -1,9 +1,7 @@
-"""Losses for pairs whose similarity people have rated: a number a pair, in any unit that rises.
+"""Losses for pairs whose similarity people have rated: a number a pair, in any unit that rises."""
 
-``cosent`` and ``angle`` learn the order of the scores alone, ``cosine_regression`` the scores
-themselves. Several processes: all their pairs are compared with one another, so gather similarities
-and scores before the first two.
-"""
+# Across processes gather similarities and scores before `cosent` and `angle`, which compare all
+# pairs.
 
 import torch
 import torch.nn.functional as F

@@ -1,8 +1,7 @@
-"""Losses in which a frozen model, the guide, says what is alike: GISTEmbed, ranking distillation.
+"""Losses in which a frozen guide says what is alike: GISTEmbed, ranking distillation."""
 
-As in the contrastive losses the anchors are the rows of this process, the candidates those of all
-of them, and ``first`` says where the own rows begin among the candidates.
-"""
+# Anchors are the rows of this process, candidates those of all, and `first` says where its own
+# begin.
 
 import math
 

@@ -1,8 +1,6 @@
-"""Losses over tokens: masked language modelling and what DiffCSE's discriminator predicts.
+"""Losses over tokens: masked language modelling and what DiffCSE's discriminator predicts."""
 
-Under several processes a mean over tokens is not the mean of the processes' means. ``count`` is
-there for that: the number to divide by, when it is not the number of tokens seen here.
-"""
+# Across processes a mean of means is not the mean over tokens: `count` is the number to divide by.
 
 from typing import Literal
 

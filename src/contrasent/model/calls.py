@@ -30,10 +30,7 @@ def distinct(sentences: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
 def distinct_tokens(
     model: Any, sentences: Sequence[str], prompt: str | None, log: Logger
 ) -> tuple[Tokens, NDArray[np.int64]]:
-    """Tokens of every distinct sentence, and for each of those given (n,) which of them it is.
-
-    How many were cut is kept in the model's ``truncated`` and logged as a warning.
-    """
+    """Tokens of every distinct sentence, and for each of those given (n,) which of them it is."""
     texts, where = distinct(sentences)
     tokens, cut = model.tokenise(texts, model.prompts.text() if prompt is None else prompt)
     model.truncated = int(cut[where].sum())
@@ -66,10 +63,8 @@ def in_calls(
 def by_budget(
     lengths: NDArray[np.int64], most: int, *, budget: int | None = None
 ) -> list[NDArray[np.int64]]:
-    """Partition rows into calls, longest rows first, with little padding and bounded memory.
-
-    ``lengths``: (n,) tokens of each row.
-    """
+    """Partition rows into calls, longest rows first, with little padding and bounded memory."""
+    # `lengths`: (n,) tokens of each row.
     order = np.argsort(-lengths, kind="stable")
     calls, start = [], 0
     while start < len(order):
@@ -82,12 +77,9 @@ def by_budget(
 def encode_batch_invariant(
     embed: Callable[[Tokens], Vectors], tokens: Tokens, dimension: int, *, budget: int = 256
 ) -> Vectors:
-    """Vectors that do not depend, to the bit, on which other rows there are or in which order.
-
-    The order in which a processor adds products depends on the shape of a matrix, so every row is
-    computed in a shape that its own length decides: with rows of its length alone, without padding,
-    always as many of them as fit the budget; places that are left over are filled by repetition.
-    """
+    """Vectors that do not depend, to the bit, on which other rows there are or in which order."""
+    # The order of additions depends on a matrix's shape: rows of one length go together without
+    # padding, always as many as fit, spare places filled by repetition.
     out = np.empty((len(tokens), dimension), dtype=np.float32)
     lengths = tokens.lengths
     with progress.task("encode", len(tokens), "sentences") as advance:
@@ -103,11 +95,9 @@ def encode_batch_invariant(
 
 
 def dropout_view(encoder: Any, sentences: Sequence[str], *, seed: int, batch: int = 64) -> Vectors:
-    """(n, d) float32 vectors, not normalised, with dropout on: a view that SimCSE compares.
-
-    A function of the sentences, the seed and the batch size: the caller's random state is neither
-    read nor moved.
-    """
+    """(n, d) float32 vectors, not normalised, with dropout on: a view that SimCSE compares."""
+    # A function of the sentences, the seed and the batch size: the caller's random state is neither
+    # read nor moved.
     import torch
 
     prompt = encoder.prompts.text()

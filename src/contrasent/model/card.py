@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CardMetadata:
-    """What a card shows beyond the model itself; all of it measured or set, nothing guessed.
+    """What a card shows beyond the model itself; all of it measured or set, nothing guessed."""
 
-    Attributes:
-        base: name of the model that training began from.
-    """
-
-    base: str | None = None
+    base: str | None = None  # name of the model that training began from
     objective: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)

@@ -1,9 +1,4 @@
-"""Compare a model's vectors with its golden vectors, and find the cause of a difference.
-
-Of a folder the settings, token ids and vectors are checked; of a server, vectors alone. Differences
-are explained by trying common mistakes: another pooling, a missing head, no normalisation, other
-letter case, truncation elsewhere, lower precision.
-"""
+"""Compare a model's vectors with its golden vectors, and find the cause of a difference."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,17 +23,13 @@ LENGTHS = (16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked.
+    """One thing that was checked."""
 
-    Attributes:
-        check: "tokenisation", "truncation", "pooling", "head", "normalisation", "lower_case",
-            "weights", "precision", "dimension" or "vectors".
-        message: what was found, and what to do about it.
-    """
-
+    # "tokenisation", "truncation", "pooling", "head", "normalisation", "lower_case", "weights",
+    # "precision", "dimension" or "vectors"
     check: str
     good: bool
-    message: str
+    message: str  # what was found, and what to do about it
 
 
 def _wrong(check: str, message: str) -> Finding:
@@ -47,23 +38,15 @@ def _wrong(check: str, message: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Vectors against golden ones.
+    """Vectors against golden ones."""
 
-    Attributes:
-        error: (n,) length of the difference, relative to the golden vector.
-        cosine: (n,) cosines.
-    """
-
-    error: NDArray[np.float64]
-    cosine: NDArray[np.float64]
+    error: NDArray[np.float64]  # (n,) length of the difference, relative to the golden vector
+    cosine: NDArray[np.float64]  # (n,) cosines
     scale: float
 
 
 def compare(vectors: Vectors, golden: Vectors) -> Comparison:
-    """Measure the difference of two sets of vectors, (n, d) each.
-
-    ``vectors``: (n, d). ``golden``: (n, d).
-    """
+    """Measure the difference of two sets of vectors, (n, d) each."""
     a, b = vectors.astype(np.float64), golden.astype(np.float64)
     long_a = np.maximum(np.linalg.norm(a, axis=1), 1e-30)
     long_b = np.maximum(np.linalg.norm(b, axis=1), 1e-30)
@@ -142,10 +125,8 @@ def _dimension(have: int, want: int) -> Finding:
 
 
 def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Finding]:
-    """Check vectors that another program gave for the probes; the model's folder explains them.
-
-    ``vectors``: (n, d), of ``golden.texts``.
-    """
+    """Check vectors that another program gave for the probes; the model's folder explains them."""
+    # `vectors`: (n, d), of `golden.texts`.
     if vectors.shape[1] != golden.vectors.shape[1]:
         return [_dimension(vectors.shape[1], golden.vectors.shape[1])]
     measured = compare(vectors, golden.vectors)

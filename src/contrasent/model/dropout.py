@@ -1,11 +1,7 @@
-"""Dropout, under the library's control.
+"""Dropout, under the library's control."""
 
-Dropout is the augmentation of SimCSE, so its probability is set explicitly for hidden states and
-for attention, and its masks are a function of torch's random state alone. On CPU the masks are
-drawn four to a 64-bit random number of a generator (SFC64) that torch's own seeds, which takes a
-fraction of the time of torch's dropout; the probability is then a multiple of 1/65536, and the
-scaling uses that exact value.
-"""
+# Masks are a function of torch's random state alone. On CPU four are cut from a 64-bit number of
+# SFC64: the probability is a multiple of 1/65536, and the scaling uses that exact value.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,16 +21,12 @@ ATTENTION_KEYS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
 class Mask(NamedTuple):
-    """A drawn dropout mask.
+    """A drawn dropout mask."""
 
-    Attributes:
-        mask: ones and zeros, or None if everything is kept.
-        again: draws the same mask once more. A backward pass that does so need not store it, which
-            takes as many bytes as what it masks.
-    """
-
-    mask: Tensor | None
+    mask: Tensor | None  # ones and zeros, or None if everything is kept
     scale: float
+    # draws the same mask once more. A backward pass that does so need not store it, which takes as
+    # many bytes as what it masks
     again: Callable[[], Tensor | None] = lambda: None
 
 
@@ -57,10 +49,7 @@ def _mask(seed: int, threshold: int, shape: torch.Size, dtype: torch.dtype) -> T
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Zero each element with probability p and scale the rest by 1 / (1 - p).
-
-    ``x``: any shape.
-    """
+    """Zero each element with probability p and scale the rest by 1 / (1 - p)."""
     if p <= 0:
         return x
     if x.device.type != "cpu":
@@ -108,11 +97,9 @@ def configure(config: Any, hidden: float | None, attention: float | None) -> Non
 
 @contextmanager
 def off(module: nn.Module) -> Iterator[None]:
-    """Switch off all dropout below a module, attention included, and restore it afterwards.
-
-    Every sub-module's ``training`` is cleared: attention reads the flag of the attention module,
-    not of an ``nn.Dropout``, so that switching the dropout modules alone would leave it on.
-    """
+    """Switch off all dropout below a module, attention included, and restore it afterwards."""
+    # Every sub-module's `training` is cleared: attention reads the flag of the attention module,
+    # not of an `nn.Dropout`, so that switching the dropout modules alone would leave it on.
     were = [(m, m.training) for m in module.modules()]
     for m, _ in were:
         m.training = False

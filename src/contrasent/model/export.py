@@ -1,9 +1,7 @@
-"""Writing an encoder as one graph, for ONNX Runtime or OpenVINO.
+"""Writing an encoder as one graph, for ONNX Runtime or OpenVINO."""
 
-Pooling, head and scaling are inside the graph: ``input_ids`` and ``attention_mask``, (n, t) int64
-each, give ``sentence_embedding``, (n, d) float32, for any n and t. What comes out is compared with
-torch before it is kept.
-"""
+# `input_ids` and `attention_mask`, (n, t) int64, give `sentence_embedding`, (n, d) float32,
+# compared with torch before it is kept.
 
 import logging
 import shutil
@@ -57,10 +55,8 @@ class Graph(nn.Module):
             cast(Any, self.backbone).set_attn_implementation(ATTENTION)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """(n, t) ids and mask to (n, d) vectors.
-
-        ``input_ids``: (n, t) int64. ``attention_mask``: (n, t) int64, 1 on real tokens.
-        """
+        """(n, t) ids and mask to (n, d) vectors."""
+        # `input_ids`: (n, t) int64. `attention_mask`: (n, t) int64, 1 on real tokens.
         output = self.backbone(
             input_ids=input_ids,
             attention_mask=attention_mask,

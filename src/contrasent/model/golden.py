@@ -1,11 +1,7 @@
-"""Golden vectors: the vectors of a set of probe texts, stored when a model is saved.
+"""Golden vectors: the vectors of a set of probe texts, stored when a model is saved."""
 
-They lie in the model's folder as ``golden/vectors.safetensors`` (a folder of its own: some servers
-read every ``*.safetensors`` beside config.json as weights): token ids, vectors and the encoder's
-settings. A copy of the folder, another program that loads it, or a server that serves it can be
-checked against them (``contrasent doctor``). ``golden/weights.json`` has the sha256 of each file of
-weights, which loading compares: one flipped bit would give other vectors without a word.
-"""
+# In golden/, since some servers read every *.safetensors beside config.json as weights;
+# golden/weights.json has the sha256 of each file of weights, which loading compares.
 
 import hashlib
 import json
@@ -59,34 +55,24 @@ length."""
 
 @dataclass(frozen=True, slots=True)
 class EncoderConfig:
-    """The settings of an encoder that decide its vectors, and a hash of all that does.
-
-    Attributes:
-        head: whether there is a network on the pooled vector.
-        normalise: whether vectors are scaled to unit length.
-        max_tokens: texts are cut at this many tokens.
-    """
+    """The settings of an encoder that decide its vectors, and a hash of all that does."""
 
     identity: str
     pooling: str
-    head: bool
-    normalise: bool
+    head: bool  # whether there is a network on the pooled vector
+    normalise: bool  # whether vectors are scaled to unit length
     lower_case: bool
-    max_tokens: int
+    max_tokens: int  # texts are cut at this many tokens
     dimension: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Golden:
-    """Golden vectors.
-
-    Attributes:
-        vectors: (n, d) float32.
-    """
+    """Golden vectors."""
 
     texts: tuple[str, ...]
     tokens: Tokens
-    vectors: Vectors
+    vectors: Vectors  # (n, d) float32
     config: EncoderConfig
 
 

@@ -1,8 +1,6 @@
-"""Heads: small networks on top of the pooled vector.
+"""Heads: small networks on top of the pooled vector."""
 
-A head inside the encoder is kept at inference; a head inside an objective is dropped after
-training. That position is the whole difference.
-"""
+# A head inside the encoder is kept at inference; one inside an objective is dropped after training.
 
 from typing import TYPE_CHECKING, cast
 
@@ -67,10 +65,7 @@ def check_head(name: str | None) -> None:
 
 
 def make_head(name: str, size: int) -> nn.Module | None:
-    """A freshly initialised head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm".
-
-    Weights are drawn from N(0, 0.02), biases are zero.
-    """
+    """A freshly initialised head: "none" (None), "tanh" (SimCSE, section 6.1) or "batchnorm"."""
     check_head(name)
     if name == "tanh":
         return Dense(size, size, nn.Tanh())
@@ -80,10 +75,7 @@ def make_head(name: str, size: int) -> nn.Module | None:
 
 
 def as_dense(head: nn.Module) -> list[Dense]:
-    """The head as layers that a model folder can hold, equal at inference.
-
-    BatchNorm at inference is a fixed affine map and is folded into the linear layer before it.
-    """
+    """The head as layers that a model folder can hold, equal at inference."""
     if isinstance(head, Dense):
         return [head]
     if isinstance(head, BatchNormProjector):
@@ -113,10 +105,8 @@ def _fold(linear: nn.Module, norm: nn.Module, activation: nn.Module) -> Dense:
 def with_layer(
     head: nn.Module | None, matrix: "NDArray[np.float64]", bias: "NDArray[np.float64]"
 ) -> nn.Module:
-    """A head, and a linear layer x @ matrix + bias on top of it.
-
-    ``matrix``: (d, k). ``bias``: (k,).
-    """
+    """A head, and a linear layer x @ matrix + bias on top of it."""
+    # `matrix`: (d, k). `bias`: (k,).
     layer = Dense(matrix.shape[0], matrix.shape[1], nn.Identity())
     with torch.no_grad():
         layer.linear.weight.copy_(torch.from_numpy(matrix.T.copy()))

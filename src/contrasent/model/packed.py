@@ -1,9 +1,6 @@
-"""BERT and RoBERTa without padding: the same weights and mathematics as the backbone's forward.
+"""BERT and RoBERTa without padding: the same weights and mathematics as the backbone's forward."""
 
-The rows of a block lie one after the other (:mod:`contrasent.model.packing`), so that products and
-norms see real tokens alone; attention runs over groups of rows of one length. The plain way,
-padded groups through the backbone itself, is ``Encoder.hidden``.
-"""
+# Products and norms see real tokens alone; attention runs over groups of rows of one length.
 
 from typing import Any
 
@@ -21,10 +18,7 @@ KINDS = {"BertModel": 0, "RobertaModel": 1}
 
 
 def supports_backbone(backbone: nn.Module) -> bool:
-    """Whether a backbone's forward is the one written out here.
-
-    True for BERT and RoBERTa with exact GELU, absolute positions and unmodified layers.
-    """
+    """Whether a backbone's forward is the one written out here."""
     config: Any = backbone.config
     layers = backbone.modules()
     return (
@@ -57,10 +51,8 @@ def supports_batch(backbone: nn.Module, tokens: Tokens) -> bool:
 def states(
     backbone: nn.Module, packing: Packing, *, all_layers: bool = False, firsts: bool = False
 ) -> tuple[Tensor, ...]:
-    """Hidden states of packed rows.
-
-    Returns hidden states, each (T, d); the last one (n, d) with ``firsts``, rows in packed order.
-    """
+    """Hidden states of packed rows."""
+    # Returns hidden states, each (T, d); the last one (n, d) with `firsts`, rows in packed order.
     whole: Any = backbone
     x = _embed(whole, packing)
     found = [x]

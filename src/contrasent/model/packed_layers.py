@@ -1,17 +1,9 @@
-"""Transformer layers on packed rows: forward and backward written out, on torch's CPU kernels.
+"""Transformer layers on packed rows: forward and backward written out, on torch's CPU kernels."""
 
-The mathematics is that of BERT's layers (Devlin et al., 2019; post-layer-norm, exact GELU). What is
-gained over autograd of the plain layers: one product for queries, keys and values; factors of the
-softmax and of dropout folded into products; residual gradients added by the products themselves;
-masks drawn for a whole layer at once; every weight has one gradient, so none is added up. What a
-backward pass can make again for little is not held for it: the masks of dropout.
-
-Under autocast it is what autocast makes of the plain layers: products and attention in bf16, sums
-and norms in float32, as the weights and their gradients are.
-
-Shapes: T tokens in all, d the hidden size, f that of the feed-forward part, h heads. A group is the
-(count, length) of neighbouring rows of equal length, see :mod:`contrasent.model.packing`.
-"""
+# BERT's layers (post-layer-norm, exact GELU), faster than autograd: one product for queries, keys
+# and values, residual gradients inside products, dropout masks drawn a layer at once and again.
+# Under autocast as autocast has it. T tokens, d hidden, f feed-forward, h heads; a group is (count,
+# length).
 
 from collections.abc import Iterator
 from functools import wraps
@@ -28,31 +20,23 @@ Groups = tuple[Group, ...]
 
 
 def attend(qkv: Tensor, groups: Groups, heads: int, p: float) -> Tensor:
-    """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head.
-
-    Returns (T, d).
-    """
+    """Attention of every row to its own tokens: softmax(q k' / sqrt(d / h)) v, head by head."""
+    # Returns (T, d).
     result: Tensor = _Attend.apply(qkv, groups, heads, p)  # type: ignore[no-untyped-call]
     return result
 
 
 def add_norm(y: Tensor, x: Tensor, dense: nn.Linear, norm: nn.LayerNorm, p: float) -> Tensor:
-    """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part.
-
-    ``y``: (T, a). ``x``: (T, d), which is added. ``dense``: with W (d, a) and b. Returns (T, d).
-    """
+    """LN(x + dropout(y W' + b)), what follows attention and the feed-forward part."""
+    # `y`: (T, a). `x`: (T, d), which is added. `dense`: with W (d, a) and b. Returns (T, d).
     weights = dense.weight, dense.bias, norm.weight, norm.bias
     result: Tensor = _AddNorm.apply(y, x, *weights, norm.eps, p)  # type: ignore[no-untyped-call]
     return result
 
 
 def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
-    """What several layers make of x, side by side, and x once more for what is added to it later.
-
-    The second output's gradient enters the product that gives the gradient of x.
-
-    ``x``: (T, d).
-    """
+    """Several layers of x, side by side, and x once more for what is added to it later."""
+    # The second output's gradient enters the product that gives the gradient of x. `x`: (T, d).
     weights = [part.weight for part in parts]
     biases = [part.bias for part in parts]
     y, same = _Linear.apply(x, len(parts), *weights, *biases)  # type: ignore[no-untyped-call]
@@ -60,19 +44,14 @@ def linear(x: Tensor, *parts: nn.Linear) -> tuple[Tensor, Tensor]:
 
 
 def gelu_linear(x: Tensor, dense: nn.Linear) -> tuple[Tensor, Tensor]:
-    """GELU(x W' + b), exact, and x once more, as in ``linear``.
-
-    ``x``: (T, d). ``dense``: with W (f, d) and b.
-    """
+    """GELU(x W' + b), exact, and x once more, as in ``linear``."""
+    # `x`: (T, d). `dense`: with W (f, d) and b.
     y, same = _GeluLinear.apply(x, dense.weight, dense.bias)  # type: ignore[no-untyped-call]
     return y, same
 
 
 def drop(x: Tensor, p: float) -> Tensor:
-    """Dropout alone, any shape.
-
-    ``x``: any shape, on CPU.
-    """
+    """Dropout alone, any shape."""
     drawn = dropout.draw_mask(x, p)
     if drawn.mask is None:
         return x

@@ -1,12 +1,7 @@
-"""How a batch is laid out: in groups of one length, in chunks of bounded memory, or packed.
+"""How a batch is laid out: in groups of one length, in chunks of bounded memory, or packed."""
 
-Groups of similar length compute little padding; packed rows, one after the other, none at all.
-Chunks are cached gradients, a batch of any size in the memory of a small one: the vectors are
-computed chunk by chunk and what the backward pass needs is thrown away; when the loss has given
-each vector its gradient, the chunks are computed once more, one at a time, with the same dropout
-masks, and carried backwards (Gao et al., 2021, "Scaling Deep Contrastive Learning Batch Size under
-Memory Limited Setup", section 3.2). The gradient is the same; a step costs one more forward pass.
-"""
+# Chunks are cached gradients (Gao et al., 2021, section 3.2): vectors first, then each chunk once
+# more with the same dropout masks, and backwards. The gradient is the same.
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,13 +51,9 @@ def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[N
 
 
 def cut(lengths: NDArray[np.int64], rows: int) -> list[NDArray[np.int64]]:
-    """Cut rows, sorted by length, into chunks that need about the same memory.
-
-    There are as many chunks as ``rows`` rows each would make; each has about the same number of
-    tokens, so that a chunk of long rows has fewer of them.
-
-    ``lengths``: (n,) tokens of each row.
-    """
+    """Cut rows, sorted by length, into chunks that need about the same memory."""
+    # There are as many chunks as `rows` rows each would make; each has about the same number of
+    # tokens, so that a chunk of long rows has fewer of them. `lengths`: (n,) tokens of each row.
     order = np.argsort(lengths, kind="stable")
     count = -(-len(lengths) // rows)
     ends = np.cumsum(lengths[order])
@@ -89,19 +80,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """A block of rows, shortest first, without padding.
+    """A block of rows, shortest first, without padding."""
 
-    Attributes:
-        order: (n,) row numbers of the block in the order of the packing.
-        ids: (T,) int64 token ids.
-        places: (T,) int64 place of each token in its row, from 0.
-        groups: the rows by length; together they are the whole packing.
-    """
-
-    order: NDArray[np.int64]
-    ids: Tensor
-    places: Tensor
-    groups: tuple[Group, ...]
+    order: NDArray[np.int64]  # (n,) row numbers of the block in the order of the packing
+    ids: Tensor  # (T,) int64 token ids
+    places: Tensor  # (T,) int64 place of each token in its row, from 0
+    groups: tuple[Group, ...]  # the rows by length; together they are the whole packing
 
     @classmethod
     def of(cls, tokens: Tokens) -> "Packing":

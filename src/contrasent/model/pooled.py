@@ -27,18 +27,14 @@ MOST = 4
 
 
 class PooledBackbone(nn.Module):
-    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in.
+    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in."""
 
-    Attributes:
-        backbone: a transformers encoder without its own pooling layer.
-        pooler: makes one vector of a row's token vectors.
-        packed: compute without padding (:mod:`contrasent.model.packed`) where that is possible;
-            false for the backbone's own forward pass, in padded groups of similar length.
-        grad_cache_rows: rows whose forward pass is kept in memory at once
-            (:mod:`contrasent.model.packing`); 0 for all.
-        bucketed: pad a block to a multiple of 8 tokens instead of cutting it into groups: a GPU is
-            faster on one block of a known shape.
-    """
+    # `backbone`: a transformers encoder without its own pooling layer. `pooler`: makes one vector
+    # of a row's token vectors. `packed`: compute without padding (`model.packed`) where that is
+    # possible; false for the backbone's own forward pass, in padded groups of similar length.
+    # `grad_cache_rows`: rows whose forward pass is kept in memory at once (`model.packing`); 0 for
+    # all. `bucketed`: pad a block to a multiple of 8 tokens instead of cutting it into groups: a
+    # GPU is faster on one block of a known shape.
 
     def __init__(self, backbone: nn.Module, tokenizer: Tokenizer, pooling: str) -> None:
         super().__init__()
@@ -64,10 +60,7 @@ class PooledBackbone(nn.Module):
         return self.pooler.layers != (-1,)
 
     def compile_backbone(self) -> None:
-        """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs.
-
-        Names of weights stay as they are.
-        """
+        """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs."""
         self.packed, self.bucketed = False, True
         mode = "default" if self.device.type == "cpu" else "reduce-overhead"
         self.backbone.compile(dynamic=False, mode=mode)
@@ -131,10 +124,8 @@ class PooledBackbone(nn.Module):
         return full(self.pooler(states, ids, mask))
 
     def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
-        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ...
-
-        ``places``: (n, t) int64 place of every token, from 0.
-        """
+        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ..."""
+        # `places`: (n, t) int64 place of every token, from 0.
         room = self.padded(tokens)[0].shape[1] - places.shape[1]
         positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
         return self._pool_padded(tokens, position_ids=positions.to(self.device))
@@ -156,11 +147,9 @@ class PooledBackbone(nn.Module):
     def hidden(
         self, tokens: Tokens, *, all_layers: bool = False, **further: Tensor
     ) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Token vectors of one padded block.
-
-        Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
-        layers; and the mask (n, t), true on real tokens.
-        """
+        """Token vectors of one padded block."""
+        # Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
+        # layers; and the mask (n, t), true on real tokens.
         ids, mask = self.padded(tokens)
         return self._states(tokens, ids, mask, all_layers=all_layers, **further), mask
 
@@ -205,10 +194,8 @@ def full(vectors: Tensor) -> Tensor:
 
 @contextmanager
 def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
-    """Threads that share torch's cores, for the block: several calls of an encoder at once.
-
-    Products of small matrices do not gain much from a second core; two calls, a core each, do.
-    """
+    """Threads that share torch's cores, for the block: several calls of an encoder at once."""
+    # Products of small matrices do not gain much from a second core; two calls, a core each, do.
     threads = torch.get_num_threads()
     count = min(threads, calls, MOST)
     if device.type != "cpu" or count < 2:

@@ -1,10 +1,7 @@
-"""Prompts: what a model wants before a text, by name, as sentence-transformers keeps them.
+"""Prompts: what a model wants before a text, by name, as sentence-transformers keeps them."""
 
-``config_sentence_transformers.json`` has "prompts", from names to texts, and "default_prompt_name".
-A prompt is put before the text as it is; the vectors are those of both together. One with ``[X]``
-in it is a template: its tokens stand around those of the text, which is cut so that they always
-fit.
-"""
+# As in config_sentence_transformers.json. One with [X] is a template: its tokens stand around those
+# of the text, which is cut so that they always fit.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,11 +39,7 @@ class Prompts:
     default: str | None = None
 
     def text(self, name: str | None = None) -> str:
-        """The text of a prompt; of the default if no name is given.
-
-        Raises:
-            OptionError: the model has none of that name.
-        """
+        """The text of a prompt; of the default if no name is given."""
         if name is None:
             return self.texts[self.default] if self.default else ""
         if name not in self.texts:
@@ -56,20 +49,12 @@ class Prompts:
         return self.texts[name]
 
     def of_task(self, task: Task) -> str:
-        """The text for queries or documents; none if there is none, whatever the default is.
-
-        So says sentence-transformers 6, which however passes over "passage" and "corpus".
-        """
+        """The text for queries or documents; none if there is none, whatever the default is."""
         return next((self.texts[name] for name in TASKS[task] if name in self.texts), "")
 
     @classmethod
     def read(cls, folder: Path) -> "Prompts":
-        """The prompts of a model folder, or of an export; empty ones are none.
-
-        Raises:
-            ModelError: they are no texts, or the default is none of them; or the model shortens
-                its vectors, which is not done here.
-        """
+        """The prompts of a model folder, or of an export; empty ones are none."""
         path = folder / NAME
         config = read_object(path)
         size = config.get("truncate_dim")

@@ -1,10 +1,7 @@
-"""Eight-bit integers for the matrix products of a graph, with ranges learnt from sentences.
+"""Eight-bit integers for the matrix products of a graph, with ranges learnt from sentences."""
 
-Weights have a scale for each column, activations one scale and zero for the whole tensor. A few
-dimensions of a transformer's activations are far larger than the rest and would leave these a
-handful of the 256 steps; so the activations are divided, and the weights' rows multiplied, by
-factors that even them out (SmoothQuant, Xiao et al. 2023, section 4, equation 4).
-"""
+# A few dimensions of activations are far larger than the rest: they are divided, and the weights'
+# rows multiplied, by factors that even them out (SmoothQuant, 2023, equation 4).
 
 import logging
 import tempfile

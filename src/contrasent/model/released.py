@@ -1,22 +1,8 @@
-"""Importing checkpoints that the code of SimCSE, ESimCSE, DiffCSE and SimCSE++ wrote.
+"""Importing checkpoints that the code of SimCSE, ESimCSE, DiffCSE and SimCSE++ wrote."""
 
-All four are edits of one code base: an encoder (``bert.*`` or ``roberta.*``; without the prefix
-after its ``simcse_to_huggingface.py``) and a head on the [CLS] vector (``mlp.*``, renamed
-``pooler.*`` by that script), beside what only training needed. They differ in whether the head is
-part of the model:
-
-================================  ==============================================================
-supervised SimCSE                 [CLS] through Linear and tanh (section 6.1; its evaluation: cls)
-unsupervised SimCSE, SimCSE++     [CLS] before the head (``--mlp_only_train``)
-ESimCSE                           the same; training checkpoints also hold ``momentum_model.*``
-DiffCSE                           [CLS] before the head, which is a BatchNorm projector
-                                  (``net.*``); discriminator (``aux_bert.*``, ``electra_head.*``)
-                                  and generator are training's own
-================================  ==============================================================
-
-Supervised and unsupervised SimCSE have the same files, so they are distinguished by an option and
-not by a name. Loaded by transformers alone, an unconverted checkpoint gets a random pooler.
-"""
+# All are edits of one code base: encoder (bert.*, roberta.*), a head on [CLS] (mlp.*, later
+# pooler.*) and training's own parts. The head belongs to supervised SimCSE alone, whose files look
+# like unsupervised SimCSE's: hence the option.
 
 import json
 import tempfile

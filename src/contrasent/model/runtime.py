@@ -1,13 +1,7 @@
-"""Exported models: one graph from token ids to vectors, used without torch and transformers.
+"""Exported models: one graph from token ids to vectors, used without torch and transformers."""
 
-An export is a folder that needs nothing else::
-
-    export.json              what it is, how the model was set, how far its vectors are from torch's
-    encoder.onnx             the graph; or encoder.xml and encoder.bin for OpenVINO
-    tokenizer.json           (and tokenizer_config.json)
-
-Beside a model it lies in the folder of its name: ``MODEL/onnx``, ``MODEL/openvino-int8``.
-"""
+# A folder of export.json, the graph (encoder.onnx, or encoder.xml and encoder.bin) and the
+# tokenizer.
 
 import importlib.util
 import json
@@ -66,26 +60,20 @@ wait for each other for ever, one with Python's lock and one with the table's.
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The content of ``export.json``.
-
-    Attributes:
-        facts: the settings of the torch model; the name is that of the file's key.
-        difference: largest difference of a component from torch's vectors, on the sentences that
-            were compared.
-        sources: sha256 of the model's files that it was made from, by name; empty if it lies
-            elsewhere.
-        made: versions of what made it, and how it was quantised.
-        graph: sha256 of the graph's files, by name; empty if none was stored.
-    """
+    """The content of ``export.json``."""
 
     engine: str
     precision: str
-    facts: EncoderConfig
+    facts: EncoderConfig  # the settings of the torch model; the name is that of the file's key
+    # largest difference of a component from torch's vectors, on the sentences that were compared
     difference: float
     cosine: float
     compared: int
+    # sha256 of the model's files that it was made from, by name; empty if it lies elsewhere
     sources: dict[str, str] = field(default_factory=dict)
+    # versions of what made it, and how it was quantised
     made: dict[str, Any] = field(default_factory=dict)
+    # sha256 of the graph's files, by name; empty if none was stored
     graph: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -129,11 +117,9 @@ def source_files(model: Path) -> dict[str, str]:
 
 
 class Exported:
-    """An exported model; sentences in, vectors out, as of ``Encoder``.
+    """An exported model; sentences in, vectors out, as of ``Encoder``."""
 
-    Attributes:
-        truncated: how many of the sentences of the last ``encode`` were cut.
-    """
+    # `truncated`: how many of the sentences of the last `encode` were cut.
 
     def __init__(
         self, export: Export, tokenizer: Tokenizer, graph: Path, prompts: Prompts | None = None
@@ -207,10 +193,7 @@ class Exported:
     def encode(
         self, sentences: Sequence[str], *, batch: int = 64, prompt: str | None = None
     ) -> Vectors:
-        """Vectors of sentences, float32, in the order given.
-
-        Equal sentences are computed once; the longest come first, a call for each core at once.
-        """
+        """Vectors of sentences, float32, in the order given."""
         tokens, where = distinct_tokens(self, sentences, prompt, log)
         cores = threads() if len(tokens) > FEW else 1
         most = min(batch, -(-len(tokens) // cores))
@@ -246,12 +229,10 @@ class Exported:
         return run(ids, np.pad(mask.astype(np.int64), more))
 
     def _width(self, tokens: int) -> int:
-        """The width of a call whose longest row has so many tokens.
-
-        OpenVINO makes kernels for each new shape, which takes about as long as a call in int8, and
-        keeps memory for them: few widths, an eighth apart at most. In float32 the padding would
-        cost more than it saves.
-        """
+        """The width of a call whose longest row has so many tokens."""
+        # OpenVINO makes kernels for each new shape, which takes about as long as a call in int8,
+        # and keeps memory for them: few widths, an eighth apart at most. In float32 the padding
+        # would cost more than it saves.
         if self.export.engine == "onnx":
             return tokens
         step = 4

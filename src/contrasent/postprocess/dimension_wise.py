@@ -1,10 +1,7 @@
-"""Dimension-wise contrast as post-processing: a linear layer learnt on a fixed model's vectors.
+"""Dimension-wise contrast as post-processing: a linear layer learnt on a fixed model's vectors."""
 
-SimCSE++ (Xu et al., 2023, section 5.3, Table 4) compares training with the dimension-wise loss
-alone to whitening and BERT-flow. That use is the objective ``dimension_wise``, which changes the
-encoder. Here the encoder stays as it is, and the same loss trains one linear layer on its vectors:
-of two views of a sentence, each dimension is to be like itself and unlike the others.
-"""
+# SimCSE++, section 5.3, Table 4, on a fixed encoder; the objective `dimension_wise` changes the
+# encoder.
 
 import math
 from collections.abc import Callable
@@ -54,11 +51,9 @@ def fit(
     *,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> Layer:
-    """Learn the layer from two views (n, d) of the same sentences, such as dropout makes.
-
-    The loss standardises each dimension over the batch, so the scale of a dimension is free; the
-    layer gives each the mean 0 and the variance 1 over the vectors that it was fitted on.
-    """
+    """Learn the layer from two views (n, d) of the same sentences, such as dropout makes."""
+    # The loss standardises each dimension over the batch, so the scale of a dimension is free; the
+    # layer gives each the mean 0 and the variance 1 over the vectors that it was fitted on.
     s = settings or LayerSettings()
     if first.shape != second.shape or first.ndim != 2:
         raise DataError(f"two views of shapes {first.shape} and {second.shape}; they must be equal")

@@ -1,11 +1,7 @@
-"""BERT-flow: an invertible map from a model's vectors to a standard normal (Li et al., 2020).
+"""BERT-flow: an invertible map from a model's vectors to a standard normal (Li et al., 2020)."""
 
-The flow is the small Glow of the released code: levels of steps; a step is an actnorm, a reversal
-of the channels and an additive coupling; after each level but the last, half of the channels are
-set aside as they are. It is trained by maximum likelihood on vectors of a frozen encoder, and the
-code it gives, all channels, is compared by cosine. (The released code leaves the encoder's dropout
-on while the flow is trained; here vectors are fixed.)
-"""
+# The small Glow of the released code, by maximum likelihood on vectors of a frozen encoder without
+# dropout.
 
 import math
 from collections.abc import Callable
@@ -27,19 +23,14 @@ LOG_SCALE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """How a flow is built and trained; the defaults are the released code's.
+    """How a flow is built and trained; the defaults are the released code's."""
 
-    Attributes:
-        levels: after each but the last, half of the channels are set aside.
-        batch: vectors a step (the released code takes both sentences of 32 pairs).
-    """
-
-    levels: int = 3
+    levels: int = 3  # after each but the last, half of the channels are set aside
     steps: int = 3
     hidden: int = 32
     lr: float = 1e-3
     weight_decay: float = 0.01
-    batch: int = 64
+    batch: int = 64  # vectors a step (the released code takes both sentences of 32 pairs)
     epochs: int = 1
     clip: float = 1.0
     seed: int = 0

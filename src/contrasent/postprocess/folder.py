@@ -22,11 +22,9 @@ ENCODER = "encoder"
 
 
 class Flowed:
-    """An encoder whose vectors a flow takes on to its own space.
+    """An encoder whose vectors a flow takes on to its own space."""
 
-    Attributes:
-        truncated: how many of the sentences of the last ``encode`` were cut.
-    """
+    # `truncated`: how many of the sentences of the last `encode` were cut.
 
     def __init__(self, encoder: Any, flow: "Flow") -> None:
         self.encoder, self.flow, self.tokenizer = encoder, flow, encoder.tokenizer

@@ -1,9 +1,7 @@
-"""Averaged word vectors: the oldest baseline of every table (SimCSE, Table 5).
+"""Averaged word vectors: the oldest baseline of every table (SimCSE, Table 5)."""
 
-Two protocols are in use, and their scores are far apart. Reimers and Gurevych (2019), whose 61.32
-most papers copy, drop English stop words and strip punctuation from words; SentEval's bag of words
-keeps every token that has a vector.
-"""
+# Reimers and Gurevych (2019, 61.32) drop stop words and strip punctuation; SentEval keeps every
+# token that has a vector.
 
 import string
 from collections.abc import Sequence
@@ -35,10 +33,7 @@ STOP_WORDS = frozenset(
 
 
 class Glove:
-    """An ``EncodeFn``: the mean of the vectors of a sentence's words.
-
-    A sentence of which no word is known has a zero vector, which evaluations count.
-    """
+    """An ``EncodeFn``: the mean of the vectors of a sentence's words."""
 
     def __init__(
         self, words: Sequence[str], vectors: NDArray[np.float32], *, stop_words: bool = False
@@ -49,10 +44,8 @@ class Glove:
 
     @classmethod
     def load(cls, path: Path, *, stop_words: bool = False) -> "Glove":
-        """Read the published text format: a word and its numbers a line, with spaces between.
-
-        A first line with two numbers (word2vec's text format) is skipped.
-        """
+        """Read the published text format: a word and its numbers a line, with spaces between."""
+        # A first line with two numbers (word2vec's text format) is skipped.
         if not path.is_file():
             raise InputError(path, "no such file; GloVe vectors are a text file")
         words: list[str] = []

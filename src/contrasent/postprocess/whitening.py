@@ -1,8 +1,6 @@
-"""Whitening: turn and stretch a space of vectors until its covariance is the identity.
+"""Whitening: turn and stretch a space of vectors until its covariance is the identity."""
 
-Su et al. (2021), Algorithm 1; a baseline of SimCSE (Tables 5, B.2, C.1). Fitted on vectors of the
-target's text, of NLI, or of one's own.
-"""
+# Su et al. (2021), Algorithm 1.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,15 +19,10 @@ SMALLEST = 1e-10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
-    """x -> (x - mean) @ matrix.
+    """x -> (x - mean) @ matrix."""
 
-    Attributes:
-        mean: (d,) the mean of the fitted vectors.
-        matrix: (d, k) principal axes over the square root of their variance, largest variance
-            first.
-    """
-
-    mean: Floats
+    mean: Floats  # (d,) the mean of the fitted vectors
+    # (d, k) principal axes over the square root of their variance, largest variance first
     matrix: Floats
 
     def __call__(self, vectors: Vectors) -> Vectors:

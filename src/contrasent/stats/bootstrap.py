@@ -1,17 +1,8 @@
-"""Bootstrap intervals that are cheap enough to print with every number.
+"""Bootstrap intervals that are cheap enough to print with every number."""
 
-A resample of n items is a row of counts that sum to n. Means and correlations of a resample follow
-from the counts: for Spearman the items are sorted once, and the ranks inside a resample are
-cumulative sums of counts, so nothing is sorted again.
-
-Test sets share items: 1,007 of STS-B's 1,379 test pairs stand in STS12 to STS16, and most sentences
-of SST2 in MR. Their scores are then no independent numbers, and the interval of their mean is too
-narrow if each set is resampled for itself (see ``benchmarks/coverage.py``). So a count belongs to
-the item and not to its place: it is a function of the item's key, the seed and the number of the
-resample, Poisson with mean 1 (the bootstrap that Chamandy et al. 2012 use for streams). Sets that
-share an item are resampled together, in whatever order and beside whichever others they are
-measured.
-"""
+# A resample is a row of counts, so ranks are cumulative sums and nothing is sorted again. Sets
+# share items (1,007 of STS-B's 1,379 test pairs are in STS12-16): a count is a function of the
+# item's key, the seed and the resample, Poisson with mean 1 (Chamandy et al., 2012).
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,12 +33,9 @@ POISSON = np.searchsorted(
 
 
 def item_keys(*columns: Sequence[str]) -> Keys:
-    """A key for each item: equal for equal texts (of a pair: in either order), whatever the set.
-
-    White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR.
-
-    Returns (n,) the first 64 bits of a hash.
-    """
+    """A key for each item: equal for equal texts (of a pair: in either order), whatever the set."""
+    # White space does not count: "it 's" and "it's" are one sentence of SST2 and of MR. Returns
+    # (n,) the first 64 bits of a hash.
     bare = [["".join(text.split()) for text in column] for column in columns]
     rows = ("\0".join(sorted(texts)) for texts in zip(*bare, strict=True))
     joined = b"".join(
@@ -67,12 +55,9 @@ def digest(texts: Sequence[str]) -> str:
 def draw_counts(
     sizes: Sequence[int], number: int, seed: int | Sequence[int], keys: Keys | None = None
 ) -> Iterator[Counts]:
-    """Draw bootstrap resamples as counts.
-
-    ``keys``: (n,) of :func:`item_keys`. With them, equal items have equal counts in every set that
-    is drawn with the same seed; counts of a stratum are scaled to its size. Yields (b, n) float32
-    counts, n being the sum of the sizes; b sums to ``number`` over the blocks.
-    """
+    """Draw bootstrap resamples as counts."""
+    # `keys`: (n,) of `item_keys`; equal items have equal counts in every set. Yields (b, n)
+    # float32.
     total = sum(sizes)
     rows = max(4, BLOCK // max(total, 1) // 4 * 4)
     if keys is not None:
@@ -120,10 +105,9 @@ def _draw(random: np.random.Generator, block: int, size: int) -> NDArray[np.int6
 
 
 class RankedPairs:
-    """Two columns, prepared so that Spearman's correlation of a resample needs no sorting.
+    """Two columns, prepared so that Spearman's correlation of a resample needs no sorting."""
 
-    ``x``: (n,) numbers. ``y``: (n,) numbers.
-    """
+    # `x`: (n,) numbers. `y`: (n,) numbers.
 
     def __init__(self, x: ArrayLike, y: ArrayLike) -> None:
         a, b = np.asarray(x), np.asarray(y)
@@ -162,10 +146,8 @@ class RankedPairs:
 
 
 def weighted_pearson(x: ArrayLike, y: ArrayLike, counts: Counts) -> NDArray[np.float64]:
-    """(b,) Pearson correlation of each resample; NaN where a column is constant in it.
-
-    ``x``: (n,) numbers. ``y``: (n,) numbers. ``counts``: (b, n) how often each item counts.
-    """
+    """(b,) Pearson correlation of each resample; NaN where a column is constant in it."""
+    # `x`: (n,) numbers. `y`: (n,) numbers. `counts`: (b, n) how often each item counts.
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     # Standardised first, so that the differences of moments keep their digits in float32.
@@ -183,11 +165,9 @@ def mean_interval(
     seed: int | Sequence[int] = 0,
     keys: Keys | None = None,
 ) -> Bounds:
-    """95 % percentile interval of a mean over items.
-
-    ``values``: (n,) of the items. ``keys``: (n,) of the items, if they have any; see
-    :func:`draw_counts`. Returns both ends; (None, None) for fewer than 20 items or no resamples.
-    """
+    """95 % percentile interval of a mean over items."""
+    # `values`: (n,) of the items. `keys`: (n,) of the items, if they have any; see `draw_counts`.
+    # Returns both ends; (None, None) for fewer than 20 items or no resamples.
     if len(np.asarray(values)) < FEWEST or not number:
         return None, None
     return interval(mean_draws(values, number, seed, keys))
@@ -199,10 +179,8 @@ def mean_draws(
     seed: int | Sequence[int] = 0,
     keys: Keys | None = None,
 ) -> NDArray[np.float64]:
-    """(number,) the mean over items in each resample of them; of equal ``keys`` together.
-
-    ``values``: (n,) of the items. ``keys``: (n,) of the items, or None; see :func:`draw_counts`.
-    """
+    """(number,) the mean over items in each resample of them; of equal ``keys`` together."""
+    # `values`: (n,) of the items. `keys`: (n,) of the items, or None; see `draw_counts`.
     v = np.asarray(values, dtype=np.float64)
     return resampled({"": lambda counts: counts @ v / len(v)}, [len(v)], number, seed, keys)[""]
 
@@ -214,11 +192,9 @@ def resampled(
     seed: int | Sequence[int],
     keys: Keys | None = None,
 ) -> dict[str, NDArray[np.float64]]:
-    """Several statistics over the same resamples.
-
-    ``statistics``: by name, from counts (b, n) to the statistic of each resample, (b,) or (b, m).
-    ``keys``: (n,) of the items. Returns by name, (number,) or (number, m).
-    """
+    """Several statistics over the same resamples."""
+    # `statistics`: by name, from counts (b, n) to the statistic of each resample, (b,) or (b, m).
+    # `keys`: (n,) of the items. Returns by name, (number,) or (number, m).
     blocks: dict[str, list[NDArray[np.float64]]] = {name: [] for name in statistics}
     for counts in draw_counts(sizes, number, seed, keys):
         for name, statistic in statistics.items():
@@ -227,10 +203,8 @@ def resampled(
 
 
 def interval(draws: ArrayLike) -> tuple[float, float]:
-    """The 2.5 % and 97.5 % points of a statistic over resamples; undefined ones are left out.
-
-    Of r draws, the k-th from below has on average a share of k / (r + 1) below it.
-    """
+    """The 2.5 % and 97.5 % points of a statistic over resamples; undefined ones are left out."""
+    # Of r draws, the k-th from below has on average a share of k / (r + 1) below it.
     low, high = np.nanpercentile(np.asarray(draws), [2.5, 97.5], method="weibull")
     return float(low), float(high)
 

@@ -1,11 +1,7 @@
-"""How much each item moves a statistic: its influence (the infinitesimal jackknife; Efron, 1982).
+"""How far each item moves a statistic: influences (infinitesimal jackknife; Efron, 1982)."""
 
-The value of a row is a function of the items' weights, 1/n each. Its derivative by the weights,
-over n, is (n,) influences that sum to zero; the sum of their squares estimates the variance over
-items. Influences of runs and tasks can be subtracted, averaged and added up by item, so a paired
-difference of means of several sets that share items has an exact, cheap standard error without
-random numbers. It agrees with the paired bootstrap of distinct items.
-"""
+# The derivative by the items' weights over n: influences sum to zero, their squares to the variance
+# over items; of runs and tasks they subtract, average and add up by item.
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,10 +17,8 @@ Floats = NDArray[np.float64]
 
 
 def measure(items: Items) -> tuple[float, Floats]:
-    """The number that items give, and how far each of them moves it.
-
-    Returns the number, and (n,) influences, which sum to zero in every subset.
-    """
+    """The number that items give, and how far each of them moves it."""
+    # Returns the number, and (n,) influences, which sum to zero in every subset.
     if items.statistic not in STATISTICS:
         raise DataError(f"items of an unknown statistic, {items.statistic!r}")
     compute = STATISTICS[items.statistic]
@@ -50,11 +44,7 @@ def _mean(columns: Floats) -> tuple[float, Floats]:
 
 
 def uniformity(columns: Floats) -> tuple[float, Floats]:
-    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice.
-
-    ``columns``: (1, n) of :func:`contrasent.metrics.nearness`. Returns the number, and (n,) its
-    derivatives by the items' weights.
-    """
+    """Log of the mean nearness. An item is one of both vectors of a pair, so it moves it twice."""
     (near,) = columns
     mean = near.mean()
     return float(np.log(mean)), 2 * (near / mean - 1)
@@ -112,10 +102,8 @@ def _best_f1(columns: Floats) -> tuple[float, Floats]:
 
 
 def _v_measure(columns: Floats) -> tuple[float, Floats]:
-    """Twice the mutual information of group and class over the sum of their entropies.
-
-    An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
-    """
+    """Twice the mutual information of group and class over the sum of their entropies."""
+    # An entropy is the mean of the items' surprises, and a surprise less it is an item's influence.
     group, label = columns
     parts = []
     for cell in (group, label, group * (label.max() + 1) + label):
@@ -130,11 +118,9 @@ def _v_measure(columns: Floats) -> tuple[float, Floats]:
 
 
 class _Ranked:
-    """A column with its order.
+    """A column with its order."""
 
-    Attributes:
-        ranks: (n,) share of items below each, and half of those that are equal.
-    """
+    # `ranks`: (n,) share of items below each, and half of those that are equal.
 
     def __init__(self, x: Floats) -> None:
         self.order = np.argsort(x, kind="stable")
@@ -178,22 +164,17 @@ def _resolved(report: Report, key: RowKey, weight: float = 1.0) -> list[tuple[fl
 
 
 def shared_draws(report: Report, number: int) -> dict[RowKey, Floats]:
-    """How far each row moves in resamples of its items, to first order.
-
-    Equal items count equally often whatever report they are in, so that the differences of two
-    reports' draws vary as the reports' difference does over items, without the items themselves.
-
-    Returns (number,) of each row.
-    """
+    """How far each row moves in resamples of its items, to first order."""
+    # Equal items count equally often whatever report they are in, so that the differences of two
+    # reports' draws vary as the reports' difference does over items, without the items themselves.
+    # Returns (number,) of each row.
     found = {key: row_draws(report, key, number) for key in report.items}
     return {key: draws for key, draws in found.items() if len(draws)}
 
 
 def row_draws(report: Report, key: RowKey, number: int) -> Floats:
-    """How far one row moves in the resamples of :func:`shared_draws`.
-
-    Returns (number,), or none where the row's items are not known.
-    """
+    """How far one row moves in the resamples of :func:`shared_draws`."""
+    # Returns (number,), or none where the row's items are not known.
     known = _resolved(report, key) or []
     if not known:
         return np.empty(0)
@@ -248,10 +229,8 @@ def _check(
 
 
 def item_error(moved: Floats | None, first: int) -> tuple[float, float, list[float]]:
-    """Of an influence matrix: what is known of the difference over items.
-
-    ``moved``: (runs, items), or None.
-    """
+    """Of an influence matrix: what is known of the difference over items."""
+    # `moved`: (runs, items), or None.
     if moved is None:
         return 0.0, math.inf, [0.0, 0.0]
     count = moved.shape[1]

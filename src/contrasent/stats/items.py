@@ -25,11 +25,10 @@ def paired_spearman_difference(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> EffectEstimate:
-    """Difference of the Spearman correlations of two systems (n,) with the same gold scores (n,).
-
-    Both systems are measured on the same resamples of pairs. The p value is twice the share of
-    resamples on the other side of zero (one added to both counts), so it agrees with the interval.
-    """
+    """Difference of two systems' (n,) Spearman correlations with the same gold scores (n,)."""
+    # Both systems are measured on the same resamples of pairs. The p value is twice the share of
+    # resamples on the other side of zero (one added to both counts), so it agrees with the
+    # interval.
     a, b = _paired(before, after)
     a, g = _paired(a, gold)
     first, second = RankedPairs(a, g), RankedPairs(b, g)
@@ -45,15 +44,10 @@ def paired_spearman_difference(
 def clustered_mean(
     sums: Floats, counts: Floats, *, resamples: int = CLUSTER_RESAMPLES, seed: int = 0
 ) -> EffectEstimate:
-    """The mean over kinds of the mean of each kind's values, with its interval over clusters.
-
-    Each end is the outer one of two intervals: Student's t with the error of the jackknife, and the
-    studentised bootstrap. The percentile bootstrap finds 3 to 4 % false gains instead of 2.5 where
-    there are few clusters or unequal ones; t alone too many where losses are rarer and larger than
-    gains (``benchmarks/clusters.py``).
-
-    ``sums``: (c, k) sum of the values of each kind in each cluster. ``counts``: (c, k) how many.
-    """
+    """The mean over kinds of the mean of each kind's values, with its interval over clusters."""
+    # Each end is the outer one of Student's t with the jackknife's error and the studentised
+    # bootstrap: either alone finds too many false gains (benchmarks/clusters.py). `sums`, `counts`:
+    # (c, k) of each kind in each cluster.
     number = len(sums)
     totals = counts.sum(axis=0)
     means = sums.sum(axis=0) / totals

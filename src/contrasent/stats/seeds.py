@@ -1,8 +1,6 @@
-"""Tests over seeds: Student's t, paired and unpaired, equivalence within a margin, Holm's method.
+"""Tests over seeds: Student's t, paired and unpaired, equivalence, Holm's method."""
 
-Only ``scipy.special`` is needed: Student's t is two lines there, ``scipy.stats`` takes 0.6 seconds
-more to import, and of statsmodels Holm's six lines alone would be used.
-"""
+# `scipy.stats` takes 0.6 s more to import than the two lines of `scipy.special`.
 
 import math
 from bisect import bisect_left
@@ -27,21 +25,14 @@ LOG_SMALLEST_P = math.log(1e-15)
 
 @dataclass(frozen=True, slots=True)
 class EffectEstimate:
-    """A difference, second minus first.
-
-    Attributes:
-        low: lower end of its 95 % interval, if no other level was asked for.
-        error: standard error; 0 where nothing varies.
-        df: degrees of freedom of ``error``; infinite where it is known and not estimated.
-        p: two-sided p value of no difference.
-    """
+    """A difference, second minus first."""
 
     mean: float
-    low: float
+    low: float  # lower end of its 95 % interval, if no other level was asked for
     high: float
-    error: float
-    df: float
-    p: float
+    error: float  # standard error; 0 where nothing varies
+    df: float  # degrees of freedom of `error`; infinite where it is known and not estimated
+    p: float  # two-sided p value of no difference
 
     @classmethod
     def from_error(
@@ -53,11 +44,7 @@ class EffectEstimate:
 
 
 def paired_t(differences: ArrayLike, level: float = 0.95) -> EffectEstimate:
-    """Student's paired t test: differences of runs that share a seed, or of any pairs.
-
-    Raises:
-        DataError: fewer than two differences, or one that is not finite.
-    """
+    """Student's paired t test: differences of runs that share a seed, or of any pairs."""
     found = check_scores(differences)
     if len(found) < 2:
         raise DataError("one difference has no spread; at least 2 are needed")
@@ -83,10 +70,8 @@ def tost(estimate: EffectEstimate, margin: float) -> float:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """(m,) p values adjusted so that any false finding at all among m tests has the chance alpha.
-
-    Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
-    """
+    """(m,) p values, adjusted so that any false finding among m tests has the chance alpha."""
+    # Holm (1979): the i-th smallest is multiplied by m - i + 1, and none is below a smaller one.
     values = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, kind="stable")
     steps = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
@@ -129,16 +114,12 @@ def check_scores(values: ArrayLike) -> Floats:
 
 
 class ArmSpread(NamedTuple):
-    """The variance of an arm's scores over seeds.
+    """The variance of an arm's scores over seeds."""
 
-    Attributes:
-        variance: anything for a single run.
-        df: degrees of freedom of ``variance``: runs less one, or infinite where it is given and not
-            estimated. With 0 the other arm's variance is taken for both.
-    """
-
-    variance: float
+    variance: float  # anything for a single run
     runs: int
+    # degrees of freedom of `variance`: runs less one, or infinite where it is given and not
+    # estimated. With 0 the other arm's variance is taken for both
     df: float
 
     @classmethod
@@ -149,11 +130,9 @@ class ArmSpread(NamedTuple):
 
 
 def unpaired_error(before: ArmSpread, after: ArmSpread, level: float = 0.95) -> tuple[float, float]:
-    """Standard error over seeds of the difference of two arms' means, and its degrees of freedom.
-
-    Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
-    interval: of 2 runs against 5, Welch alone finds more than 5.5 % false differences.
-    """
+    """Standard error over seeds of a difference of two means, and its degrees of freedom."""
+    # Of a variance for each arm (Welch) and one for both (Student), whichever gives the wider
+    # interval: of 2 runs against 5, Welch alone finds more than 5.5 % false differences.
     found = [_welch(before, after)] if before.df and after.df else []
     # Of equal arms both have the same error, and Welch's has fewer degrees of freedom.
     if not math.isinf(before.df + after.df) and not (found and before.runs == after.runs):
@@ -181,26 +160,18 @@ def _student(before: ArmSpread, after: ArmSpread) -> tuple[float, float]:
 
 
 class TwoWay(NamedTuple):
-    """Standard errors of a difference over test items and over seeds.
-
-    Attributes:
-        seeds: standard error over seeds, on the items at hand.
-        shared: the part that both hold: how far other items move runs apart.
-    """
+    """Standard errors of a difference over test items and over seeds."""
 
     items: float
     items_df: float
-    seeds: float
+    seeds: float  # standard error over seeds, on the items at hand
     seeds_df: float
-    shared: float = 0.0
+    shared: float = 0.0  # the part that both hold: how far other items move runs apart
 
     def half_width(self, level: float = 0.95) -> float:
-        """Half of the interval's width.
-
-        Each source has its own t quantile, and the half-widths add up as squares, less the normal
-        one of what both hold. (One quantile for the whole, with Satterthwaite's degrees of
-        freedom, finds up to 13 % false differences where few runs meet many items.)
-        """
+        """Half of the interval's width."""
+        # Each source has its own t quantile; one for the whole, with Satterthwaite's degrees of
+        # freedom, finds up to 13 % false differences where few runs meet many items.
         share = (1 + level) / 2
         items, seeds, both = (
             t_quantile(share, df) * error
@@ -213,11 +184,9 @@ class TwoWay(NamedTuple):
         return math.sqrt(max(items * items + seeds * seeds - both * both, items * items))
 
     def detectable(self, df: float) -> float:
-        """The smallest true difference that is found four times in five.
-
-        With the fewest degrees of freedom that Welch's test may have, runs of the smaller arm less
-        one, it holds for experiments whose spread is estimated by a pilot of this size, too.
-        """
+        """The smallest true difference that is found four times in five."""
+        # With the fewest degrees of freedom that Welch's test may have, runs of the smaller arm
+        # less one, it holds for experiments whose spread is estimated by a pilot of this size, too.
         variance = self.items * self.items + self.seeds * self.seeds - self.shared * self.shared
         error = math.sqrt(max(variance, self.items * self.items))
         return self._replace(seeds_df=df).half_width() + t_quantile(POWER, df) * error
@@ -242,11 +211,9 @@ class TwoWay(NamedTuple):
 
 
 def runs_needed(effect: float, deviation: float, items: float, shared: float) -> int | None:
-    """Runs an arm that find a true difference four times in five; None where none would.
-
-    ``deviation``: over seeds, ``shared`` of which other items would change; ``items``: standard
-    error over items, which no run more makes smaller.
-    """
+    """Runs an arm that find a true difference four times in five; None where none would."""
+    # `deviation`: over seeds, `shared` of which other items would change; `items`: standard error
+    # over items, which no run more makes smaller.
 
     def detectable(runs: int) -> float:
         scale = math.sqrt(2 / runs)
@@ -268,10 +235,7 @@ def pooled_deviation(before: ArrayLike, after: ArrayLike) -> float | None:
 
 
 def permutation_p(before: ArrayLike, after: ArrayLike) -> float:
-    """Two-sided p of the difference of two arms' means under reassignment of runs to arms.
-
-    Three runs against three cannot go below 0.1, four against four below 0.03.
-    """
+    """Two-sided p of the difference of two arms' means under reassignment of runs to arms."""
     a, b = check_scores(before), check_scores(after)
     values = np.concatenate([a, b])
     sampled = math.comb(len(values), len(b)) > REGROUPINGS

@@ -1,8 +1,6 @@
-"""Which rows make a batch, and what the views make of them: pure functions of (seed, step).
+"""Which rows make a batch, and what the views make of them: pure functions of (seed, step)."""
 
-Nothing here has state: step 4,711 of a run can be made without the steps before it, so a run that
-is killed and resumed sees the same batches.
-"""
+# Nothing has state: step 4,711 can be made without those before it, so a resumed run sees the same.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,15 +37,11 @@ def random_for(seed: int, purpose: int, *key: int) -> np.random.Generator:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The order of a run: every epoch is a new permutation, cut into whole batches.
+    """The order of a run: every epoch is a new permutation, cut into whole batches."""
 
-    The rows that do not fill a last batch are left out, others in every epoch.
+    # The rows that do not fill a last batch are left out, others in every epoch.
 
-    Attributes:
-        rows: (n,) int64, the corpus rows to train on; or the range of all.
-    """
-
-    rows: Rows
+    rows: Rows  # (n,) int64, the corpus rows to train on; or the range of all
     batch: int
     seed: int
 
@@ -119,11 +113,10 @@ FINE = (3, 4, 5, 6, 7)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BucketPlan(Plan):
-    """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation.
+    """Batches of similar length each (ESimCSE, section 5.3 and Table 6): an ablation."""
 
-    In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
-    batches of all buckets are shuffled. ``rows`` stand bucket after bucket.
-    """
+    # In every epoch the rows are shuffled within their buckets and cut into whole batches, and the
+    # batches of all buckets are shuffled. `rows` stand bucket after bucket.
 
     sizes: tuple[int, ...]
 
@@ -182,25 +175,19 @@ def _bucket_order(seed: int, epoch: int, sizes: tuple[int, ...], batch: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Makes batches of a tokenised corpus.
-
-    Attributes:
-        views: view c rewrites column c; with a corpus of single sentences every view rewrites the
-            sentence. Columns beyond the views are taken as they are.
-        tokenizer: for views of words, whose result is tokenised afresh.
-        resample_views: draw views anew in every epoch; else each row keeps its draw.
-        longest: rows that a view made longer are cut at this many tokens, None for no cut.
-        prompts: what stands before (or around) the texts of each column of the corpus; nothing if
-            empty.
-    """
+    """Makes batches of a tokenised corpus."""
 
     cache: TokenCache
     plan: Plan
+    # view c rewrites column c; with a corpus of single sentences every view rewrites the sentence.
+    # Columns beyond the views are taken as they are
     views: tuple[View, ...]
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer  # for views of words, whose result is tokenised afresh
     lower: bool = False
-    resample_views: bool = True
+    resample_views: bool = True  # draw views anew in every epoch; else each row keeps its draw
+    # rows that a view made longer are cut at this many tokens, None for no cut
     longest: int | None = None
+    # what stands before (or around) the texts of each column of the corpus; nothing if empty
     prompts: tuple[str, ...] = ()
 
     def batch(self, step: int, part: int = 0, parts: int = 1) -> Batch:

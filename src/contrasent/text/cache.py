@@ -1,11 +1,7 @@
-"""A corpus, tokenised once and kept on disk, so that it may be larger than memory.
+"""A corpus, tokenised once and kept on disk, so that it may be larger than memory."""
 
-The folder holds, for each column, its text in flat UTF-8 with offsets, written first in one pass,
-and the token ids in shards of rows, each written under another name and renamed. All of it is
-memory-mapped. ``meta.json``, written after the text, holds a key of corpus and tokenizer and what
-tokenises. Several processes make the shards of a large corpus; a row whose shard is not there yet
-is tokenised when it is wanted, with the same result.
-"""
+# Memory-mapped: the text of each column with offsets, and token ids in shards, each renamed when
+# whole. Processes make the shards; a row whose shard is not there yet is tokenised when wanted.
 
 import hashlib
 import json
@@ -113,14 +109,11 @@ class Column:
 
 
 class TokenCache:
-    """A tokenised corpus, opened by :func:`tokenised`.
+    """A tokenised corpus, opened by :func:`tokenised`."""
 
-    Attributes:
-        columns: as many as the corpus is wide.
-        following: (n,) how many sentences of the same document follow each row, or None where the
-            corpus is not in document order.
-        scores: (n,) the score of each row, or None where the corpus has none.
-    """
+    # `columns`: as many as the corpus is wide. `following`: (n,) how many sentences of the same
+    # document follow each row, or None where the corpus is not in document order. `scores`: (n,)
+    # the score of each row, or None where the corpus has none.
 
     def __init__(self, folder: Path, tokenizer: Tokenizer | None = None) -> None:
         """Open the folder; shards that are missing stay so."""
@@ -246,11 +239,7 @@ def tokenised(
     workers: bool = True,
     shared: bool = False,
 ) -> TokenCache:
-    """Tokenise a corpus into a folder, or go on with the folder if it holds just that.
-
-    A corpus of more than :data:`WAITED_FOR` rows is returned at once, while other processes
-    tokenise it.
-    """
+    """Tokenise a corpus into a folder, or go on with the folder if it holds just that."""
     digest = corpus.digest()
     how = {
         "tokenizer": tokenizer.to_str(),

@@ -1,17 +1,8 @@
-"""Named data sets: a local folder first, then the hub at a pinned revision.
+"""Named data sets: a local folder first, then the hub at a pinned revision."""
 
-The environment variable ``CONTRASENT_DATA`` names the local folder. Its layout is SentEval's::
-
-    SentEval/downstream/STS/STS12-en-test/STS.input.MSRpar.txt   (and STS.gs.MSRpar.txt, ...)
-    SentEval/downstream/STS/STSBenchmark/sts-{train,dev,test}.csv
-    SentEval/downstream/SICK/SICK_{train,trial,test_annotated}.txt
-    SentEval/downstream/{MR,CR,SUBJ,MPQA,SST/binary,TREC,MRPC}/...
-    STS-raw/{STS12-en-test,...,STSBenchmark,SICK}/...            the text as SemEval published it
-    STSB-multi-mt/stsb-{de,es}-{dev,test}.csv                    STS-B in German and Spanish
-
-``SentEval/data/downstream`` (SimCSE's place for it) and ``downstream`` do as well. Row counts and
-gold scores are checked against the official ones.
-"""
+# CONTRASENT_DATA names the folder, in SentEval's layout (`contrasent evaluate --list` names each
+# place), at its root or in downstream/ or data/downstream/; counts and gold scores are
+# checked against the official ones.
 
 import hashlib
 import math
@@ -48,19 +39,13 @@ ScoredPair = tuple[str, str, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoredPairs:
-    """Pairs of sentences with gold similarity scores.
+    """Pairs of sentences with gold similarity scores."""
 
-    Attributes:
-        name: the subset ("MSRpar"), or the task where it has no parts.
-        scores: (n,) gold scores, 0 to 5 (SICK: 1 to 5).
-        source: the file or the pinned hub data set that they were read from.
-    """
-
-    name: str
+    name: str  # the subset ("MSRpar"), or the task where it has no parts
     first: tuple[str, ...]
     second: tuple[str, ...]
-    scores: NDArray[np.float64]
-    source: str
+    scores: NDArray[np.float64]  # (n,) gold scores, 0 to 5 (SICK: 1 to 5)
+    source: str  # the file or the pinned hub data set that they were read from
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -1,9 +1,6 @@
-"""Hold out pairs, sentences or documents of a corpus, to measure a training without labels.
+"""Hold out pairs, sentences or documents of a corpus, to measure a training without labels."""
 
-Whatever is held out is chosen by the seed alone, is at most a fifth, and shares no text with the
-rows that are trained on, letter case aside; :func:`hold_out` has the exception. (A view that takes
-the next sentence of the corpus may still take a held-out one, which is no row itself.)
-"""
+# A view that takes the next sentence may still take a held-out one, which is no row itself.
 
 import hashlib
 from collections.abc import Iterable
@@ -26,35 +23,24 @@ MIN_PAIRS = 40
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows to train on, and pairs to measure on.
+    """Rows to train on, and pairs to measure on."""
 
-    Attributes:
-        train: (n,) rows that share no text with the held-out queries; with the held-out documents
-            neither, but for the second way of :func:`hold_out`.
-        documents: the counterpart of each query.
-        scores: how similar the two are, of a corpus with scores; else empty.
-        pool: the distinct documents.
-        relevant: for each query the places in ``pool`` of the documents that the corpus pairs with
-            it.
-        note: which way the rows were held out, where texts are shared; else empty.
-    """
-
+    # (n,) rows that share no text with the held-out queries; with the held-out documents neither,
+    # but for the second way of `hold_out`
     train: NDArray[np.int64]
     queries: list[str]
-    documents: list[str]
-    scores: NDArray[np.float64]
-    pool: list[str]
+    documents: list[str]  # the counterpart of each query
+    scores: NDArray[np.float64]  # how similar the two are, of a corpus with scores; else empty
+    pool: list[str]  # the distinct documents
+    # for each query the places in `pool` of the documents that the corpus pairs with it
     relevant: list[list[int]]
-    note: str = ""
+    note: str = ""  # which way the rows were held out, where texts are shared; else empty
 
 
 def hold_out(corpus: Corpus, count: int, *, seed: int) -> Split:
-    """Choose pairs to hold out, with all rows that share a text with them (letter case aside).
-
-    That may be a fifth of the rows at most. Where few pairs can be held out like this, as nearly
-    all rows share texts, queries are held out whose documents stay in training, or documents whose
-    queries do. Which ones depends on the seed alone. Two passes over the corpus.
-    """
+    """Choose pairs to hold out, with all rows that share a text with them (letter case aside)."""
+    # At most a fifth of the rows, by the seed alone, in two passes. Where nearly all rows share
+    # texts, queries are held out whose documents stay in training, or documents whose queries do.
     flat = np.fromiter((_mark(text) for row in corpus for text in row), np.uint64)
     texts = _Texts(np.unique(flat, return_inverse=True)[1].reshape(-1, corpus.width))
     order = random_for(seed, HELDOUT).permutation(len(texts.rows))

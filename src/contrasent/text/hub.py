@@ -72,10 +72,7 @@ def _rows(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def hub_is_reachable() -> bool:
-    """One quick request to the hub, where its client would make six.
-
-    False where ``HF_HUB_OFFLINE`` forbids it.
-    """
+    """One quick request to the hub, where its client would make six."""
     from huggingface_hub import constants
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]
 

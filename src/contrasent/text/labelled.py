@@ -36,16 +36,11 @@ NO_COPY = "no pinned copy on the hub is known"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """Sentences, or pairs of them, with a class each.
-
-    Attributes:
-        second: n sentences for a task on pairs (MRPC), else None.
-        labels: (n,) classes from 0.
-    """
+    """Sentences, or pairs of them, with a class each."""
 
     first: tuple[str, ...]
-    second: tuple[str, ...] | None
-    labels: NDArray[np.int64]
+    second: tuple[str, ...] | None  # n sentences for a task on pairs (MRPC), else None
+    labels: NDArray[np.int64]  # (n,) classes from 0
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -113,10 +108,7 @@ class Triples:
         return len(self.premises)
 
     def spread(self, count: int) -> "Triples":
-        """``count`` of them at equal distances over the file; all for 0, or where there are fewer.
-
-        Rows of one origin stand together, so the first ones would be of one origin.
-        """
+        """``count`` of them, evenly spread over the file; all for 0, or where there are fewer."""
         if not 0 < count < len(self):
             return self
         rows = np.linspace(0, len(self) - 1, count).astype(int).tolist()
@@ -204,25 +196,19 @@ def flickr30k(*, folder: Path | None = None) -> Captions:
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Queries, documents, and which of them belong together.
-
-    Attributes:
-        relevant: of each query, {position of a document: gain}.
-        own: of each query, the position of the document with its id; -1 where there is none, or
-            where it is judged relevant, so that the ids are equal by chance.
-    """
+    """Queries, documents, and which of them belong together."""
 
     queries: tuple[str, ...]
     documents: tuple[str, ...]
-    relevant: tuple[dict[int, float], ...]
+    relevant: tuple[dict[int, float], ...]  # of each query, {position of a document: gain}
+    # of each query, the position of the document with its id; -1 where there is none, or where it
+    # is judged relevant, so that the ids are equal by chance
     own: tuple[int, ...]
 
 
 def read_collection(folder: Path, *, split: str = "test") -> Collection:
-    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
-
-    Queries without a relevant document in the split are left out.
-    """
+    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv."""
+    # Queries without a relevant document in the split are left out.
     documents = _texts(folder / "corpus.jsonl")
     queries = _texts(folder / "queries.jsonl")
     judged = read_qrels(folder / "qrels" / f"{split}.tsv")

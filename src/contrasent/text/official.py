@@ -1,9 +1,6 @@
-"""Files of named data sets: their official sizes (``official.toml``), finding and reading them.
+"""Files of named data sets: their official sizes (``official.toml``), finding and reading them."""
 
-A digest is over the gold scores, so that an edited gold file is found whatever its white space; the
-sentences come in two forms and in copies whose tokenisation differs a little, so they are counted
-and not hashed. Every problem names file and line.
-"""
+# Digests are over gold scores; sentences come in forms that differ a little, so they are counted.
 
 import os
 import tomllib
@@ -21,17 +18,11 @@ ROOTS = ("SentEval/downstream", "SentEval/data/downstream", "downstream")
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """One part of a year's STS set.
+    """One part of a year's STS set."""
 
-    Attributes:
-        name: as in the file names, such as "MSRpar".
-        lines: lines in the input and in the gold file.
-        annotated: how many have a score; in 2015 and 2016 most lines have none.
-    """
-
-    name: str
-    lines: int
-    annotated: int
+    name: str  # as in the file names, such as "MSRpar"
+    lines: int  # lines in the input and in the gold file
+    annotated: int  # how many have a score; in 2015 and 2016 most lines have none
     digest: str
 
 
@@ -46,32 +37,22 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A data set on the hub at a fixed revision; the revision is a hash of its content.
-
-    Attributes:
-        rows: pairs in each split that is there, by our split names.
-        config: the folder or prefix of the wanted part, if the repository has several.
-    """
+    """A data set on the hub at a fixed revision; the revision is a hash of its content."""
 
     repository: str
     revision: str
-    rows: dict[str, int]
-    config: str = ""
+    rows: dict[str, int]  # pairs in each split that is there, by our split names
+    config: str = ""  # the folder or prefix of the wanted part, if the repository has several
 
 
 @dataclass(frozen=True, slots=True)
 class TransferFile:
-    """One file of a transfer task.
+    """One file of a transfer task."""
 
-    Attributes:
-        split: "all" where folds are drawn from the whole, else "train", "dev" or "test".
-        label: the class of every line, where a file holds one class only.
-    """
-
-    split: str
+    split: str  # "all" where folds are drawn from the whole, else "train", "dev" or "test"
     path: str
     rows: int
-    label: int | None = None
+    label: int | None = None  # the class of every line, where a file holds one class only
 
 
 _STATED: dict[str, dict[str, Any]] = tomllib.loads(

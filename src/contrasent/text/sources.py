@@ -31,18 +31,13 @@ Lines = Iterator[tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file to read.
+    """One file to read."""
 
-    Attributes:
-        path: where its bytes are; of parquet also a function that opens them.
-        shown: its name in messages.
-        spool: keeps a temporary copy of standard input alive.
-    """
-
+    # where its bytes are; of parquet also a function that opens them
     path: Path | Callable[[], AbstractContextManager[IO[bytes]]]
     form: str
-    shown: str
-    spool: "Spool | None" = None
+    shown: str  # its name in messages
+    spool: "Spool | None" = None  # keeps a temporary copy of standard input alive
 
     def content(self) -> Iterator[bytes]:
         """The bytes of the file, block by block."""
@@ -101,12 +96,10 @@ def form_of(path: Path) -> str | None:
 
 
 def find(source: str | Path) -> list[Source]:
-    """The files that a name stands for, in the order of their paths.
-
-    "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a
-    temporary file because a corpus is read more than once. A folder stands for all files below it
-    whose suffix is known; hidden ones are passed over.
-    """
+    """The files that a name stands for, in the order of their paths."""
+    # "-" is standard input, and a pipe is read like it: a sentence a line, copied once to a
+    # temporary file because a corpus is read more than once. A folder stands for all files below it
+    # whose suffix is known; hidden ones are passed over.
     if str(source) == "-":
         return [_spooled(sys.stdin.buffer, "standard input")]
     path = Path(source)

@@ -1,14 +1,7 @@
-"""The one reader of tables: files of txt, csv, tsv, jsonl and parquet.
+"""The one reader of tables: files of txt, csv, tsv, jsonl and parquet."""
 
-* ``.txt``: a text a line.
-* ``.csv``: quoted as in RFC 4180.
-* ``.tsv``: the same without quoting: a quotation mark is a letter.
-* ``.jsonl``: a string, an array or an object a line, whichever the first line is.
-* ``.parquet``: with the extra ``parquet``.
-
-Rows are streamed: memory does not grow with the file, and every complaint names the file and the
-line (in parquet: the row). Text is UTF-8, with or without a byte order mark.
-"""
+# csv as in RFC 4180; tsv without quoting; jsonl of strings, arrays or objects; parquet. Rows are
+# streamed, UTF-8 with or without a byte order mark, and every complaint names file and line.
 
 import csv
 import json
@@ -38,24 +31,16 @@ Absent = TypeVar("Absent", str, None)
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose head has been read; its rows are read anew as often as one likes.
+    """A table whose head has been read; its rows are read anew as often as one likes."""
 
-    Attributes:
-        source: its name in messages.
-        names: of its columns; None where they only have positions.
-        first: the first row, of parquet without its cells; None where there is none.
-        text: for each column whether its first cell, or its type, is text.
-        stream: starts to read all rows, the header not among them.
-        content: starts to read the bytes behind them.
-    """
-
-    source: str
+    source: str  # its name in messages
     form: str
-    names: tuple[str, ...] | None
+    names: tuple[str, ...] | None  # of its columns; None where they only have positions
+    # the first row, of parquet without its cells; None where there is none
     first: Sequence[Any] | None
-    text: tuple[bool, ...]
-    stream: Callable[[], Iterator[Record]]
-    content: Callable[[], Iterator[bytes]]
+    text: tuple[bool, ...]  # for each column whether its first cell, or its type, is text
+    stream: Callable[[], Iterator[Record]]  # starts to read all rows, the header not among them
+    content: Callable[[], Iterator[bytes]]  # starts to read the bytes behind them
     file: Source | None = None
 
     @property
@@ -115,14 +100,7 @@ class Table:
 
 
 def open_table(file: Source, *, header: bool, delimiter: str = ",") -> Table:
-    """Read the head of a file.
-
-    Args:
-        file: what to read.
-        header: whether the first row of a csv or tsv names the columns.
-        delimiter: between the cells of a csv. A tab is that of GLUE's files, which quote some
-            cells: there a stray quotation mark is no error.
-    """
+    """Read the head of a file."""
     if file.form == ".parquet":
         return _parquet_table(file)
 

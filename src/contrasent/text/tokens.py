@@ -1,8 +1,6 @@
-"""From strings to ragged token ids, with `tokenizers` directly: no padding, no torch.
+"""From strings to ragged token ids, with `tokenizers` directly: no padding, no torch."""
 
-A tokenizer wrapper of transformers costs three times as long per sentence; ``tokenizer.json``
-holds everything that is needed.
-"""
+# A wrapper of transformers costs three times as long per sentence.
 
 import json
 from collections.abc import Sequence
@@ -36,12 +34,10 @@ class Specials:
 
 
 class Tokenizer:
-    """A ``tokenizers.Tokenizer``, the length it cuts at, and the ids of its special tokens.
+    """A ``tokenizers.Tokenizer``, the length it cuts at, and the ids of its special tokens."""
 
-    Attributes:
-        max_tokens: rows are cut to this many ids, special tokens included.
-        specials: ids of padding, mask and unknown token, and of all special tokens.
-    """
+    # `max_tokens`: rows are cut to this many ids, special tokens included. `specials`: ids of
+    # padding, mask and unknown token, and of all special tokens.
 
     def __init__(
         self, backend: tokenizers.Tokenizer, *, max_tokens: int, names: dict[str, Any] | None = None

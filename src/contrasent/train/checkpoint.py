@@ -1,8 +1,7 @@
-"""A checkpoint: one safetensors file, replaced atomically, from which a run goes on exactly.
+"""A checkpoint: one safetensors file, replaced atomically, from which a run goes on exactly."""
 
-It holds the objective (encoder, projector, queues, all buffers), AdamW's moments, and in its
-metadata a JSON text with the step, the scores so far and the settings it belongs to.
-"""
+# It holds the objective with all buffers, AdamW's moments, and as JSON the step, scores and
+# settings.
 
 import json
 from pathlib import Path

@@ -20,15 +20,12 @@ writing checkpoints and models, and all else."""
 
 
 class Clock:
-    """Divides wall time among named parts; every moment belongs to one of them.
+    """Divides wall time among named parts; every moment belongs to one of them."""
 
-    Inside a part another may begin, whose time is then its own alone. Time outside all parts is
-    "other".
-
-    Attributes:
-        settle: waits for work that goes on elsewhere, on a GPU, so that it is counted where it
-            belongs; called at every change of parts.
-    """
+    # Inside a part another may begin, whose time is then its own alone. Time outside all parts is
+    # "other".
+    # `settle`: waits for work that goes on elsewhere, on a GPU, so that it is counted where it
+    # belongs; called at every change of parts.
 
     def __init__(self) -> None:
         """Start."""

@@ -1,7 +1,4 @@
-"""Checks of a training method on a small encoder, made here: ``contrasent train CORPUS --check``.
-
-Wherever possible the arithmetic is in float64, so that "the same" means the same but for rounding.
-"""
+"""Checks of a training method on a small encoder: ``contrasent train CORPUS --check``."""
 
 import json
 import tempfile

@@ -1,8 +1,4 @@
-"""Alarms: a run that cannot come to anything is stopped; one that spoils its base warns.
-
-The numbers of :class:`Drift` cost a pass over 500 texts every 3,200 rows that are trained
-(docs/performance.md has the time).
-"""
+"""Alarms: a run that cannot come to anything is stopped; one that spoils its base warns."""
 
 import logging
 import math
@@ -44,17 +40,9 @@ LEAST_RANK_SHARE = 0.8
 
 @dataclass(slots=True)
 class Monitor:
-    """Watches the numbers of every step.
+    """Watches the numbers of every step."""
 
-    Collapse means that all sentences have nearly the same vector: the mean cosine of different
-    sentences stays above 0.995 for 25 steps, after the first 100. (Some pretrained encoders begin
-    there, which is why the first steps are left alone.)
-
-    Attributes:
-        high: for how many steps the cosine has been that high.
-    """
-
-    high: int = 0
+    high: int = 0  # for how many steps the cosine has been that high
 
     def check(self, step: int, terms: dict[str, float], lr: float) -> None:
         """Look at one step."""
@@ -76,31 +64,26 @@ class Monitor:
 
 @dataclass
 class Drift:
-    """Measures how far a model has moved from its base; every line of the run's log carries it.
+    """Measures how far a model has moved from its base; every line of the run's log carries it."""
 
-    Texts go through the model as training sees them, without dropout, and nothing is drawn.
-
-    Attributes:
-        tokens: of the texts, at most 500: held-out ones, or of all; None if they are too few.
-        total: steps of the run; the last one is measured too.
-        guards: whether the base's neighbours are to stay: those of a sentence encoder, unless pairs
-            say what is near. A language model's are there to be changed.
-        labelled: whether the run learns from pairs, so that a warning need not advise them.
-        values: the last measurement: "mean_cosine" of random pairs, "effective_rank", the
-            "neighbour_overlap" with the base, and "measured_at", its step.
-        base: the first one, and the texts' neighbours there; None before it.
-        warned: whether the run has warned, which it does once.
-    """
+    # Texts go through the model without dropout, and nothing is drawn.
 
     encoder: Encoder
+    # of the texts, at most 500: held-out ones, or of all; None if they are too few
     tokens: Tokens | None
     every: int
-    total: int
+    total: int  # steps of the run; the last one is measured too
+    # whether the base's neighbours are to stay: those of a sentence encoder, unless pairs say what
+    # is near. A language model's are there to be changed
     guards: bool
+    # whether the run learns from pairs, so that a warning need not advise them
     labelled: bool = False
+    # the last measurement: "mean_cosine" of random pairs, "effective_rank", the "neighbour_overlap"
+    # with the base, and "measured_at", its step
     values: dict[str, float] = field(default_factory=dict)
+    # the first one, and the texts' neighbours there; None before it
     base: dict[str, Any] | None = None
-    warned: bool = False
+    warned: bool = False  # whether the run has warned, which it does once
 
     @classmethod
     def of(cls, objective: Objective, batches: Collator, total: int) -> "Drift":

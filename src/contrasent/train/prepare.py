@@ -33,11 +33,7 @@ BLOCK = 8192
 def prepare(
     base: Path, objective: str, parameters: dict[str, Any], settings: Settings
 ) -> Objective:
-    """Load the base and build the objective around it.
-
-    Fresh weights (heads, projectors) are drawn from the seed alone. A bare encoder, which does not
-    say how to pool, is pooled by [CLS] as in SimCSE unless the settings name a pooler.
-    """
+    """Load the base and build the objective around it."""
     given = renamed(parameters, parameters_by_name(objective))
     check(objective, given, base=base)
     torch.manual_seed(settings.seed)

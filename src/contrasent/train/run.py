@@ -1,18 +1,7 @@
-"""A run's folder: the model at its top, everything about the training under ``run/``.
+"""A run's folder: the model at its top, everything about the training under ``run/``."""
 
-```
-MODEL/                 the model: the best step, or the base where that is no improvement, or the
-                       last step where nothing was evaluated or it was to be that
-MODEL/run/settings.json   what decides the run, the hash of its data included
-MODEL/run/log.jsonl       a line every ten steps, and one an evaluation or a look at the geometry
-MODEL/run/checkpoint.safetensors
-MODEL/run/base/           the model before the first step, where an evaluation may fall back to it
-MODEL/run/best/           the best step so far
-MODEL/run/last/           the model after the last step
-MODEL/run/result.json     written when the run is complete
-MODEL/run/profile.json    where the time went, with --profile
-```
-"""
+# The model at the top; run/ holds settings.json, log.jsonl, checkpoint.safetensors, base/, best/,
+# last/, result.json (once complete) and profile.json.
 
 import hashlib
 import json
@@ -39,46 +28,33 @@ case; the last."""
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A paired difference from the base, on items that took no part in choosing the step.
-
-    Attributes:
-        low: lower end of its 95 % interval.
-    """
+    """A paired difference from the base, on items that took no part in choosing the step."""
 
     value: float
-    low: float | None
+    low: float | None  # lower end of its 95 % interval
     high: float | None
     count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came of a run.
+    """What came of a run."""
 
-    Attributes:
-        improved: whether the best step beats the base: by its score, and where there is a gain, by
-            an interval above zero. None if nothing was evaluated, or by what cannot see it.
-        kept: the step after which the model at the top of the folder was taken; 0 for the base.
-        base_score: the evaluation's first value before the first step.
-        gain: the best step's over the base, where the evaluation has paired items.
-        metric: of the scores, such as "mrr@10".
-        sentences_per_second: corpus rows a second of training, evaluations excluded.
-        score: the best first value of an evaluation after a step, or None.
-        best_step: the step after which it was reached, or None.
-        history: (step, score) of every evaluation.
-    """
-
+    # whether the best step beats the base: by its score, and where there is a gain, by an interval
+    # above zero. None if nothing was evaluated, or by what cannot see it
     improved: bool | None = None
+    # the step after which the model at the top of the folder was taken; 0 for the base
     kept: int | None = None
-    base_score: float | None = None
-    gain: Gain | None = None
-    metric: str | None = None
+    base_score: float | None = None  # the evaluation's first value before the first step
+    gain: Gain | None = None  # the best step's over the base, where the evaluation has paired items
+    metric: str | None = None  # of the scores, such as "mrr@10"
     folder: Path
     steps: int
     seconds: float
-    sentences_per_second: float
-    score: float | None
-    best_step: int | None
+    sentences_per_second: float  # corpus rows a second of training, evaluations excluded
+    score: float | None  # the best first value of an evaluation after a step, or None
+    best_step: int | None  # the step after which it was reached, or None
+    # (step, score) of every evaluation
     history: list[tuple[int, float]] = field(default_factory=list)
 
 
@@ -129,10 +105,8 @@ class RunFolder:
         self.tokens = self.home / "tokens"
 
     def open(self, config: dict[str, Any], *, resume: bool, overwrite: bool, needed: int) -> bool:
-        """Make sure that the folder may be written; say whether a checkpoint is there.
-
-        ``needed``: bytes that the run will write.
-        """
+        """Make sure that the folder may be written; say whether a checkpoint is there."""
+        # `needed`: bytes that the run will write.
         check_writable(self.model, needed)
         for model in (self.base, self.best, self.last):
             recover_folder(model)
@@ -191,11 +165,7 @@ class RunFolder:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def check_same(self, config: dict[str, Any]) -> None:
-        """Refuse to go on with a run that something else decides.
-
-        An option that the code has learned since the run began had its default then. The same text
-        in another file is the same corpus.
-        """
+        """Refuse to go on with a run that something else decides."""
         from contrasent.engine.parameters import renamed
 
         before = json.loads(self.settings.read_text("utf-8"))

@@ -17,11 +17,10 @@ Evaluate = Callable[[EncodeFn], Report]
 
 @runtime_checkable
 class Paired(Protocol):
-    """An evaluation that also compares with its own report of the base (`evaluate.validation`).
+    """An evaluation that also compares with its own report of the base (`evaluate.validation`)."""
 
-    With an attribute ``floor`` it measures how much of the base is left, not what was gained: the
-    last model is given if its score is at least that, else the base.
-    """
+    # With an attribute `floor` it measures how much of the base is left, not what was gained: the
+    # last model is given if its score is at least that, else the base.
 
     def __call__(self, encode: EncodeFn) -> Report:
         """Of the base."""
@@ -31,14 +30,11 @@ class Paired(Protocol):
 
 
 class ModelSelector:
-    """The scores of a run so far. The main process evaluates, all of them know the values.
+    """The scores of a run so far. The main process evaluates, all of them know the values."""
 
-    Attributes:
-        history: (step, score) of every evaluation.
-        base: the report before the first step, and None before that.
-        report: of the best step so far; None before the first.
-        latest: of the latest step that was evaluated; None before the first.
-    """
+    # `history`: (step, score) of every evaluation. `base`: the report before the first step, and
+    # None before that. `report`: of the best step so far; None before the first. `latest`: of the
+    # latest step that was evaluated; None before the first.
 
     def __init__(
         self,
@@ -107,10 +103,8 @@ class ModelSelector:
         return [(step, value) for step, value in self.history if step]
 
     def best(self) -> tuple[int, float] | None:
-        """Step and value of the best trained model, the earliest of equals.
-
-        The last one where the score says what is left of the base, which training can only lower.
-        """
+        """Step and value of the best trained model, the earliest of equals."""
+        # The last one where the score says what is left of the base, which training can only lower.
         if self.floor is not None:
             return next(reversed(self.trained()), None)
         return max(self.trained(), key=lambda pair: (pair[1], -pair[0]), default=None)

@@ -1,9 +1,7 @@
-"""The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults.
+"""The settings of a run, by the same names in Python, recipes and ``--set``, and their defaults."""
 
-A method's published settings are those of a plain BERT: 3e-5 and thousands of steps make a sentence
-encoder of it. A base that is one already is worsened by them, so it has settings of its own, which
-were measured (``benchmarks/harm.py``, docs/results.md).
-"""
+# A method's published settings are a plain BERT's and worsen a sentence encoder: such a base has
+# its own, measured by benchmarks/harm.py.
 
 import json
 import math
@@ -123,11 +121,7 @@ class Settings:
 
     @property
     def bucket_cuts(self) -> tuple[int, ...]:
-        """Greatest length of each bucket but the last; empty without buckets.
-
-        Raises:
-            OptionError: neither a name nor lengths.
-        """
+        """Greatest length of each bucket but the last; empty without buckets."""
         if self.buckets == "none":
             return ()
         if self.buckets == "fine":
@@ -203,14 +197,10 @@ was measured to do no harm."""
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What was chosen for the settings that nobody stated.
+    """What was chosen for the settings that nobody stated."""
 
-    Attributes:
-        base: what the base is: "sentence encoder" or "language model".
-        values: names and values of the settings chosen; others are those of ``Settings``.
-    """
-
-    base: str
+    base: str  # what the base is: "sentence encoder" or "language model"
+    # names and values of the settings chosen; others are those of `Settings`
     values: dict[str, Any]
 
     def line(self, objective: str) -> str:
@@ -230,15 +220,11 @@ class Defaults:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """All settings of a run.
-
-    Attributes:
-        parameters: of the objective, those that were stated.
-        defaults: what was chosen for settings that were not; None for a run of an older version.
-    """
+    """All settings of a run."""
 
     settings: Settings
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # of the objective, those that were stated
+    # what was chosen for settings that were not; None for a run of an older version
     defaults: Defaults | None
 
 
@@ -250,11 +236,9 @@ def resolve_settings(
     corpus: Iterable[Any] | None = None,
     stored: Mapping[str, Any] | None = None,
 ) -> ResolvedSettings:
-    """Complete the settings of a run: stated ones, those of the base, those of the method.
-
-    The first that says a value has it: ``given``; what suits a sentence encoder, if the base is
-    one; the objective's published settings; the defaults of ``Settings``.
-    """
+    """Complete the settings of a run: stated ones, those of the base, those of the method."""
+    # The first that says a value has it: `given`; what suits a sentence encoder, if the base is
+    # one; the objective's published settings; the defaults of `Settings`.
     chosen = choose(given or {}, objective)
     Settings(**chosen.run)  # refuse what cannot be before anything is counted by it
     stated = {**chosen.run, **chosen.objective}

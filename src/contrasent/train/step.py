@@ -40,16 +40,12 @@ WINDOW = 10
 
 @dataclass(frozen=True, slots=True)
 class StepMetrics:
-    """The numbers of a step.
-
-    Attributes:
-        terms: the loss and its terms, means over processes and accumulated parts.
-    """
+    """The numbers of a step."""
 
     step: int
     rate: float
     norm: float
-    terms: dict[str, float]
+    terms: dict[str, float]  # the loss and its terms, means over processes and accumulated parts
 
     def line(self) -> dict[str, Any]:
         """As the run's log has it."""
@@ -59,18 +55,13 @@ class StepMetrics:
 
 @dataclass
 class StepRunner:
-    """Takes the steps of a run.
+    """Takes the steps of a run."""
 
-    On CPU the numbers of a step are looked at before its update. A GPU is not waited for: its
-    update is passed over on the device itself if the gradient is not finite, and the numbers are
-    looked at every ``window`` steps. Either way weights that are not numbers never come about.
-
-    Attributes:
-        module: the same, under DDP if there are several processes.
-    """
+    # A GPU is not waited for: an update that is not finite is passed over on the device itself, and
+    # the numbers are looked at every `window` steps.
 
     objective: Objective
-    module: nn.Module
+    module: nn.Module  # the same, under DDP if there are several processes
     collator: Collator
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler
@@ -167,18 +158,10 @@ def learning_rate(step: int, *, total: int, peak: float, warmup: float) -> float
 
 @contextmanager
 def without_onednn(precision: str) -> Iterator[None]:
-    """Switch oneDNN off for the block where it only costs memory: in fp32 on x86.
-
-    There torch leaves GELU alone to oneDNN, which compiles a kernel of hundreds of small blocks of
-    memory for every number of rows and drops the oldest; batches have ever other numbers. The new
-    blocks lay among a step's activations and fragmented the heap: a process of 1.2 GB grew to
-    2.6 GB over 320 steps, and on. Steps take as long with torch's own kernel. In bf16, and in fp32
-    on other processors, oneDNN also multiplies matrices and stays on.
-
-    For steps alone: vectors computed during a training are those that its model gives later, bit
-    for bit, and a vector that does not depend on its batch needs a GELU that does not depend on
-    where a number stands. Torch's computes the last of every thread's share in another way.
-    """
+    """Switch oneDNN off for the block where it only costs memory: in fp32 on x86."""
+    # There torch leaves GELU to oneDNN, which compiles a kernel for every number of rows: a process
+    # of 1.2 GB grew to 2.6 GB over 320 steps. For steps alone: its GELU does not depend on where a
+    # number stands, torch's does, and vectors must be those the model gives later, bit for bit.
     if precision != "fp32" or platform.machine().lower() not in ("x86_64", "amd64"):
         yield
         return
@@ -192,10 +175,7 @@ def without_onednn(precision: str) -> Iterator[None]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C or SIGTERM finish the step in hand; a second one stops at once.
-
-    Gives a function that says whether one came.
-    """
+    """Let Ctrl-C or SIGTERM finish the step in hand; a second one stops at once."""
     received = False
 
     def receive(number: int, frame: FrameType | None) -> None:

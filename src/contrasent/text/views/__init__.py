@@ -1,9 +1,6 @@
-"""Views: a sentence rewritten, so that two views of it make a positive pair. No torch here.
+"""Views: a sentence rewritten, so that two views of it make a positive pair. No torch here."""
 
-Each view is a pure function of a sentence and a random generator. The caller makes one generator
-for each (seed, epoch, row, view), so that neither the number of workers nor a resumed run changes
-what comes out.
-"""
+# Each view is a pure function of a sentence and a generator, one for each (seed, epoch, row, view).
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -100,11 +97,7 @@ def make_view(
 
 
 def word_continuations(tokenizer: Tokenizer | None) -> NDArray[np.bool_] | None:
-    """(vocabulary,) bool, true for ids that continue a word; None if that is not known.
-
-    WordPiece marks what continues a word ("##ing"), byte-level BPE and SentencePiece mark what
-    begins one (a space, written as "Ġ" or "▁").
-    """
+    """(vocabulary,) bool, true for ids that continue a word; None if that is not known."""
     if tokenizer is None:
         return None
     vocabulary = tokenizer.backend.get_vocab(with_added_tokens=True)

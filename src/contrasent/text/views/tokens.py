@@ -41,11 +41,11 @@ class Identity(View):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatTokens(View):
-    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition").
+    """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition")."""
 
-    ``rule="code"`` is the released code, which gives the published score, ``rule="paper"`` is
-    equation 3. The result may be longer than the length that sentences are cut at, as in the code.
-    """
+    # `rule="code"` is the released code, which gives the published score, `rule="paper"` is
+    # equation 3. The result may be longer than the length that sentences are cut at, as in the
+    # code.
 
     level: ClassVar[Level] = "token"
     rate: float = 0.32
@@ -78,10 +78,9 @@ class InTemplate(View):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class InsertMask(View):
-    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]").
+    """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]")."""
 
-    ``continues`` is as in ``ReplaceMasked``: without it any sub-word may be followed by a [MASK].
-    """
+    # `continues` is as in `ReplaceMasked`: without it any sub-word may be followed by a [MASK].
 
     level: ClassVar[Level] = "token"
     mask: int
@@ -156,19 +155,16 @@ class InsertMaskedPrediction(FilledMasks):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReplaceMasked(FilledMasks):
-    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%").
+    """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%")."""
 
-    The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
-
-    Attributes:
-        continues: (vocabulary,) bool, true for ids that continue a word, see
-            ``word_continuations``; without it every sub-word is a word.
-    """
+    # The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
 
     mask: int
     fill: Fill
     percent: float = 15.0
     draw: Draw = "argmax"
+    # (vocabulary,) bool, true for ids that continue a word, see `word_continuations`; without it
+    # every sub-word is a word
     continues: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
@@ -188,11 +184,10 @@ class ReplaceMasked(FilledMasks):
 
 @dataclass(frozen=True, kw_only=True)
 class NextSentence(View):
-    """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018).
+    """Another sentence of the same document (SimCSE, Table 2; after Logeswaran and Lee, 2018)."""
 
-    ``reach=3`` is one of the next three. The view is given how many sentences of the document
-    follow, one at least, and gives how many rows further the positive stands.
-    """
+    # `reach=3` is one of the next three. The view is given how many sentences of the document
+    # follow, one at least, and gives how many rows further the positive stands.
 
     level: ClassVar[Level] = "row"
     reach: int = 1

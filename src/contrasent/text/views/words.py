@@ -1,8 +1,7 @@
-"""Views of words: a sentence is a string, its words stand between white space.
+"""Views of words: a sentence is a string, its words stand between white space."""
 
-A sentence that a view leaves as it is comes back unchanged, white space included. Text without
-spaces between words (Chinese, Japanese, Thai) is one word to these views; use those of tokens.
-"""
+# A sentence left as it is comes back unchanged. Text without spaces is one word: use views of
+# tokens.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -93,11 +92,10 @@ class DeleteOneWord(WordView):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatWords(WordView):
-    """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition").
+    """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition")."""
 
-    ``rule="code"`` is the released code: fewer than ten, never the last word. ``rule="paper"`` is
-    equation 3, any word.
-    """
+    # `rule="code"` is the released code: fewer than ten, never the last word. `rule="paper"` is
+    # equation 3, any word.
 
     rate: float = 0.32
     rule: Rule = "code"
@@ -141,12 +139,9 @@ class InsertStopWords(RepeatWords):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceSynonym(WordView):
-    """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word).
+    """Replace ``count`` words by a synonym (SimCSE, Table 1, "synonym replacement": one word)."""
 
-    A word counts if ``synonyms`` knows one for it, in lower case and without punctuation; capital
-    and punctuation are kept. Inflected forms are not reduced to their lemma, as the replacement
-    would not be inflected either.
-    """
+    # Looked up in lower case without punctuation; capital and punctuation are kept.
 
     synonyms: Callable[[str], Sequence[str]]
     count: int = 1
