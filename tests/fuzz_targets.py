@@ -247,7 +247,7 @@ def filters(data):
 def _app():
     from contrasent.search.index import Index
     from contrasent.serve.app import create_app
-    from contrasent.serve.settings import Served, Settings
+    from contrasent.serve.batching import Served, Settings
     from contrasent.types import Tokens
 
     def tokenise(texts, prompt=""):

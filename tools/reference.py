@@ -28,7 +28,7 @@ PYTHON = {
     ),
     "Train": (
         "contrasent.train.prepare.prepare contrasent.train.settings.resolve_settings "
-        "contrasent.train.run.Run contrasent.adapters.objective_loss.ObjectiveLoss"
+        "contrasent.train.run.Run contrasent.adapters.sentence_transformers.ObjectiveLoss"
     ),
     "Search": (
         "contrasent.search.opening contrasent.search.hybrid.Fusion "

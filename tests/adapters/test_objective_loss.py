@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 
-from contrasent.adapters.objective_loss import ObjectiveLoss, encoder_around
+from contrasent.adapters.sentence_transformers import ObjectiveLoss, encoder_around
 from contrasent.errors import ModelError, OptionError, TrainingError
 
 st = pytest.importorskip("sentence_transformers")

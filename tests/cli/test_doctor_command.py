@@ -14,7 +14,7 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME
 from contrasent.serve.app import create_app
-from contrasent.serve.settings import Settings
+from contrasent.serve.guard import Settings
 
 
 def run(*arguments):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent.adapters.objective_loss import ObjectiveLoss
+from contrasent.adapters.sentence_transformers import ObjectiveLoss
 from contrasent.engine.registry import check, find
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder

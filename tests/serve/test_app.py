@@ -18,7 +18,7 @@ from serving import LINES, MINILM, running
 from contrasent.errors import ModelError
 from contrasent.search.index import Index
 from contrasent.serve.app import Server, create_app
-from contrasent.serve.settings import Served, Settings
+from contrasent.serve.batching import Served, Settings
 from contrasent.types import Tokens
 
 

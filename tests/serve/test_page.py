@@ -286,7 +286,7 @@ def test_two_indexes_side_by_side(browser, model, index, encoder, width, scheme)
 
 def test_key(browser, model, index):
     from contrasent.serve.app import create_app
-    from contrasent.serve.settings import Settings
+    from contrasent.serve.guard import Settings
 
     app = create_app(model, index=index, settings=Settings(api_key="secret"))
     with running(app) as url:

@@ -9,8 +9,7 @@ import pytest
 
 from contrasent.serve.app import create_app
 from contrasent.serve.batching import Batcher, QueueFull
-from contrasent.serve.guard import client_of
-from contrasent.serve.settings import Settings
+from contrasent.serve.guard import Settings, client_of
 from contrasent.types import Tokens
 
 

@@ -1,16 +1,33 @@
-"""sentence-transformers: an encoder as a ``SentenceTransformer``, with the same vectors.
+"""sentence-transformers: encoders as its models, objectives as losses of its trainer.
 
 A saved model folder needs no adapter: ``SentenceTransformer("my-model")`` reads it.
 """
 
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+from torch import Tensor, nn
+
+from contrasent import parallel
 from contrasent.adapters import Model, encoder_of
-from contrasent.errors import MissingExtraError
+from contrasent.engine.objective import Objective
+from contrasent.engine.parameters import renamed
+from contrasent.engine.registry import check, find
+from contrasent.engine.registry import parameters as known_parameters
+from contrasent.errors import MissingExtraError, ModelError, OptionError, TrainingError
+from contrasent.model.encoder import Encoder
+from contrasent.model.heads import Dense
+from contrasent.text.batches import VIEW, random_for
+from contrasent.text.tokens import Tokenizer
+from contrasent.text.views import Identity, View
+from contrasent.types import Batch, Tokens
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+POOLERS = ("cls", "mean", "max")
 
 
 def sentence_transformer(model: Model, **options: Any) -> "SentenceTransformer":
@@ -24,3 +41,141 @@ def sentence_transformer(model: Model, **options: Any) -> "SentenceTransformer":
     with tempfile.TemporaryDirectory() as folder:
         encoder_of(model).save(f"{folder}/model")
         return SentenceTransformer(f"{folder}/model", **options)
+
+
+class ObjectiveLoss(nn.Module):
+    """An objective as a loss of ``SentenceTransformerTrainer``.
+
+    ::
+
+        model = SentenceTransformer("my-model")
+        loss = ObjectiveLoss(model, "esimcse+simcse_plus_plus", queue_size=160)
+        SentenceTransformerTrainer(model, train_dataset=sentences, loss=loss).train()
+
+    The data set has a column of sentences, or the columns that a labelled objective takes, scores
+    as the label. The model's own weights train; projectors, queues, generators and discriminators
+    live in the loss and are not saved. Dropout is the model's own. Momentum and queues move at the
+    beginning of the next batch, which is the optimizer's step unless gradients are accumulated.
+
+    Attributes:
+        objective: the objective, its encoder sharing the model's weights.
+    """
+
+    def __init__(
+        self, model: Any, objective: str = "simcse", *, seed: int = 0, **parameters: Any
+    ) -> None:
+        """Build the objective around a model."""
+        super().__init__()
+        parameters = renamed(parameters, known_parameters(objective))
+        check(objective, parameters)
+        self.objective: Objective = find(objective)(encoder_around(model), **parameters)
+        encoder = self.objective.encoder
+        if encoder.pooling not in POOLERS:
+            problem = "pools at a mask token, which this trainer does not put into the texts"
+            raise OptionError("objective", objective, f"{problem}; use contrasent train")
+        self.objective.to(encoder.device)
+        for view in self.objective.views:
+            if view.level != "token":
+                raise OptionError(
+                    "objective",
+                    objective,
+                    f"the view {type(view).__name__} needs the text, which this trainer does not "
+                    "hand on; make the copies in the data set, or use contrasent train",
+                )
+        self.seed = seed
+        self.batches = 0
+        self._stepped = True
+
+    def forward(
+        self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
+    ) -> Tensor:
+        """The loss of a batch; ``labels`` are (n,) scores of its pairs."""
+        if parallel.world() > 1:
+            raise TrainingError(
+                "several processes: gradients would not be shared through this loss; "
+                "use contrasent train under torchrun"
+            )
+        training = bool(self.objective.encoder.backbone.training)
+        self.objective.train(training)
+        if training and not self._stepped:
+            self.objective.after_step()
+        columns = [_tokens(features) for features in sentence_features]
+        self.objective.check(len(columns), scored=labels is not None)
+        terms = self.objective(self._batch(columns, labels))
+        if training:
+            self._stepped = False
+            self.batches += 1
+        return self.objective.loss(terms)
+
+    def _batch(self, columns: list[Tokens], labels: Tensor | None) -> Batch:
+        views = self.objective.views
+        if not self.objective.labelled:
+            columns = columns * len(views)
+        count = len(columns[0])
+        rows = np.arange(self.batches * count, (self.batches + 1) * count)
+        viewed = [
+            self._viewed(views[i] if i < len(views) else Identity(), column, i, rows)
+            for i, column in enumerate(columns)
+        ]
+        scores = None if labels is None else labels.cpu().numpy().astype(np.float64)
+        return Batch(tuple(viewed), rows, self.batches, self.seed, scores)
+
+    def _viewed(self, view: View, tokens: Tokens, index: int, rows: Any) -> Tokens:
+        if isinstance(view, Identity):
+            return tokens
+        before, after = self.objective.encoder.tokenizer.frame
+        inner = [tokens[i][len(before) : len(tokens[i]) - len(after)] for i in range(len(tokens))]
+        randoms = [random_for(self.seed, VIEW + index, int(row), 0) for row in rows]
+        return Tokens.from_rows(
+            np.concatenate([before, ids, after]) for ids in view.many(inner, randoms)
+        )
+
+
+def encoder_around(model: Any) -> Encoder:
+    """An encoder that shares the weights of a ``SentenceTransformer``."""
+    modules = list(model.children())
+    if len(modules) < 2:
+        raise ModelError("the model needs a transformer and a pooling module")
+    transformer, pooling, *rest = modules
+    # The attribute was renamed in sentence-transformers 6.
+    backbone = getattr(transformer, "model", None) or getattr(transformer, "auto_model", None)
+    if not isinstance(backbone, nn.Module) or not hasattr(pooling, "pooling_mode"):
+        raise ModelError("the model does not begin with a transformer and its pooling")
+    heads = [_dense(module) for module in rest if type(module).__name__ != "Normalize"]
+    slow = model.tokenizer
+    length = int(model.max_seq_length or cast(Any, backbone).config.max_position_embeddings)
+    names = {k: v for k, v in slow.special_tokens_map.items() if isinstance(v, str)}
+    encoder = Encoder(
+        backbone,
+        Tokenizer(slow.backend_tokenizer, max_tokens=length, names=names),
+        pooling=_mode(pooling),
+        head=heads[0] if len(heads) == 1 else nn.Sequential(*heads) if heads else None,
+    )
+    return encoder.to(model.device)
+
+
+def _mode(pooling: Any) -> str:
+    mode = pooling.pooling_mode
+    modes = [mode] if isinstance(mode, str) else list(mode)
+    if len(modes) != 1 or modes[0] not in POOLERS:
+        raise ModelError(f"pooling {modes} is not supported (one of {', '.join(POOLERS)} is)")
+    return str(modes[0])
+
+
+def _dense(module: Any) -> Dense:
+    if type(module).__name__ != "Dense":
+        raise ModelError(f"a module of type {type(module).__name__} is not supported")
+    linear = module.linear
+    dense = Dense(1, 1, module.activation_function, bias=linear.bias is not None)
+    dense.linear = linear
+    return dense
+
+
+def _tokens(features: dict[str, Tensor]) -> Tokens:
+    if "attention_mask" not in features or features["input_ids"].dim() != 2:
+        raise TrainingError(
+            "the loss needs padded input_ids with an attention_mask; switch off unpad_inputs"
+        )
+    ids = features["input_ids"].cpu().numpy().astype(np.int32)
+    mask = features["attention_mask"].cpu().numpy().astype(bool)
+    return Tokens.from_rows(row[real] for row, real in zip(ids, mask, strict=True))

@@ -1,8 +1,4 @@
-"""The commands, put together; usage errors are one line, as every other error.
-
-Typer prints the usage and a box around its message; :class:`Commands` raises a ``UserError``
-instead, which names the problem and the nearest name, or where to read on.
-"""
+"""The commands, put together; usage errors are one line, where typer prints usage and a box."""
 
 import logging
 from collections.abc import Iterable, Iterator

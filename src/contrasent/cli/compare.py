@@ -26,7 +26,6 @@ def compare(
     split: options.StsSplit = "test",
     data: options.DataFolder = None,
     seed_sd: Annotated[float | None, typer.Option(min=0)] = None,
-    resamples: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> options.Output:
     """Is B better than A, or is it chance? Differences with 95 % intervals and p values.
 
@@ -40,7 +39,6 @@ def compare(
         suite: Suites to measure models by, as in evaluate; sts if not given.
         seed_sd: Standard deviation over seeds, in points, of an arm with one run. By default the
             other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
-        resamples: Of no use any more: nothing is drawn.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
     from contrasent.evaluate.cache import digest, kept_or_measured

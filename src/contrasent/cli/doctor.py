@@ -145,22 +145,15 @@ def _open_index(folder: Path) -> "AnyIndex | None":
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The packages and the processor of a machine.
-
-    Attributes:
-        instructions: of the processor that matter for speed; empty where they cannot be read.
-        missing: packages that each extra lacks; empty for one that is complete.
-        data: folder of the data sets and whether it is there, or None where none is named.
-        base: folder of the default base model, or None.
-    """
+    """The packages and the processor of a machine."""
 
     versions: dict[str, str]
     threads: int
-    instructions: tuple[str, ...]
+    instructions: tuple[str, ...]  # empty where they cannot be read
     gpu: str | None
-    missing: dict[str, tuple[str, ...]]
-    data: tuple[str, bool] | None
-    base: str | None
+    missing: dict[str, tuple[str, ...]]  # by extra
+    data: tuple[str, bool] | None  # folder of the data sets and whether it is there
+    base: str | None  # folder of the default base model
     cache: str
 
 

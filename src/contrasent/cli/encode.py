@@ -141,7 +141,7 @@ def _as_stream(
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
-    """Refuse, before any work, an output that cannot or must not be written."""
+    """Reject, before any work, an output that cannot or must not be written."""
     from contrasent.encoding.shards import read_manifest
 
     if output.suffix in FORMATS:
@@ -184,12 +184,7 @@ def open_texts(source: str, column: str | None) -> "Corpus":
 
 
 def _write(
-    output: Path,
-    corpus: "Corpus",
-    function: "Counting[Model]",
-    form: Form,
-    *,
-    overwrite: bool,
+    output: Path, corpus: "Corpus", function: "Counting[Model]", form: Form, *, overwrite: bool
 ) -> "Manifest":
     """Encode into shards, and put them together if a file is wanted."""
     from contrasent.encoding.shards import encode_shards, read_manifest, read_shards

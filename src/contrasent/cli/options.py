@@ -50,29 +50,17 @@ LexicalWeight = Annotated[
 
 
 class Output(NamedTuple):
-    """The output of a command.
-
-    Attributes:
-        notes: lines for standard error, after all else.
-    """
+    """The output of a command."""
 
     data: Any
     text: str = ""
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # for standard error, after all else
     status: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """How a model is opened; a command shows those fields as options that its annotation names.
-
-    Attributes:
-        pooler: for a bare encoder, which does not say how to pool.
-        max_tokens: where texts are cut; the model's own length if None.
-        runtime: one of :data:`contrasent.model.runtime.RUNTIMES`; if None, torch for a model and
-            its own for an export.
-        batch_invariant: the same bits whatever else is encoded, and in whichever order.
-    """
+    """How a model is opened; a command shows those fields as options that its annotation names."""
 
     pooler: Annotated[
         str | None,
@@ -101,13 +89,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The processes that compute the shards of a large input.
-
-    Attributes:
-        engine: one of :data:`contrasent.encoding.engines.ENGINES`; None for this process, as a
-            stream.
-        timeout: seconds without a report from any worker after which the run ends.
-    """
+    """The processes that compute the shards of a large input; without engine this one streams."""
 
     engine: Annotated[
         str | None,
@@ -146,12 +128,9 @@ Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
 
 
 def command(function: Callable[..., Output | None]) -> Callable[..., None]:
-    """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`.
-
-    Help of its options is what the section "Options:" of its docstring says of each parameter. A
-    parameter of type :class:`Loading` or :class:`Workers` becomes the options that its annotation
-    names.
-    """
+    """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`."""
+    # Help is what "Options:" of its docstring says; a Loading or Workers becomes those options that
+    # its annotation names.
     own = inspect.signature(function)
     about, help_of = _described(function)
     flat: list[inspect.Parameter] = []

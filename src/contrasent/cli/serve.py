@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contrasent.model.prompts import Model
-    from contrasent.serve.settings import Served
+    from contrasent.serve.batching import Served
     from contrasent.types import Tokens
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -72,7 +72,7 @@ def serve(
     for package in NEEDED:
         if find_spec(package.replace("-", "_")) is None:
             raise MissingExtraError(package, "serve", "contrasent serve")
-    from contrasent.serve.settings import Settings
+    from contrasent.serve.guard import Settings
 
     settings = Settings(
         batch_tokens=batch_tokens,
@@ -179,7 +179,7 @@ def served(encoder: "Model", name: str) -> "Served":
     """An encoder as the server sees it."""
     import numpy as np
 
-    from contrasent.serve.settings import Served
+    from contrasent.serve.batching import Served
     from contrasent.types import Tokens
 
     before, after = (ids.tolist() for ids in encoder.tokenizer.frame)

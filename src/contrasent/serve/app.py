@@ -18,11 +18,10 @@ from starlette.exceptions import HTTPException
 from contrasent.errors import InputError, UserError
 from contrasent.search.opening import AnyIndex
 from contrasent.serve import schemas
-from contrasent.serve.batching import Batcher, Embedder
-from contrasent.serve.guard import ApiError, Guard, Metrics, error_response
+from contrasent.serve.batching import Batcher, Embedder, Served
+from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, error_response
 from contrasent.serve.library import Library, OpenModel
 from contrasent.serve.routes import Routes
-from contrasent.serve.settings import Served, Settings
 
 log = logging.getLogger("contrasent.serve")
 

@@ -1,22 +1,21 @@
-"""Requests that wait while a forward pass runs share the next one.
+"""Requests that wait while a forward pass runs share the next one, clients in turn.
 
-A batch is filled up to a budget of tokens, a few rows of each waiting client in turn and of each
-of its requests in turn, so that a short request does not wait for a long one, nor one client for
-another's hundred requests. The queue is bounded in tokens, in all and for each client.
+A few rows of each client's requests in turn fill a batch's budget of tokens, so that a short
+request does not wait for a long one, nor a client for another's hundred.
 """
 
 import asyncio
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.serve.guard import ApiError
-from contrasent.serve.settings import Served, Settings
+from contrasent.serve.guard import ApiError, Settings
 from contrasent.types import Tokens, Vectors
 
 TURN = 8
@@ -24,6 +23,25 @@ TURN = 8
 
 Observe = Callable[[int, int, float], None]
 """observe(rows, tokens, seconds), after each batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A model as the server sees it: text to tokens, tokens to vectors."""
+
+    name: str
+    identity: str  # a hash of all that decides its vectors
+    dimension: int
+    max_tokens: int  # special ones included
+    vocabulary: int
+    # Sentences and the prompt before each, or rows of bare ids, to rows of ids, and which were cut.
+    tokenise: Callable[[Sequence[str], str], tuple[Tokens, NDArray[np.bool_]]]
+    wrap: Callable[[Sequence[Sequence[int]]], tuple[Tokens, NDArray[np.bool_]]]
+    embed: Callable[[Tokens], Vectors]  # called from one thread
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str = ""
+    query_prompt: str = ""
+    nested: tuple[int, ...] = ()  # sizes that vectors were trained to be cut to
 
 
 class QueueFull(Exception):
@@ -192,10 +210,7 @@ class Batcher:
 
 
 class Embedder:
-    """Texts or token ids to vectors, through the batcher and within the limits.
-
-    Its methods return (n, d) vectors, the number of tokens, and the number of inputs that were cut.
-    """
+    """Texts or ids to (n, d) vectors, and the numbers of tokens and of inputs that were cut."""
 
     def __init__(self, model: Served, batcher: Batcher, settings: Settings) -> None:
         self.model, self.batcher, self.settings = model, batcher, settings

@@ -47,15 +47,10 @@ class _NoRedirect(HTTPRedirectHandler):
 
 
 class RemoteModel:
-    """A served model; sentences in, vectors out.
+    """A served model; sentences in, vectors out."""
 
-    A busy or failing server is tried again a few times, once it has answered at all. Prompts are
-    put before texts only by a server that names them in its list of models, as ours does.
-
-    Attributes:
-        identity: of the model, "" if the server does not say.
-        dimension: of the vectors, once some were made.
-    """
+    # A busy or failing server is tried again a few times, once it has answered at all. Prompts are
+    # put before texts only by a server that names them in its list of models, as ours does.
 
     def __init__(
         self, address: str, name: str | None = None, *, batch: int = 64, option: str = "--url"

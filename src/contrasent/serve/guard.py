@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -20,8 +21,6 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from contrasent.serve.settings import Settings
 
 log = logging.getLogger("contrasent.serve")
 
@@ -42,6 +41,33 @@ HEADERS = {
 }
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits of the server; beyond those of the queue and of requests at work the answer is 429."""
+
+    batch_tokens: int = 4096
+    queue_tokens: int = 262_144
+    max_requests: int = 512
+    client_share: float = 0.5  # of the queue and of the requests at work, for one client
+    max_inputs: int = 2048
+    max_compared: int = 512  # texts on each side of a comparison
+    max_body: int = 8 * 1024 * 1024
+    max_k: int = 1000
+    timeout: float = 60.0  # seconds for a request's body, and for its answer
+    api_key: str = ""
+    hosts: tuple[str, ...] = ()  # that the Host header may have; empty allows any
+
+    @property
+    def client_requests(self) -> int:
+        """Requests at work at once of one client."""
+        return max(1, int(self.client_share * self.max_requests))
+
+    @property
+    def client_tokens(self) -> int:
+        """Tokens of one client that may wait."""
+        return max(1, int(self.client_share * self.queue_tokens))
 
 
 class ApiError(HTTPException):
@@ -67,10 +93,7 @@ def error_response(error: HTTPException, param: str | None = None) -> Response:
 
 
 def client_of(scope: Scope) -> str:
-    """Whose request it is: an IPv4 address, or the /64 network of an IPv6 one.
-
-    It decides on the share of the server alone, and is never logged.
-    """
+    """Whose share of the server it uses, never logged: an IPv4 address, or an IPv6 /64 network."""
     address = str((scope.get("client") or ("",))[0])
     try:
         known = ip_address(address)
@@ -180,12 +203,8 @@ class Guard:
                 raise ApiError(415, problem, "unsupported_media_type")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body.
-
-        Starlette's own limit answers at once: a client that is still sending would then see a
-        broken connection and not the answer. One that is too large is therefore read on for a
-        while, and dropped.
-        """
+        """The whole body; one that is too large is read on for a while, and dropped."""
+        # Starlette's own limit answers at once: a client that still sends sees a broken connection.
         limit = self.settings.max_body
         length = Headers(scope=scope).get("content-length", "0")
         declared = int(length) if length.isdecimal() and len(length) < 20 else 0

@@ -13,11 +13,10 @@ from fastapi import Query, Request, Response
 from contrasent.metrics import normalize, rank_biased_overlap
 from contrasent.search.query import Hit
 from contrasent.serve import schemas
-from contrasent.serve.batching import Embedder
-from contrasent.serve.guard import ApiError, Metrics, client_of
+from contrasent.serve.batching import Embedder, Served
+from contrasent.serve.guard import ApiError, Metrics, Settings, client_of
 from contrasent.serve.library import Library, Snapshot
 from contrasent.serve.schemas import reply
-from contrasent.serve.settings import Served, Settings
 from contrasent.types import Vectors
 
 DEPTH = 100
