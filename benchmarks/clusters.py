@@ -18,8 +18,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.stats.bootstrap import interval
-from contrasent.stats.items import clustered_mean
+from contrasent.stats.bootstrap import clustered_mean, interval
 
 Floats = NDArray[np.float64]
 Law = Callable[[np.random.Generator, int], Floats]

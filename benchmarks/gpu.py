@@ -51,8 +51,8 @@ def ours(options: dict[str, Any]) -> dict[str, float]:
     from benchmarks.worker import sentences
     from contrasent.model.encoder import Encoder
     from contrasent.objectives.simcse import SimCSE
-    from contrasent.train.clock import Clock
     from contrasent.train.fit import fit
+    from contrasent.train.run import Clock
     from contrasent.train.settings import Settings
     from contrasent.train.step import StepRunner
 

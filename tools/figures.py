@@ -106,7 +106,7 @@ STEPS = (
     ("a row of the step", "seed, step: which rows", "text/batches.py"),
     ("views", "crop, repeat, dropout alone", "text/views/"),
     ("packed layers", "no padding computed", "model/packed.py"),
-    ("pooled, projected", "(rows, d)", "model/pooled.py"),
+    ("pooled, projected", "(rows, d)", "model/backbone.py"),
     ("cosines / temperature", "(rows, candidates)", "engine/contrast.py"),
     ("loss", "a number, and its gradient", "losses/contrastive.py"),
 )

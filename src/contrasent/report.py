@@ -34,13 +34,10 @@ class Row:
 
     Attributes:
         task: what was measured on, such as "STS12" or "STS12/MSRpar".
-        split: "train", "dev", "test" or "heldout".
         metric: "spearman", "pearson", "mrr@10", ...; correlations and rates lie in [-1, 1].
         aggregate: how subsets were joined: "all", "mean" or "wmean"; "" where nothing is joined.
-        value: the number, unrounded.
         count: how many pairs, queries or sentences it rests on.
         low: lower end of the 95 % interval, if one was computed.
-        high: upper end of it.
     """
 
     task: str
@@ -88,7 +85,6 @@ class Report:
     """Rows, and what is needed to read them.
 
     Attributes:
-        rows: the numbers.
         notes: facts that belong to all rows, such as {"form": "raw", "distinct_sentences": 21234}.
         items: of rows by their key: the items behind the number, or the keys of the rows whose
             plain mean it is. They are no part of the JSON; see :func:`write_reports`.

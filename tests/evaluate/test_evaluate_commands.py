@@ -228,7 +228,7 @@ def test_what_was_measured_is_not_encoded_again(bert, tiny, data, tmp_path, monk
     finally:
         pairs.write_text(text)
     assert len(list(kept.glob("*.json"))) == 6
-    monkeypatch.setattr("contrasent.evaluate.cache.MOST", 3)
+    monkeypatch.setattr("contrasent.evaluate.suite.MOST", 3)
     run(*call, "--max-tokens", 9)
     assert len(list(kept.glob("*.json"))) == len(list(kept.glob("*.safetensors"))) == 3
     monkeypatch.setenv("CONTRASENT_CACHE", str(tmp_path / "a.json"))  # no folder can be there

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from contrasent.errors import OptionError, OutputError
-from contrasent.model import pooled as module
+from contrasent.model import backbone as module
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import BatchNormProjector, Dense
 from contrasent.model.poolers import POOLERS, pooler_class

@@ -6,7 +6,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from contrasent.model import quantise
+from contrasent.model import export
 
 
 @pytest.fixture
@@ -41,12 +41,12 @@ def run(model, rows):
 def test_activations_are_evened_out_as_the_paper_says(graph):
     model, weights, rows = graph
     before = run(model, rows)
-    quantise._smooth(model, list(model.graph.node), [{"x": rows[:2]}, {"x": rows[2:]}])
+    export._smooth(model, list(model.graph.node), [{"x": rows[:2]}, {"x": rows[2:]}])
     wanted = []
     for column in range(4):
         activation = max(abs(float(row[column])) for row in rows)
         weight = max(abs(float(v)) for array in weights.values() for v in array[column])
-        wanted.append(activation**quantise.STRENGTH / weight ** (1 - quantise.STRENGTH))
+        wanted.append(activation**export.STRENGTH / weight ** (1 - export.STRENGTH))
     middle = sorted(wanted)
     wanted = np.array(wanted) / ((middle[1] + middle[2]) / 2)
     stored = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}

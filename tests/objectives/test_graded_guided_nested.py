@@ -5,7 +5,7 @@ import pytest
 import torch
 from made_batches import TEXTS
 
-from contrasent.engine.guide import Guide
+from contrasent.engine.masked_models import Guide
 from contrasent.engine.registry import check, find
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.types import Batch

@@ -399,7 +399,7 @@ def test_constructors_check_too(load):
 
 
 def test_synonyms_without_wordnet_say_so(load, monkeypatch):
-    monkeypatch.setattr("contrasent.text.views.synonyms.FOLDERS", ())
+    monkeypatch.setattr("contrasent.text.views.words.FOLDERS", ())
     monkeypatch.setitem(__import__("sys").modules, "wn", None)
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
     with pytest.raises(DataError, match="wordnet-base"):

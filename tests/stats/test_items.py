@@ -7,7 +7,7 @@ from scipy import stats
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.stats.items import bootstrap_p, clustered_mean, paired_spearman_difference
+from contrasent.stats.bootstrap import bootstrap_p, clustered_mean, paired_spearman_difference
 
 
 def test_spearman_difference_is_of_the_two_correlations():

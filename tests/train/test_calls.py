@@ -10,9 +10,9 @@ import contrasent
 from contrasent import parallel
 from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
-from contrasent.train.clock import Clock
 from contrasent.train.monitor import Monitor
 from contrasent.train.prepare import collator, configure, prepare
+from contrasent.train.run import Clock
 from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from contrasent.errors import OptionError
-from contrasent.model import packing, pooled
+from contrasent.model import backbone, packing
 from contrasent.train.fit import fit
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
@@ -75,7 +75,7 @@ def gradient(objective, batch):
 def test_the_gradient_is_that_of_all_chunks_kept(bert, sentences, monkeypatch, case, padding):
     loss, found, after = gradient(*made(bert, case, sentences, padding))
     direct = []
-    monkeypatch.setattr(pooled, "replayed", lambda work, t: (direct.append(len(t)), work(t))[1])
+    monkeypatch.setattr(backbone, "replayed", lambda work, t: (direct.append(len(t)), work(t))[1])
     expected, wanted, then = gradient(*made(bert, case, sentences, padding))
     assert len(direct) >= 8
     assert max(direct) < 12

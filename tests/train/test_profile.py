@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from contrasent.train import clock as module
-from contrasent.train.clock import PARTS, Clock
+from contrasent.train import run as module
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
+from contrasent.train.run import PARTS, Clock
 from contrasent.train.settings import Settings
 
 

@@ -11,7 +11,7 @@ from contrasent.adapt.evidence import OLD, WRITTEN, Evidence, Floats, mean_over_
 from contrasent.errors import DataError
 from contrasent.evaluate.sts import sts
 from contrasent.metrics import normalize
-from contrasent.stats.items import clustered_mean
+from contrasent.stats.bootstrap import clustered_mean
 from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import data_folder
 from contrasent.types import EncodeFn

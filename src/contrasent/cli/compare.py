@@ -41,9 +41,15 @@ def compare(
             other arm's, or 1.2 where that has one run too; 0 for a model no seed would change.
     """
     arms = [_names(option, value) for option, value in (("A", before), ("B", after))]
-    from contrasent.evaluate.cache import digest, kept_or_measured
     from contrasent.evaluate.compare import SEED_SD, SPREAD, compare_reports
-    from contrasent.evaluate.suite import Options, evaluate, read_data, suite_names
+    from contrasent.evaluate.suite import (
+        Options,
+        digest,
+        evaluate,
+        kept_or_measured,
+        read_data,
+        suite_names,
+    )
     from contrasent.text.official import STS_TASKS
 
     suites = suite_names(suite or ["sts"])

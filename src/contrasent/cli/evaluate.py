@@ -67,9 +67,8 @@ def evaluate(
         arrows: In the page, join models by arrows in the order given.
         list_: Show the named data sets, where each is or belongs, and the suites that run here.
     """
-    from contrasent.evaluate.cache import digest, kept_or_measured
     from contrasent.evaluate.protocols import PROTOCOLS
-    from contrasent.evaluate.suite import Options, suite_names
+    from contrasent.evaluate.suite import Options, digest, kept_or_measured, suite_names
     from contrasent.text.official import STS_TASKS
 
     if list_:

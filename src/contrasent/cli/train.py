@@ -134,7 +134,7 @@ def train(
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks
         progress.show("silent")
-    from contrasent.train.clock import Clock
+    from contrasent.train.run import Clock
 
     clock = Clock()
     stated = _recipe(recipe) if recipe else {}

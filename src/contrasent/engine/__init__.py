@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         Term as Term,
         Terms as Terms,
     )
-    from contrasent.engine.guide import Guide as Guide
+    from contrasent.engine.masked_models import Guide as Guide
     from contrasent.engine.masked_models import (
         LanguageHead as LanguageHead,
         MaskedLanguageModelling as MaskedLanguageModelling,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Weight as Weight,
     )
     from contrasent.engine.queue import MomentumQueue as MomentumQueue, copy_encoder as copy_encoder
-    from contrasent.engine.terms import (
+    from contrasent.engine.contrast import (
         Barlow as Barlow,
         DimensionWise as DimensionWise,
         GradedPairs as GradedPairs,

@@ -1,4 +1,4 @@
-"""The contrastive term: which encodings make the positive pairs, and which the negative ones."""
+"""The contrastive term, and the terms that see vectors alone: of dimensions and rated pairs."""
 
 import hashlib
 from collections.abc import Callable
@@ -10,9 +10,20 @@ import torch
 from torch import Tensor
 
 from contrasent import parallel
-from contrasent.engine.encodings import BatchEncodings, Source, Terms
-from contrasent.errors import OptionError
-from contrasent.losses import FactorForm, Similarity, info_nce, mean_cosines, two_source_info_nce
+from contrasent.engine.encodings import BatchEncodings, Source, Term, Terms
+from contrasent.errors import OptionError, TrainingError
+from contrasent.losses import (
+    BarlowNorm,
+    FactorForm,
+    Similarity,
+    barlow_twins,
+    dimension_wise_contrast,
+    info_nce,
+    mean_cosines,
+    pair_cosines,
+    two_source_info_nce,
+)
+from contrasent.text.batches import random_for
 from contrasent.types import Tokens
 
 Duplicates = Literal["contrast", "mask"]
@@ -24,8 +35,6 @@ class Contrast:
     """Settings of the contrastive term; the defaults are plain SimCSE.
 
     Attributes:
-        temperature: tau.
-        similarity: "cosine" or "dot".
         symmetric: average with the direction from positives to anchors.
         alpha: weight of a row's own hard negatives (SimCSE, equation 8).
         positives: encodings that make the positive pairs.
@@ -33,7 +42,6 @@ class Contrast:
         factor: m of SimCSE++ (equation 3).
         factor_form: where m stands, see ``two_source_info_nce``.
         passes: K of "mean" (SimCSE++, section 3.1).
-        noise_variance: of "gaussian".
         hardness: beta (Robinson et al. 2021), see ``info_nce``; 0 counts all negatives alike.
         debias: tau^+ (Chuang et al. 2020), see ``info_nce``; 0 takes all negatives for true.
         duplicates: "mask" leaves out negatives of pairs that share a text with the anchor's.
@@ -173,3 +181,94 @@ def merge(settings: list[Contrast]) -> Contrast:
             )
         merged[field.name] = departing[0] if departing else field.default
     return kind(**merged)
+
+
+ARTIFICIAL = 200
+
+
+class DimensionWise(Term):
+    """The term "dimensions": dimension-wise contrast of the projected views (SimCSE++, 4.3).
+
+    The rows of all processes are taken together, so that the statistics are those of the batch.
+    """
+
+    vectors_only = True
+
+    def __init__(self, **settings: Any) -> None:
+        """Of the settings of :func:`contrasent.losses.dimension_wise_contrast`."""
+        super().__init__()
+        self.settings = settings
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        views = (parallel.gather(view) for view in encodings.noisy[:2])
+        loss = dimension_wise_contrast(*views, **self.settings)
+        return {"dimensions": loss}
+
+
+class Barlow(Term):
+    """The term "barlow": Barlow Twins with artificial rows (SimCSE++, 4.1 and 4.2).
+
+    The artificial rows are drawn anew in every step, the same for both views.
+
+    Args:
+        off_diagonal: weight of the correlations between dimensions.
+        artificial: rows of Gaussian noise that are appended to both views.
+    """
+
+    vectors_only = True
+
+    def __init__(self, *, off_diagonal: float, artificial: int, norm: BarlowNorm) -> None:
+        super().__init__()
+        self.off_diagonal, self.artificial, self.norm = off_diagonal, artificial, norm
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        first, second = (parallel.gather(view) for view in encodings.noisy[:2])
+        seed = int(
+            random_for(encodings.batch.seed, ARTIFICIAL, encodings.batch.step).integers(2**62)
+        )
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(self.artificial, first.shape[1], generator=generator)
+        options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
+        return {"barlow": barlow_twins(first, second, artificial=noise.to(first), **options)}
+
+
+class GradedPairs(Term):
+    """A term of the pairs' similarities and their scores, both of all processes.
+
+    Attributes:
+        loss: maps similarities (n,) and scores (n,) to a scalar.
+        similarity: maps two columns (n, d) to similarities (n,).
+        unit: scores are divided by it, and must then lie from -1 to 1; None leaves them alone.
+    """
+
+    vectors_only = True
+
+    def __init__(
+        self,
+        name: str,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        *,
+        similarity: Callable[[Tensor, Tensor], Tensor] = pair_cosines,
+        unit: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.name, self.loss, self.similarity, self.unit = name, loss, similarity, unit
+
+    def forward(self, encodings: BatchEncodings) -> Terms:
+        """The term of a batch."""
+        scores = encodings.batch.scores
+        if scores is None:
+            raise TrainingError(f"the term {self.name!r} needs a corpus with scores")
+        if self.unit is not None:
+            worst = scores[abs(scores).argmax()]
+            if abs(worst) > self.unit:
+                raise TrainingError(
+                    f"score {worst:g} is beyond the highest, {self.unit:g}, which stands for pairs "
+                    "that mean the same; set highest_score"
+                )
+            scores = scores / self.unit
+        found = self.similarity(*encodings.noisy[:2])
+        given = torch.from_numpy(scores).to(found)
+        return {self.name: self.loss(parallel.gather(found), parallel.gather(given))}

@@ -83,7 +83,6 @@ class BatchEncodings:
 
     Attributes:
         networks: the encoder, the projector and the roles of the columns.
-        batch: the rows of this process.
         roles: of the batch's columns: "anchor", "positive", "negative" or "edited".
     """
 

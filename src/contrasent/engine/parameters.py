@@ -34,9 +34,6 @@ class Range:
     """The range of a number, which must be finite too; pydantic validates by it.
 
     Attributes:
-        above: lower end, excluded.
-        least: lower end, included.
-        below: upper end, excluded.
         most: upper end, included; that of ``math.inf`` lets infinity in.
     """
 

@@ -244,8 +244,7 @@ def _check_defaults(name: str, given: Iterable[str]) -> None:
 
 
 def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) -> None:
-    from contrasent.engine.guide import check_guide
-    from contrasent.engine.masked_models import check_masked_model
+    from contrasent.engine.masked_models import check_guide, check_masked_model
 
     for key, parameter in method.parameters.items():
         if values[key] and parameter.mark(MaskedModelName):
@@ -255,7 +254,7 @@ def _check_models(method: Method, values: Mapping[str, Any], base: Path | None) 
 
 
 def _combine(name: str, encoder: "Encoder", **given: Any) -> "Objective":
-    from contrasent.engine.combination import Combination
+    from contrasent.engine.objective import Combination
 
     known = parameters(name)
     for option in given:

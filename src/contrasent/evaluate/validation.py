@@ -16,8 +16,7 @@ from contrasent.evaluate.retrieval import check_relevant, rank_vectors
 from contrasent.evaluate.sts import pairs
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
-from contrasent.stats.bootstrap import FEWEST, RESAMPLES, mean_interval
-from contrasent.stats.items import paired_spearman_difference
+from contrasent.stats.bootstrap import FEWEST, RESAMPLES, mean_interval, paired_spearman_difference
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10

@@ -3,8 +3,7 @@
 # All arithmetic is in float32 or float64 whatever the autocast: late in training the contrastive
 # loss is near 5e-4, which half precision loses.
 
-from contrasent.losses._negatives import Weights
-from contrasent.losses.contrastive import FactorForm, info_nce, two_source_info_nce
+from contrasent.losses.contrastive import FactorForm, Weights, info_nce, two_source_info_nce
 from contrasent.losses.dimensions import (
     BarlowNorm,
     Norm,
@@ -13,8 +12,13 @@ from contrasent.losses.dimensions import (
     barlow_twins,
     dimension_wise_contrast,
 )
-from contrasent.losses.graded import complex_cosines, cosent, cosine_regression
-from contrasent.losses.guided import distil_ranking, gist
+from contrasent.losses.graded import (
+    complex_cosines,
+    cosent,
+    cosine_regression,
+    distil_ranking,
+    gist,
+)
 from contrasent.losses.similarity import Similarity, mean_cosines, pair_cosines, similarities
 from contrasent.losses.tokens import Normalisation, corrective_lm, masked_lm, token_detection
 

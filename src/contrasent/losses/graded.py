@@ -1,14 +1,17 @@
-"""Losses for pairs whose similarity people have rated: a number a pair, in any unit that rises."""
+"""Losses for pairs whose similarity is known: rated by people, or by a guide (GISTEmbed)."""
 
 # Across processes gather similarities and scores before `cosent` and `angle`, which compare all
 # pairs.
+
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from contrasent.losses._computing import full, full_precision
-from contrasent.losses.similarity import check_temperature
+from contrasent.errors import OptionError
+from contrasent.losses._computing import full, full_precision, mean_of_rows
+from contrasent.losses.similarity import check_temperature, normalised
 
 
 def cosent(similarities: Tensor, scores: Tensor, *, temperature: float = 0.05) -> Tensor:
@@ -88,3 +91,135 @@ def cosine_regression(similarities: Tensor, scores: Tensor) -> Tensor:
     with full_precision(similarities):
         cosines = full(similarities)
         return (cosines - scores.to(cosines)).square().mean()
+
+
+# Anchors are the rows of this process, candidates those of all, and `first` says where its own
+# begin.
+def gist(
+    columns: tuple[Tensor, ...],
+    guide: tuple[Tensor, ...],
+    *,
+    first: int = 0,
+    rows: int | None = None,
+    temperature: float = 0.01,
+    margin: float = 0.0,
+) -> Tensor:
+    r"""GISTEmbed: mask negatives that the guide finds closer than the positive (Solatorio 2024, 3).
+
+    With s the cosine of the trained model, s^g that of the guide and M the pairs (x, y) for which
+    s^g(x, y) <= s^g(q_i, p_i) - margin,
+
+    .. math::
+
+        l_i = -\log \frac{e^{s(q_i, p_i) / \tau}}
+            {e^{s(q_i, p_i) / \tau} + \sum_{(x, y) \in M} e^{s(x, y) / \tau}}
+
+    where (x, y) are (q_i, p_j), (q_i, q_j) and (p_i, p_j), j != i, and all (q_i, n_jk).
+
+    Args:
+        columns: anchors q, positives p and any number of columns of hard negatives n, (m, d) each,
+            of all processes.
+        guide: the same rows by the guide, (m, g) each.
+        first: where this process's rows begin.
+        rows: how many they are; all if None.
+        temperature: tau.
+        margin: how much less similar a negative must be; 0 in the paper.
+
+    Returns:
+        The mean of l_i over the process's rows, a scalar.
+
+    Raises:
+        OptionError: tau is not positive.
+        ValueError: the shapes do not fit together.
+    """
+    check_temperature(temperature)
+    if not math.isfinite(margin):
+        raise OptionError("margin", margin, "must be a number")
+    n, m = rows if rows is not None else len(columns[0]) - first, len(columns[0])
+    if {len(c) for c in (*columns, *guide)} != {m} or len(columns) != len(guide) or first + n > m:
+        raise ValueError(f"columns of {m} rows, of which {n} from {first}, and a guide's differ")
+    with full_precision(columns[0]):
+        trained = [normalised(c, "cosine") for c in columns]
+        guiding = [normalised(c, "cosine") for c in guide]
+
+        def block(part: slice) -> Tensor:
+            own = slice(first + part.start, first + part.stop)
+            logits, known = _compared(trained, own) / temperature, _compared(guiding, own)
+            positive = known.diagonal(own.start)[:, None]
+            masked = known > positive - margin
+            for k in range(3):  # the pair itself, and a text with itself
+                masked.diagonal(k * m + own.start).fill_(True)
+            masked.diagonal(own.start).fill_(False)
+            labels = torch.arange(own.start, own.stop, device=logits.device)
+            return F.cross_entropy(logits.masked_fill(masked, -math.inf), labels)
+
+        return mean_of_rows(block, n, (1 + len(columns)) * m)
+
+
+def _compared(columns: list[Tensor], own: slice) -> Tensor:
+    """Cosines (k, (1 + columns) m) of q_i with p, q_i with q, p_i with p, q_i with all n."""
+    anchors, positives, *hard = columns
+    parts = [anchors[own] @ positives.T, anchors[own] @ anchors.T, positives[own] @ positives.T]
+    return torch.cat([*parts, *(anchors[own] @ negatives.T for negatives in hard)], dim=1)
+
+
+def distil_ranking(
+    anchors: Tensor,
+    candidates: Tensor,
+    guide_anchors: Tensor,
+    guide_candidates: Tensor,
+    *,
+    first: int = 0,
+    temperature: float = 0.05,
+    guide_temperature: float = 0.025,
+) -> Tensor:
+    r"""Distil how the guide ranks the batch (RankCSE's ListNet: Liu et al. 2023, section 4).
+
+    With S the cosine of the trained model and S^g that of the guide,
+
+    .. math::
+
+        l_i = \sum_{j \ne i} q_{ij} \log \frac{q_{ij}}{p_{ij}}, \quad
+        q_{ij} \propto e^{S^g_{ij} / \tau_g}, \quad p_{ij} \propto e^{S_{ij} / \tau}
+
+    The paper's cross-entropy is this and the entropy of q, which trains nothing; so 0 is the least.
+    A row's own candidate is left out, as in the released code.
+
+    Args:
+        anchors: (n, d).
+        candidates: (m, d); row ``first + i`` belongs to anchor i.
+        guide_anchors: (n, g) the same rows by the guide.
+        guide_candidates: (m, g).
+        first: where this process's rows begin among the candidates.
+        temperature: tau.
+        guide_temperature: tau_g, half of tau in the released code.
+
+    Returns:
+        The mean of l_i over the n anchors, a scalar.
+
+    Raises:
+        OptionError: a temperature is not positive.
+        ValueError: the shapes do not fit together.
+    """
+    check_temperature(temperature)
+    check_temperature(guide_temperature, "guide_temperature")
+    n, m = len(anchors), len(candidates)
+    if len(guide_anchors) != n or len(guide_candidates) != m or not 0 <= first <= m - n or m < 2:
+        raise ValueError(f"{n} anchors from {first} of {m} candidates and a guide's differ")
+    with full_precision(anchors):
+        own, others = normalised(anchors, "cosine"), normalised(candidates, "cosine")
+        guide = normalised(guide_anchors, "cosine"), normalised(guide_candidates, "cosine")
+
+        def block(part: slice) -> Tensor:
+            student = own[part] @ others.T / temperature
+            teacher = guide[0][part] @ guide[1].T / guide_temperature
+            # One column fewer instead of an infinite logit, whose product with 0 is no number.
+            others_only = torch.ones_like(student, dtype=torch.bool)
+            others_only.diagonal(first + part.start).fill_(False)
+            p, q = (
+                logits[others_only].view(-1, m - 1).log_softmax(dim=1)
+                for logits in (student, teacher)
+            )
+            return F.kl_div(p, q, reduction="batchmean", log_target=True)
+
+        return mean_of_rows(block, n, m)

@@ -2,16 +2,25 @@
 
 import inspect
 import re
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from contrasent.errors import ModelError
 from contrasent.model import dropout as dropout_
+from contrasent.model import packed as packed_
+from contrasent.model.packing import Packing, by_length, cut, replayed
+from contrasent.model.poolers import pooler_class
 from contrasent.text.tokens import Tokenizer
+from contrasent.types import Tokens
 
 
 def load_backbone(
@@ -139,3 +148,202 @@ def _quiet() -> Iterator[None]:
         logging.set_verbosity(level)
         if bar:
             logging.enable_progress_bar()
+
+
+BUCKET = 8
+"""Padded lengths are multiples of it where shapes are bucketed."""
+
+MOST = 4
+"""Calls at once; more of them would wait for each other between torch's operations."""
+
+
+class PooledBackbone(nn.Module):
+    """A backbone and a pooler: one vector for each row of tokens, whatever the batch it is in."""
+
+    # `backbone`: a transformers encoder without its own pooling layer. `pooler`: makes one vector
+    # of a row's token vectors. `packed`: compute without padding (`model.packed`) where that is
+    # possible; false for the backbone's own forward pass, in padded groups of similar length.
+    # `grad_cache_rows`: rows whose forward pass is kept in memory at once (`model.packing`); 0 for
+    # all. `bucketed`: pad a block to a multiple of 8 tokens instead of cutting it into groups: a
+    # GPU is faster on one block of a known shape.
+
+    def __init__(self, backbone: nn.Module, tokenizer: Tokenizer, pooling: str) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.use_pooler(pooling)
+        dropout_.take_over(backbone)
+        self.packed = packed_.supports_backbone(backbone)
+        self.grad_cache_rows = 0
+        self.bucketed = False
+
+    def use_pooler(self, pooling: str) -> None:
+        """Pool by another pooler from now on."""
+        self.pooler = pooler_class(pooling)(self._config, self.tokenizer).to(self.device)
+
+    @property
+    def pooling(self) -> str:
+        """Name of the pooler."""
+        return self.pooler.name
+
+    @property
+    def _all_layers(self) -> bool:
+        return self.pooler.layers != (-1,)
+
+    def compile_backbone(self) -> None:
+        """Compile the backbone's own forward pass, for bucketed shapes; on a GPU as CUDA graphs."""
+        self.packed, self.bucketed = False, True
+        mode = "default" if self.device.type == "cpu" else "reduce-overhead"
+        self.backbone.compile(dynamic=False, mode=mode)
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer layers."""
+        return int(self._config.num_hidden_layers)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.backbone.parameters()).device
+
+    @property
+    def _config(self) -> Any:
+        return self.backbone.config
+
+    def pool(self, tokens: Tokens) -> Tensor:
+        """Pooled vectors before the head, (n, hidden size), precise as those of ``forward``."""
+        if len(tokens) == 0:
+            return torch.empty(0, int(self._config.hidden_size), device=self.device)
+        if not 0 < self.grad_cache_rows < len(tokens):
+            return self._pool_block(tokens)
+        order = cut(tokens.lengths, self.grad_cache_rows)
+        # When a chunk is computed again, dropout may have been switched on in the meantime.
+        training = self.backbone.training
+        work = self._pool_block if training else self._pool_without_dropout
+        return self._in_order([replayed(work, tokens.select(rows)) for rows in order], order)
+
+    def _pool_without_dropout(self, tokens: Tokens) -> Tensor:
+        with self.dropout_off():
+            return self._pool_block(tokens)
+
+    def _pool_block(self, tokens: Tokens) -> Tensor:
+        if self.packed and packed_.supports_batch(self.backbone, tokens):
+            return self._in_order(*self._pool_packed(tokens))
+        return self._in_order(*self._pool_groups(tokens))
+
+    def _in_order(self, parts: list[Tensor], order: list[NDArray[np.int64]]) -> Tensor:
+        """Vectors of parts of a block, in the order of its rows."""
+        place = np.argsort(np.concatenate(order), kind="stable")
+        vectors = parts[0] if len(parts) == 1 else torch.cat(parts)
+        if np.array_equal(place, np.arange(len(place))):
+            return vectors  # nothing to move, and nothing for a GPU to wait for
+        return vectors[torch.from_numpy(place).to(self.device)]
+
+    def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
+        """Pooled vectors of padded groups, and which rows they are."""
+        lengths = tokens.lengths
+        parts = []
+        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
+        for rows in order:
+            parts.append(self._pool_padded(tokens.select(rows)))
+        return parts, order
+
+    def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
+        """Pooled vectors of one padded block; ``further`` as for ``hidden``."""
+        ids, mask = self.padded(tokens)
+        states = self._states(tokens, ids, mask, all_layers=self._all_layers, **further)
+        return full(self.pooler(states, ids, mask))
+
+    def pool_at(self, tokens: Tokens, places: Tensor) -> Tensor:
+        """Pooled vectors, (n, hidden size), of tokens at other places than 0, 1, 2, ..."""
+        # `places`: (n, t) int64 place of every token, from 0.
+        room = self.padded(tokens)[0].shape[1] - places.shape[1]
+        positions = nn.functional.pad(places, (0, room)) + first_position(self._config)
+        return self._pool_padded(tokens, position_ids=positions.to(self.device))
+
+    def _pool_packed(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
+        """The same without padding."""
+        packing = Packing.of(tokens)
+        firsts = self.pooler.first_token
+        states = packed_.states(self.backbone, packing, all_layers=self._all_layers, firsts=firsts)
+        if firsts:
+            return [full(states[-1])], [packing.order]
+        parts = []
+        ids = packing.split(packing.ids)
+        for hidden, rows in zip(zip(*map(packing.split, states), strict=True), ids, strict=True):
+            mask = torch.ones(hidden[0].shape[:2], dtype=torch.bool)
+            parts.append(full(self.pooler(hidden, rows[..., 0], mask)))
+        return parts, [packing.order]
+
+    def hidden(
+        self, tokens: Tokens, *, all_layers: bool = False, **further: Tensor
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Token vectors of one padded block."""
+        # Returns hidden states, each (n, t, d): the last alone, or the embedding output and all
+        # layers; and the mask (n, t), true on real tokens.
+        ids, mask = self.padded(tokens)
+        return self._states(tokens, ids, mask, all_layers=all_layers, **further), mask
+
+    def _states(
+        self, tokens: Tokens, ids: Tensor, mask: Tensor, *, all_layers: bool, **further: Tensor
+    ) -> tuple[Tensor, ...]:
+        # Without padding there is nothing to mask, and attention takes a faster path.
+        attention_mask = None if bool((tokens.lengths == ids.shape[1]).all()) else mask
+        output = self.backbone(
+            input_ids=ids,
+            attention_mask=attention_mask,
+            output_hidden_states=all_layers,
+            return_dict=True,
+            **further,
+        )
+        states = output.hidden_states if all_layers else (output.last_hidden_state,)
+        return tuple(states)
+
+    def padded(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
+        """Padded ids (n, t) int64 and mask (n, t) bool on the encoder's device."""
+        pad, device = self.tokenizer.specials.pad, self.device
+        ids, mask = (torch.from_numpy(array) for array in tokens.pad(pad))
+        if self.bucketed:
+            room = min(-ids.shape[1] % BUCKET, longest_input(self._config) - ids.shape[1])
+            ids = nn.functional.pad(ids, (0, room), value=pad)
+            mask = nn.functional.pad(mask, (0, room), value=False)
+        if device.type == "cuda":  # a copy from pinned memory is not waited for
+            ids, mask = ids.pin_memory(), mask.pin_memory()
+        return ids.to(device, non_blocking=True), mask.to(device, non_blocking=True)
+
+    @contextmanager
+    def dropout_off(self) -> Iterator[None]:
+        """Switch off all dropout, attention included, for the block."""
+        with dropout_.off(self):
+            yield
+
+
+def full(vectors: Tensor) -> Tensor:
+    """Vectors in float32; in float64 if they are that."""
+    return vectors if vectors.dtype == torch.float64 else vectors.float()
+
+
+@contextmanager
+def workers(device: torch.device, calls: int) -> Iterator[Executor | None]:
+    """Threads that share torch's cores, for the block: several calls of an encoder at once."""
+    # Products of small matrices do not gain much from a second core; two calls, a core each, do.
+    threads = torch.get_num_threads()
+    count = min(threads, calls, MOST)
+    if device.type != "cpu" or count < 2:
+        yield None
+        return
+    begun = threading.Barrier(count + 1)
+
+    def begin() -> None:
+        # A thread's first question after the number would set it to the common one, so ask now.
+        torch.get_num_threads()
+        # Holds for this thread, and for threads to come: the caller sets those back.
+        torch.set_num_threads(threads // count)
+        begun.wait()
+
+    with ThreadPoolExecutor(count, "contrasent-encode", begin) as pool:
+        for _ in range(count):
+            pool.submit(int)  # a thread is made for each, as none of them is idle yet
+        begun.wait()
+        torch.set_num_threads(threads)
+        yield pool

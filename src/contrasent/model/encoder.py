@@ -15,12 +15,18 @@ from contrasent import parallel
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
-from contrasent.model.backbone import check_vocabulary, load_backbone, longest_input
+from contrasent.model.backbone import (
+    PooledBackbone,
+    check_vocabulary,
+    full,
+    load_backbone,
+    longest_input,
+    workers,
+)
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.description import describe
 from contrasent.model.golden import PROBES, EncoderConfig, Golden, check_weights, write_golden
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
-from contrasent.model.pooled import PooledBackbone, full, workers
 from contrasent.model.poolers import POOLERS, check_pooler
 from contrasent.model.pretrained import resolve
 from contrasent.model.prompts import Prompts
@@ -38,8 +44,6 @@ class Encoder(PooledBackbone):
 
     Args:
         backbone: a transformers encoder without its own pooling layer.
-        tokenizer: its tokenizer.
-        pooling: name of the pooler.
         head: network on the pooled vector, or None.
         normalise: whether ``encode`` scales vectors to unit length.
         lower_case: whether texts are lower-cased before the tokenizer.

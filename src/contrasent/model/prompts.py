@@ -31,7 +31,6 @@ class Prompts:
     """The prompts of a model; most models have none.
 
     Attributes:
-        texts: by name; none is empty.
         default: name of the one that is used where nobody names one, or None.
     """
 

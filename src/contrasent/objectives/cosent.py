@@ -15,7 +15,6 @@ class CoSENT(Objective):
     any rating will do, labels of entailment included.
 
     Args:
-        encoder: what is trained.
         temperature: tau; the code has lambda = 1 / tau = 20.
     """
 

@@ -13,7 +13,6 @@ class CosineRegression(Objective):
     cosine and score. Scores must be in the cosine's unit: ratings from 0 to 5 are divided by 5.
 
     Args:
-        encoder: what is trained.
         highest_score: the score of pairs that mean the same, by which scores are divided; 5 for the
             STS Benchmark.
     """

@@ -11,12 +11,8 @@ class DimensionWiseContrast(Objective):
     rows has a workable scale at the paper's temperature of 0.05.
 
     Args:
-        encoder: what is trained.
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         dimension_temperature: tau_DCL.
-        dimension_norm: "batch" or "none".
-        dimension_variance: "biased" or "unbiased".
-        dimension_reduction: "mean" or "sum" over dimensions.
         divide_by_rows: divide the inner product by the rows.
         dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalisation (code).
     """

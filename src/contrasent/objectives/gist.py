@@ -50,7 +50,6 @@ class GISTEmbed(Objective):
     positive is no negative. A guide with another tokenizer reads the text that the ids stand for.
 
     Args:
-        encoder: what is trained.
         guide: folder or name@commit of a sentence encoder.
         temperature: tau; 0.01 in the paper.
         margin: how much less alike a negative must be, 0 in the paper; below 0 masks less.

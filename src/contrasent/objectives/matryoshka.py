@@ -40,10 +40,7 @@ class Matryoshka(Objective):
     The sizes are saved with the model, and are those that serving promises.
 
     Args:
-        encoder: what is trained.
         dimensions: sizes with commas, each less than the encoder's.
-        temperature: tau.
-        similarity: "cosine" or "dot".
         projector: "none".
     """
 

@@ -52,9 +52,7 @@ class RankingDistillation(Objective):
     term, the consistency of both views' rankings; neither is here.
 
     Args:
-        encoder: what is trained.
         guide: folder or name@commit of a sentence encoder.
-        temperature: tau of the contrast.
         similarity: "cosine" or "dot", of the contrast.
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         contrast_weight: of the contrast; 0 distils alone.

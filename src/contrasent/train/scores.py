@@ -8,8 +8,7 @@ from contrasent import parallel
 from contrasent.model.encoder import Encoder
 from contrasent.model.prompts import TaskEncoder
 from contrasent.report import Report
-from contrasent.train.clock import Clock
-from contrasent.train.run import Gain, Keep, RunFolder
+from contrasent.train.run import Clock, Gain, Keep, RunFolder
 from contrasent.types import EncodeFn
 
 Evaluate = Callable[[EncodeFn], Report]

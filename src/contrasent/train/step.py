@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.engine.objective import Objective
 from contrasent.text.batches import Collator
-from contrasent.train.clock import Clock
 from contrasent.train.monitor import Monitor
+from contrasent.train.run import Clock
 from contrasent.train.settings import Settings
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}

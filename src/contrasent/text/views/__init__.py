@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from contrasent.errors import ModelError, OptionError, check_choice
 from contrasent.text.tokens import Tokenizer
 from contrasent.text.views._base import Rule, View
-from contrasent.text.views.synonyms import wordnet_synonyms
 from contrasent.text.views.tokens import (
     Draw,
     Fill,
@@ -32,6 +31,7 @@ from contrasent.text.views.words import (
     InsertStopWords,
     RepeatWords,
     ReplaceSynonym,
+    wordnet_synonyms,
 )  # fmt: skip
 
 __all__ = [
