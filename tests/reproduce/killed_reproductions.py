@@ -6,17 +6,13 @@ that no data set is needed.
 """
 
 import json
-import os
 import shutil
-import signal
-import sys
-import traceback
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
+from torch.optim import AdamW
 
 from contrasent.report import Report, Row
 from contrasent.reproduce import measures, work
@@ -25,8 +21,7 @@ from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import book
 from contrasent.reproduce.run import run
 from contrasent.reproduce.store import Store
-from contrasent.train.prepare import prepare
-from contrasent.train.settings import Settings
+from kills import ended, fork, passed, prepared
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()
@@ -92,29 +87,6 @@ def measured(told, encode, folder, **options):
     return Report((Row("STSB", "test", "spearman", "all", value, 12),))
 
 
-class Instants:
-    """Counts the instants at which a kill could matter, and kills at one of them."""
-
-    def __init__(self, kill_at):
-        self.kill_at, self.count = kill_at, 0
-
-    def __call__(self):
-        self.count += 1
-        if self.count == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def around(self, owner, name):
-        function = getattr(owner, name)
-
-        def counted(*args, **kwargs):
-            self()
-            result = function(*args, **kwargs)
-            self()
-            return result
-
-        setattr(owner, name, counted)
-
-
 def reproduce(base, home, results, items, seeds):
     """What ``contrasent reproduce`` does, with the made measure; writes its report."""
     entry = measures.MEASURES["sts"]
@@ -130,33 +102,12 @@ def reproduce(base, home, results, items, seeds):
     (results / "book.json").write_text(json.dumps(told))
 
 
+PLACES = ((AdamW, "step"), (Path, "replace"), (Path, "rename"), (shutil, "rmtree"))
+
+
 def child(function, *, kill_at=None):
     """Start a function in a fork."""
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        instants = Instants(kill_at)
-        for owner, name in (
-            (torch.optim.AdamW, "step"),
-            (Path, "replace"),
-            (Path, "rename"),
-            (shutil, "rmtree"),
-        ):
-            instants.around(owner, name)
-        function()
-        Path(sys.argv[2], "count").write_text(str(instants.count))
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def ended(pid):
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return fork(function, PLACES, kill_at=kill_at)
 
 
 def facts(results, status):
@@ -169,28 +120,20 @@ def facts(results, status):
 
 
 def main():
-    base, home = map(Path, sys.argv[1:3])
-    torch.set_num_threads(1)
-    os.fsync = lambda handle: None
+    base, home = prepared()
     measures.texts_digest = lambda kind, options, folder: "made"
     (home / "recipes" / "simcse").mkdir(parents=True)
     (home / "recipes" / "simcse" / "table1.toml").write_text(RECIPE)
     (home / "recipes" / "simcse" / "table2.toml").write_text(OTHER)
     (home / "data" / "wiki").mkdir(parents=True)
     (home / "data" / "wiki" / "wiki1m_for_simcse.txt").write_text("\n".join(SENTENCES[:90]) + "\n")
-    # Import what a run imports on its way, but for the backward pass, which no fork survives.
-    prepare(base, "simcse", {}, Settings()).encoder.encode(["a map"])
-    weight = torch.nn.Parameter(torch.ones(1))
-    weight.grad = torch.ones(1)
-    torch.optim.AdamW([weight], fused=True).step()
     assert work.environment()["versions"]
 
     table = partial(reproduce, base, home, items=["simcse:table1"], seeds=2)
     told = {"whole": [], "killed": [], "shared": [], "later": []}
     whole = home / "whole"
     told["whole"].append(facts(whole, [ended(child(partial(table, results=whole)))]))
-    count = int((home / "count").read_text())
-    told["count"] = count
+    count = told["count"] = passed()
     random = np.random.default_rng(5)
     for trial in range(3):
         results = home / f"killed{trial}"

@@ -7,14 +7,11 @@ is imported once, the runs are forks of this process.
 import hashlib
 import json
 import os
-import signal
 import sys
-import traceback
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from contrasent.model.card import CardMetadata
 from contrasent.report import Report, Row
@@ -24,6 +21,7 @@ from contrasent.train.prepare import prepare
 from contrasent.train.run import RunFolder
 from contrasent.train.settings import Settings
 from contrasent.train.step import StepRunner
+from kills import ended, fork, passed, prepared
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()[:90]
@@ -65,69 +63,29 @@ def train(base, folder, kind, *, resume):
     module.fit(learner, rows, settings, folder=folder, **options)
 
 
-class Instants:
-    """Counts the instants at which a kill could matter, and kills at one of them."""
+def inside_log(instants):
+    """In the middle of a line of the log."""
+    write = RunFolder.write_log
 
-    def __init__(self, kill_at):
-        self.kill_at, self.count = kill_at, 0
+    def counted(place, line):
+        text = json.dumps(line)
+        with place.log.open("a") as stream:
+            stream.write(text[: len(text) // 2])
+            stream.flush()
+            whole = place.log.stat().st_size - len(text) // 2
+            instants()
+        os.truncate(place.log, whole)
+        write(place, line)
 
-    def __call__(self):
-        self.count += 1
-        if self.count == self.kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
+    RunFolder.write_log = counted
 
-    def around(self, owner, name):
-        """Before and after a function."""
-        function = getattr(owner, name)
 
-        def counted(*args, **kwargs):
-            self()
-            result = function(*args, **kwargs)
-            self()
-            return result
-
-        setattr(owner, name, counted)
-
-    def inside_log(self):
-        """In the middle of a line of the log."""
-        write = RunFolder.write_log
-
-        def counted(place, line):
-            text = json.dumps(line)
-            with place.log.open("a") as stream:
-                stream.write(text[: len(text) // 2])
-                stream.flush()
-                whole = place.log.stat().st_size - len(text) // 2
-                self()
-            os.truncate(place.log, whole)
-            write(place, line)
-
-        RunFolder.write_log = counted
+PLACES = ((StepRunner, "take"), (Path, "replace"), (Path, "rename"), (os, "fsync"))
 
 
 def child(function, *, kill_at=None):
-    """Call a function in a fork; (what ended it, how many instants it passed)."""
-    told = Path(sys.argv[2]) / "count"
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            instants = Instants(kill_at)
-            instants.around(StepRunner, "take")
-            instants.around(Path, "replace")
-            instants.around(Path, "rename")
-            instants.around(os, "fsync")
-            instants.inside_log()
-            function()
-            told.write_text(str(instants.count))
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return status, int(told.read_text()) if status == 0 else None
+    """Call a function in a fork; what ended it."""
+    return ended(fork(function, PLACES, kill_at=kill_at, watch=inside_log))
 
 
 def digests(folder):
@@ -139,7 +97,8 @@ def digests(folder):
 def runs(base, home, kind, kills):
     """An uninterrupted run, then runs killed once or twice; yields what became of each."""
     reference = home / kind
-    status, count = child(partial(train, base, reference, kind, resume=False))
+    status = child(partial(train, base, reference, kind, resume=False))
+    count = passed()
     yield {"kills": [], "status": [status], "count": count, "files": digests(reference)}
     random = np.random.default_rng(len(kind))
     for number in range(kills):
@@ -150,30 +109,18 @@ def runs(base, home, kind, kills):
         statuses = []
         for i, point in enumerate([*points, None]):
             run = partial(train, base, folder, kind, resume=i > 0)
-            statuses.append(child(run, kill_at=point)[0])
+            statuses.append(child(run, kill_at=point))
         yield {"kills": points, "status": statuses, "files": digests(folder)}
 
 
-def warm(base):
-    """Import what a run imports on its way, but for the backward pass, which no fork survives."""
-    learner = prepare(base, "esimcse", {}, Settings())
-    learner.encoder.encode(["a map"])
-    weight = torch.nn.Parameter(torch.ones(1))
-    weight.grad = torch.ones(1)
-    torch.optim.AdamW([weight], fused=True).step()
-
-
 def main():
-    base, home = map(Path, sys.argv[1:3])
-    torch.set_num_threads(1)
-    os.fsync = lambda handle: None  # a kill loses nothing that the kernel has; this is for speed
-    warm(base)
+    base, home = prepared()
     wanted = {"views": 10, "pairs": 4, "queue": 4}
     told = {kind: list(runs(base, home, kind, kills)) for kind, kills in wanted.items()}
     # A run that is finished returns at once: its files are not even touched.
     finished = home / "views"
     before = {p: p.stat().st_mtime_ns for p in finished.rglob("*")}
-    status, _ = child(partial(train, base, finished, "views", resume=True))
+    status = child(partial(train, base, finished, "views", resume=True))
     told["again"] = [status, before == {p: p.stat().st_mtime_ns for p in finished.rglob("*")}]
     sys.stdout.write(json.dumps(told))
 
