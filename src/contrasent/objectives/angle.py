@@ -19,6 +19,7 @@ class AnglE(Objective):
     (section 3.3) needs pairs known to be positives, and is the contrast of other methods.
 
     Args:
+        temperature: tau of the cosine term.
         cosine_weight: of the cosine term; 1 in the paper.
         angle_weight: of the angle term; 1 in the paper.
         angle_temperature: tau of the angle term; 1 in the paper and its first code.

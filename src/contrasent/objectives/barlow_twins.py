@@ -14,8 +14,11 @@ class BarlowTwins(Objective):
     that the code does not have. The weight of the term relative to SimCSE's is not stated.
 
     Args:
+        temperature: tau of the contrast.
+        similarity: "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         contrast_weight: of the contrast; 0 trains by Barlow Twins alone.
+        barlow_weight: of the term.
         off_diagonal: lambda of equation 4; 0.012 in the code.
         artificial: rows of noise, 0, 100, 300 or 704 in Table 2.
         barlow_norm: "batch" (code), or "length" (equation 4: columns by their length, not centred).

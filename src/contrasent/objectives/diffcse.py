@@ -61,11 +61,14 @@ class DiffCSE(Objective):
     ``generator_dropout``).
 
     Args:
+        temperature: tau.
+        similarity: "cosine" or "dot".
         projector: "batchnorm" (section 5, Table 5), "tanh" or "none"; dropped after training.
         contrast_weight: of the contrast; 0 leaves it out (Table 3).
         difference_weight: lambda of the difference prediction.
         generator: folder or name of a masked language model with the encoder's vocabulary; the
             paper takes DistilBERT for BERT.
+        generator_dropout: leave the generator's dropout on.
         generator_positions: "all" rewrites every token but the first (code), "masked" those that
             were masked (paper).
         generator_draw: "argmax" (code) or "sample" from the generator.

@@ -13,6 +13,9 @@ class DimensionWiseContrast(Objective):
     Args:
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         dimension_temperature: tau_DCL.
+        dimension_norm: "batch" or "none".
+        dimension_variance: "biased" or "unbiased".
+        dimension_reduction: "mean" or "sum" over dimensions.
         divide_by_rows: divide the inner product by the rows.
         dimension_epsilon: added to a dimension's variance; 1e-5 as in batch normalisation (code).
     """

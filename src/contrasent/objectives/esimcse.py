@@ -36,6 +36,8 @@ class ESimCSE(Objective):
     the queue (code: dropped silently). The queue holds the rows of all processes (code: its own).
 
     Args:
+        temperature: tau.
+        similarity: "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         view: "repeat_tokens", "repeat_words", or Table 5's "insert_stop_words", "insert_mask" and
             "insert_prediction"; "dropout" for none.

@@ -13,6 +13,7 @@ class MaskedLM(Objective):
 
     Args:
         masked_lm_weight: lambda with a contrast, 0.1 in Table E.1.
+        mask_ratio: share of tokens.
         language_head: folder of the checkpoint whose masked-LM head is trained on; "new" for a new
             one; none for that of the encoder's own folder.
     """

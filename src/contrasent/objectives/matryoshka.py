@@ -41,6 +41,8 @@ class Matryoshka(Objective):
 
     Args:
         dimensions: sizes with commas, each less than the encoder's.
+        temperature: tau.
+        similarity: "cosine" or "dot".
         projector: "none".
     """
 

@@ -44,7 +44,9 @@ class PromptBERT(Objective):
     Args:
         encoder: what is trained; it pools at the mask token of ``template`` from now on.
         template: what stands around sentences, [X]; saved as the model's prompt.
+        positive_template: what stands around the positives.
         denoise: subtract the vector of the template alone.
+        temperature: tau.
         projector: "tanh", "batchnorm" or "none"; dropped after training.
     """
 

@@ -53,6 +53,7 @@ class RankingDistillation(Objective):
 
     Args:
         guide: folder or name@commit of a sentence encoder.
+        temperature: tau of the contrast.
         similarity: "cosine" or "dot", of the contrast.
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         contrast_weight: of the contrast; 0 distils alone.

@@ -45,6 +45,7 @@ class SimCSE(Objective):
     Tables 1 to 3 were never released; where the paper is silent, the parameters below say so.
 
     Args:
+        temperature: tau.
         similarity: "cosine", or "dot" (Table D.1).
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         symmetric: average with the loss from the second view to the first.
@@ -63,6 +64,7 @@ class SimCSE(Objective):
         percent: share of words to crop, delete or mask.
         rate: of repeated or inserted words, for the views of ESimCSE.
         rule: how ``rate`` counts, "code", "paper" or "exact".
+        count: words to replace by synonyms.
         reach: 1 for the next sentence, 3 for one of the next three.
         draw: "argmax" or "sample" from the masked language model.
         wordnet: folder of WordNet, or lexicon of the package wn.

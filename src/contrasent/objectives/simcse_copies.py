@@ -41,10 +41,14 @@ class CopiesSimCSE(Objective):
     open.
 
     Args:
+        temperature: tau.
+        similarity: "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; dropped after training.
+        copies: "negative" or "positive".
         copy_edit: how a copy is made: "replace" words by a masked language model, "insert" words
             that it predicts, or "delete" words.
         edit_ratio: share of the words, or of the places between them.
+        copy_draw: "argmax" or "sample" for replacements.
         copy_filler: folder of the masked language model.
         alpha: weight of a row's own copy as a negative.
         resample_views: draw copies anew in each "epoch", or once ("static").

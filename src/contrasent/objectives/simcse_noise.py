@@ -27,10 +27,13 @@ class NoisySimCSE(Objective):
     one mean for both sides of the negatives, the positive's own two encodings included.
 
     Args:
+        temperature: tau.
+        similarity: "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         positives: encodings of the positive pairs: "noisy" (plain), "gaussian" or "mean".
         negatives: encodings of the negative pairs: the same, or "off_dropout".
         passes: K, 10 in the paper; a "mean" encodes 2 K rows a sentence.
+        noise_variance: of "gaussian".
     """
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}

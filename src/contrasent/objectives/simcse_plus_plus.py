@@ -30,12 +30,15 @@ class SimCSEPlusPlus(Objective):
     0.9 is the default; the released script has 1.
 
     Args:
+        temperature: tau.
+        similarity: "cosine" or "dot".
         projector: "tanh", "batchnorm" or "none"; dropped after training.
         negatives: "off_dropout", or "noisy" for plain ones.
         factor: m.
         factor_form: "positive_logit" (code) or "negative_sum" (equation 3).
         dimension_weight: lambda of equation 6; 0 leaves the dimension-wise contrast out.
         dimension_temperature: tau_DCL.
+        dimension_norm: "batch" or "none".
         dimension_variance: "biased" (code) or "unbiased" (paper).
         dimension_reduction: "mean" (code) or "sum" (paper) over dimensions.
         divide_by_rows: divide the inner product by the rows (code); the paper does not.

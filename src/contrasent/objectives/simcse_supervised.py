@@ -28,6 +28,7 @@ class SupervisedSimCSE(Objective):
     (train)").
 
     Args:
+        temperature: tau.
         similarity: "cosine", or "dot" (Table D.1).
         projector: "none", "tanh" or "batchnorm"; dropped after training.
         alpha: weight of a row's own hard negatives (Table 7).
