@@ -9,8 +9,8 @@ import argparse
 from pathlib import Path
 
 from contrasent.files import write_text
+from contrasent.reproduce.cells import Book
 from contrasent.reproduce.results import stored_book
-from contrasent.reproduce.schema import Book
 from contrasent.reproduce.summary import Statement, statements
 from contrasent.reproduce.table_verdicts import AGREES, DIFFERS, EQUIVALENT, WORDS
 

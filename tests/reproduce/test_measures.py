@@ -165,7 +165,7 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
             items[rows[-1].key] = Items(metric, place.astype(np.uint64), columns)
     report = Report((*rows, Row("length", "", "cosine", "", 0.5, 1)), {"form": "raw"}, items)
     options = {"tasks": STS_TASKS, "split": "test", "aggregate": ("all",)}
-    found = work.with_sts7_mean(report, **options)
+    found = work.with_sts7_mean(report, options)
     assert (found.rows[:15], found.notes) == (report.rows, report.notes)
     spearman, pearson = found.rows[15:]
     assert (spearman.task, spearman.metric, pearson.metric) == ("STS7", "spearman", "pearson")
@@ -182,7 +182,7 @@ def test_the_mean_of_seven_sets_that_were_measured_apart():
     assert pearson.high - pearson.low == pytest.approx(high - low, rel=0.1)
     assert pearson.low == pytest.approx(low, abs=0.15 * (high - low))
     # Six sets have no mean of seven.
-    assert work.with_sts7_mean(report, **{**options, "tasks": STS_TASKS[:6]}) == report
+    assert work.with_sts7_mean(report, {**options, "tasks": STS_TASKS[:6]}) == report
 
 
 def test_mean_cosine_by_rating():

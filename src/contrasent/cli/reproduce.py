@@ -10,10 +10,10 @@ from contrasent.cli import options
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
+    from contrasent.reproduce.cells import Book
     from contrasent.reproduce.items import Item
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
-    from contrasent.reproduce.schema import Book
     from contrasent.reproduce.tables import ScaleName
 
 RESULTS = Path("reproduction")
@@ -162,8 +162,8 @@ def _default_scale() -> "ScaleName":
 
 def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choices: Any) -> None:
     from contrasent.files import check_writable
+    from contrasent.reproduce.cells import duration
     from contrasent.reproduce.run import missing, run
-    from contrasent.reproduce.schema import duration
 
     store = planner.store
     check_writable(store.home)

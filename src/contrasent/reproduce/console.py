@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from contrasent.reproduce.schema import Book, ItemEntry, cell_texts, duration, number
+from contrasent.reproduce.cells import Book, Json, cell_texts, duration, number
 from contrasent.reproduce.table_verdicts import RULE, WORDS
 
 WIDTH = 110
@@ -26,7 +26,7 @@ COLUMNS = {
     "difference": "our diff., 95 %",
     "verdict": "verdict",
 }
-"""Attributes of ``CellTexts``, and what stands above them."""
+"""Texts of a cell, and what stands above them."""
 
 
 def text(found: Book) -> str:
@@ -48,7 +48,7 @@ def counted(words: Sequence[str]) -> str:
     return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
 
 
-def _item_text(item: ItemEntry) -> str:
+def _item_text(item: Json) -> str:
     lines = [f"{item['name']}  {item['title']} ({item['source']})", *about(item)]
     lines = [_wrapped(line) for line in lines]
     names = [column["name"] for column in item["columns"]]
@@ -79,7 +79,7 @@ def _item_text(item: ItemEntry) -> str:
     return "\n".join(lines).rstrip()
 
 
-def about(item: ItemEntry) -> Iterator[str]:
+def about(item: Json) -> Iterator[str]:
     """Scale, base, time, and what differences are from."""
     run = item["run"]
     if not item["base"] or not run["seconds"]:
@@ -97,7 +97,7 @@ def about(item: ItemEntry) -> Iterator[str]:
     yield f"{line} {item['scale_note']}".strip()
 
 
-def noise(item: ItemEntry) -> Iterator[str]:
+def noise(item: Json) -> Iterator[str]:
     """How far a seed moves the columns that statements are about; all columns if there is none."""
     titles = {title for claim in item["claims"] for title in claim["columns"]}
     for column in item["columns"]:
@@ -109,7 +109,7 @@ def noise(item: ItemEntry) -> Iterator[str]:
             yield f"A seed moves {column['title']} by {middle} (standard deviation, {rows})."
 
 
-def orders(item: ItemEntry) -> Iterator[str]:
+def orders(item: Json) -> Iterator[str]:
     """The rank correlations of our rows with the published ones, in a line."""
     titles = {column["name"]: column["title"] for column in item["columns"]}
     found = [f"{titles[n]} {o['correlation']:.2f}" for n, o in item["order"].items()]
@@ -119,7 +119,7 @@ def orders(item: ItemEntry) -> Iterator[str]:
         yield f"{title}: {', '.join(found)}"
 
 
-def missing(item: ItemEntry) -> Iterator[str]:
+def missing(item: Json) -> Iterator[str]:
     """What was not run and why, rows with one reason together."""
     reasons: dict[str, list[str]] = {}
     runnable = sum(row["kind"] not in ("quote", "facts") for row in item["rows"])

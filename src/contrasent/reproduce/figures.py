@@ -6,107 +6,93 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.evaluate import pictures
-from contrasent.files import atomic_file
+from contrasent.files import write_text
 from contrasent.report import Report
+from contrasent.reproduce.cells import Book, Json
 from contrasent.reproduce.effects import SeedScores
-from contrasent.reproduce.items import Item, TableRow
-from contrasent.reproduce.schema import Book, FigureEntry, Panel, Point
+from contrasent.reproduce.items import Item
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
+Scores = Mapping[str, Mapping[str, SeedScores]]
 
 
-def drawn_from(
-    item: Item, scale: str, reports: Reports, scores: Mapping[str, Mapping[str, SeedScores]]
-) -> FigureEntry:
+def drawn_from(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
     """What an item's figure shows, as plain data; empty without a figure or results."""
-    if not item.figure:
-        return {}
     if item.figure == "sweep":
         return _sweep(item, scale, scores)
-    found: dict[str, Any] = {}
-    for row in item.rows:
+    found: Json = {}
+    for row in item.rows if item.figure else ():
         for name in item.evaluations:
-            some = reports.get((row.name, name), {})
-            if not some:
-                continue
+            some = list(reports.get((row.name, name), {}).values())
             if item.figure == "curves":
-                own = [r.notes["curves"] for r in some.values() if "curves" in r.notes]
+                own = [r.notes["curves"] for r in some if "curves" in r.notes]
                 if own:
                     found[row.name] = [next(iter(curves.values())) for curves in own]
             elif item.figure == "trace":
-                paths = [r.notes["path"] for r in some.values() if "path" in r.notes]
+                paths = [r.notes["path"] for r in some if "path" in r.notes]
                 if paths:
                     found[row.name] = _mean_path(paths)
-            else:
-                first = next(iter(some.values()))
-                found.setdefault(row.name, first.to_json())
+            elif some:
+                found.setdefault(row.name, some[0].to_json())
     return {"kind": item.figure, "rows": found} if found else {}
 
 
 def _mean_path(paths: Sequence[Sequence[Sequence[float]]]) -> list[list[float]]:
     """[step, uniformity, alignment] at each stop, averaged over seeds."""
-    shortest = min(len(path) for path in paths)
+    stops = zip(*paths, strict=False)
     return [
-        [
-            paths[0][i][0],
-            *(round(sum(path[i][k] for path in paths) / len(paths), 5) for k in (1, 2)),
-        ]
-        for i in range(shortest)
+        [at[0][0], *(round(sum(point[k] for point in at) / len(at), 5) for k in (1, 2))]
+        for at in stops
     ]
 
 
-def _sweep(item: Item, scale: str, scores: Mapping[str, Mapping[str, SeedScores]]) -> FigureEntry:
-    """A panel for each axis and column."""
-    panels: list[Panel] = []
+def _sweep(item: Item, scale: str, scores: Scores) -> Json:
+    """A panel for each axis and column: our values with intervals, and the published ones."""
+    panels: list[Json] = []
     for axis in item.sweep.split(","):
         for name, column in item.columns.items():
-            points = [
-                _point(item, row, axis, name, scores.get(name, {}).get(row.name))
-                for row in item.rows
-                if axis in row.point and scale in row.scales
-            ]
+            points: list[Json] = []
+            for row in item.rows:
+                if axis not in row.point or scale not in row.scales:
+                    continue
+                line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
+                points.append({"x": row.point[axis], "line": line})
+                own = scores.get(name, {}).get(row.name)
+                if own is not None:
+                    low, high = (own.interval() if own.seeded else None) or (None, None)
+                    points[-1] |= {"ours": own.mean, "low": low, "high": high}
+                if name in row.expected:
+                    points[-1]["paper"] = row.expected[name].value
             if any("ours" in point or "paper" in point for point in points):
                 panels.append({"axis": axis, "column": column.title, "points": points})
     return {"kind": "sweep", "apart": scale == "lab", "panels": panels} if panels else {}
 
 
-def _point(item: Item, row: TableRow, axis: str, column: str, own: SeedScores | None) -> Point:
-    line = ", ".join(f"{k} {v}" for k, v in row.point.items() if k != axis)
-    point: Point = {"x": row.point[axis], "line": line}
-    if own is not None:
-        low, high = (own.interval() if own.seeded else None) or (None, None)
-        point |= {"ours": own.mean, "low": low, "high": high}
-    if column in row.expected:
-        point["paper"] = row.expected[column].value
-    return point
-
-
-def draw(figure: FigureEntry, name: str = "figure") -> str | None:
+def draw(figure: Json, name: str = "figure") -> str | None:
     """A figure as SVG, or None if there is nothing to draw."""
-    found = _drawn(figure) if figure else None
-    own = re.sub(r"[^A-Za-z0-9]+", "-", name)
-    return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
-
-
-def _drawn(figure: FigureEntry) -> str | None:
-    if figure["kind"] == "trace":
+    if not figure:
+        return None
+    kind = figure["kind"]
+    found: str | None
+    if kind == "sweep":
+        found = sweep(figure)
+    elif kind == "curves":
+        found = curves(figure)
+    elif kind == "trace":
         names = ("step", "uniformity", "alignment")
-        return pictures.trajectories(
+        found = pictures.trajectories(
             {
                 row: [dict(zip(names, point, strict=True)) for point in path]
                 for row, path in figure["rows"].items()
             }
         )
-    if figure["kind"] == "sweep":
-        return sweep(figure)
-    if figure["kind"] == "curves":
-        return curves(figure)
-    reports = {name: Report.from_json(data) for name, data in figure["rows"].items()}
-    return {
-        "plane": pictures.plane,
-        "spectrum": pictures.spectrum,
-        "densities": pictures.densities,
-    }[figure["kind"]](reports)
+    else:
+        drawer = {"plane": pictures.plane, "spectrum": pictures.spectrum}.get(kind)
+        drawer = drawer or pictures.densities
+        found = drawer({row: Report.from_json(data) for row, data in figure["rows"].items()})
+    # Identifiers of a figure's own: several stand on one page.
+    own = re.sub(r"[^A-Za-z0-9]+", "-", name)
+    return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None
 
 
 def write_figures(folder: Path, found: Book) -> list[Path]:
@@ -115,18 +101,15 @@ def write_figures(folder: Path, found: Book) -> list[Path]:
     for item in found["items"]:
         drawn = draw(item["figure"], item["name"])
         if drawn is not None:
-            target = folder / f"{item['name'].replace(':', '-')}.svg"
-            with atomic_file(target) as stream:
-                stream.write(drawn)
-            written.append(target)
+            written.append(folder / f"{item['name'].replace(':', '-')}.svg")
+            write_text(written[-1], drawn)
     return written
 
 
-def sweep(figure: FigureEntry) -> str:
-    """Values along an axis: ours with intervals, the published ones hollow; a panel each.
-
-    Where the values are not comparable, the published ones have an axis of their own, at the right.
-    """
+def sweep(figure: Json) -> str:
+    """Values along an axis: ours with intervals, the published ones hollow; a panel each."""
+    # Where the values are not comparable, the published ones have an axis of their own, at the
+    # right.
     panels = figure["panels"]
     with pictures.canvas(2.9 * len(panels), len(panels)) as (drawing, grid):
         axes = [grid] if len(panels) == 1 else list(grid)
@@ -141,7 +124,7 @@ def sweep(figure: FigureEntry) -> str:
         return pictures.as_svg(drawing, "sweep")
 
 
-def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
+def _panel(axes: Any, points: Sequence[Json], *, apart: bool) -> Any | None:
     """Draw a panel; the axes of the published values if they have their own."""
     both = any("ours" in p for p in points) and any("paper" in p for p in points)
     other = axes.twinx() if apart and both else None
@@ -152,7 +135,7 @@ def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
     for i, line in enumerate(lines):
         colour = pictures.COLOURS[i % len(pictures.COLOURS)]
         own = [p for p in points if p["line"] == line]
-        ours = [p for p in own if "ours" in p]
+        ours, published = ([p for p in own if key in p] for key in ("ours", "paper"))
         x = [places.index(p["x"]) for p in ours]
         if ours:
             values = [p["ours"] for p in ours]
@@ -160,7 +143,6 @@ def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
         for place, p in zip(x, ours, strict=True):
             if p.get("low") is not None:
                 axes.plot([place] * 2, [p["low"], p["high"]], color=colour, linewidth=1.4)
-        published = [p for p in own if "paper" in p]
         if published:
             style = {"color": colour, "markerfacecolor": "none", "alpha": 0.7}
             label = f"published {line}".strip() + (", right axis" if other is not None else "")
@@ -172,7 +154,7 @@ def _panel(axes: Any, points: Sequence[Point], *, apart: bool) -> Any | None:
     return other
 
 
-def curves(figure: FigureEntry) -> str:
+def curves(figure: Json) -> str:
     """Quality against steps: a thick line a row, the mean of its seeds, and a thin one each."""
     with pictures.canvas(4.4) as (drawing, axes):
         for i, (name, seeds) in enumerate(figure["rows"].items()):

@@ -13,8 +13,9 @@ from typing import Any, Literal, get_args
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
 from contrasent.report import Report, Row
+from contrasent.reproduce.cells import Json
 from contrasent.reproduce.corpora import read_corpora, sample
-from contrasent.reproduce.store import Record, departing
+from contrasent.reproduce.store import departing
 from contrasent.reproduce.tables import Value
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.labelled import Captions, flickr30k, transfer_set
@@ -101,7 +102,7 @@ def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return departed if kind == "trace" else {"kind": kind, **departed}
 
 
-def trace(record: Record, **options: Any) -> Report:
+def trace(record: Json, **options: Any) -> Report:
     """The path of a training run: alignment and uniformity first, last, and their change.
 
     The notes hold it as [step, uniformity, alignment], step 0 first.
@@ -120,7 +121,7 @@ def trace(record: Record, **options: Any) -> Report:
     return Report(tuple(rows), {"path": path})
 
 
-def curve(record: Record, **options: Any) -> Report:
+def curve(record: Json, **options: Any) -> Report:
     """Spearman's correlation while a run goes on: after so many steps, at its best, and at the end.
 
     The notes hold all of it as [step, correlation], step 0 first.
@@ -138,7 +139,7 @@ def curve(record: Record, **options: Any) -> Report:
     return Report(tuple(rows), {"curves": curves})
 
 
-def speed(record: Record) -> Report:
+def speed(record: Json) -> Report:
     """The speed of a training run, evaluations excluded."""
     rate = float(record["sentences_per_second"])
     steps, batch = int(record["steps"]), int(record["batch"])

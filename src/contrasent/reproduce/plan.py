@@ -17,17 +17,11 @@ from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, measures
+from contrasent.reproduce.cells import Json
 from contrasent.reproduce.corpora import Built, Corpus
 from contrasent.reproduce.items import Item, Resolved, Scale, TableRow, models_of, resolve_row
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.store import (
-    Manifest,
-    PlannedRow,
-    Store,
-    departing,
-    digest_of,
-    folder_digest,
-)
+from contrasent.reproduce.store import Store, departing, digest_of, folder_digest
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
@@ -127,7 +121,7 @@ class Plan:
     """
 
     jobs: list[Job]
-    manifests: dict[str, Manifest] = field(default_factory=dict)
+    manifests: dict[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +159,7 @@ class Planner:
         }
         return Plan(sorted(self._jobs.values(), key=lambda job: job.rank), manifests)
 
-    def _item(self, item: Item, number: int, seeds: int) -> Manifest:
+    def _item(self, item: Item, number: int, seeds: int) -> Json:
         base = Path(self._name(BASE)).name
         changes = self.scale.changes
         before = self.store.manifest(item.name, self.scale.name)
@@ -198,9 +192,9 @@ class Planner:
 
     def _row(
         self, item: Item, row: TableRow, seeds: int, known: int, rank: tuple[int, ...]
-    ) -> PlannedRow:
+    ) -> Json:
         """What a row consists of, with all ``known`` seeds; jobs of the first ``seeds``."""
-        planned: PlannedRow = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
+        planned: Json = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
             return planned
         if self.scale.name not in row.scales:
@@ -223,7 +217,7 @@ class Planner:
             job.rank, job.label = rank, label
 
     def _seed(
-        self, item: Item, row: TableRow, seed: int, planned: PlannedRow
+        self, item: Item, row: TableRow, seed: int, planned: Json
     ) -> Iterator[tuple[Model, Unit]]:
         for name in row.evaluations[self.scale.name]:
             evaluation = item.evaluations[name]

@@ -4,31 +4,15 @@ import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from contrasent.errors import DataError
 from contrasent.report import Report, key_text
+from contrasent.reproduce.cells import Book, Json, between, forms, number, p_value
 from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
 from contrasent.reproduce.figures import drawn_from
 from contrasent.reproduce.items import Claim, Column, Item, TableRow
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.schema import (
-    Book,
-    Cell,
-    ClaimEntry,
-    Difference,
-    Forms,
-    ItemEntry,
-    Listing,
-    OrderEntry,
-    RowEntry,
-    VerdictEntry,
-    between,
-    forms,
-    number,
-    p_value,
-)
-from contrasent.reproduce.store import PlannedRow, Store, times
+from contrasent.reproduce.store import Store, times
 from contrasent.reproduce.table_verdicts import (
     VALUE,
     Comparison,
@@ -57,12 +41,12 @@ class ItemResults:
         self.scale: ScaleName = scale or ("paper" if "paper" in there else "lab")
         self.manifest = store.manifest(item.name, self.scale)
         rows = self.manifest["rows"] if self.manifest else []
-        self.planned = {row["name"]: row for row in rows}
-        self.records: dict[str, Mapping[str, Any]] = {}
+        self.planned: dict[str, Json] = {row["name"]: row for row in rows}
+        self.records: dict[str, Json] = {}
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
         self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
         for row in item.rows:
-            self._read(row)
+            self._read(row.name)
         self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
             own = {row.name: one for row in item.rows if (one := self._scores(row, column))}
@@ -70,25 +54,25 @@ class ItemResults:
                 self.scores[column.name] = own
         self.forms = {name: self._forms(column) for name, column in item.columns.items()}
 
-    def _read(self, row: TableRow) -> None:
-        planned = self.planned.get(row.name)
-        for name, about in planned["measured"].items() if planned else ():
-            found = self.reports[row.name, name] = {}
+    def _read(self, row: str) -> None:
+        for name, about in self.planned.get(row, {"measured": {}})["measured"].items():
+            found = self.reports[row, name] = {}
             for seed, key in about["units"].items():
-                unit = self.store.measurement(key)
+                unit = self.store.unit(key)
                 if unit is not None:
                     found[seed] = Report.from_json(unit["report"])
-                    self.draws[row.name, name] = unit.get("draws", {})
+                    self.draws[row, name] = unit.get("draws", {})
                     self.records[key] = unit
-                    record = self.store.record(unit["model"])
+                    record = self.store.unit(f"train-{unit['model']}")
                     if record is not None:
                         self.records[unit["model"]] = record
 
     def _scores(self, row: TableRow, column: Column) -> SeedScores | None:
+        place = row.name, column.evaluation
         values: dict[int, float] = {}
         low = high = None
         draws: tuple[float, ...] = ()
-        for seed, report in self.reports.get((row.name, column.evaluation), {}).items():
+        for seed, report in self.reports.get(place, {}).items():
             try:
                 found = report.one(**column.select)
             except DataError:
@@ -97,21 +81,19 @@ class ItemResults:
             if found.low is not None and found.high is not None:
                 low, high = column.factor * found.low, column.factor * found.high
             if not row.seeded:
-                stored = self.draws[row.name, column.evaluation].get(key_text(found.key), "")
+                stored = self.draws[place].get(key_text(found.key), "")
                 draws = tuple(column.factor * float(draw) for draw in stored.split())
         if not values:
             return None
         seeds = tuple(sorted(values))
         own = tuple(values[seed] for seed in seeds)
-        order = self._order(row.name, column.evaluation)
-        return SeedScores(own, row.seeded, seeds, low, high, draws, order)
+        return SeedScores(own, row.seeded, seeds, low, high, draws, self._order(*place))
 
     def _order(self, row: str, evaluation: str) -> Hashable:
         """What the order of a row's training sentences depends on, but for the seed."""
-        planned = self.planned.get(row)
-        units = planned["measured"].get(evaluation, {"units": {}})["units"] if planned else {}
+        units = self.planned[row]["measured"][evaluation]["units"]
         known = (self.records[key]["told"] for key in units.values() if key in self.records)
-        fingerprint: dict[str, Any] = next(known, {})
+        fingerprint: Json = next(known, {})
         if "corpus" not in fingerprint:
             return None
         settings = fingerprint.get("settings", {})
@@ -119,21 +101,19 @@ class ItemResults:
 
     def skipped(self, row: TableRow) -> str:
         """Why a row has no values, or not all of them; "" if it has."""
-        if row.kind == "blocked":
+        if row.kind in ("blocked", "quote", "facts"):
             return row.blocked
-        if row.kind in ("quote", "facts"):
-            return ""
         if self.manifest is None:
             return "was not run"
-        planned = self.planned.get(row.name)
-        if planned is None:
+        if row.name not in self.planned:
             return "is newer than the results"
+        planned = self.planned[row.name]
         reasons = [planned.get("skipped", "")]
         if not reasons[0]:
             reasons = [*self._unmeasured(planned), *self._lacking(row)]
         return "; ".join(dict.fromkeys(re.sub(_PATH, r"\1", reason) for reason in reasons))
 
-    def _unmeasured(self, planned: PlannedRow) -> Iterator[str]:
+    def _unmeasured(self, planned: Json) -> Iterator[str]:
         """Why measurements of a row are not stored."""
         left: dict[str, str] = {}
         for name, about in planned["measured"].items():
@@ -142,7 +122,8 @@ class ItemResults:
             missing = [seed for seed, key in about["units"].items() if not self.store.has(key)]
             for seed in missing:
                 key = planned["models"].get(name, {}).get(seed, "")
-                reason = (self.store.record(key) or {}).get("failed") or self.store.skipped(key)
+                record = self.store.unit(f"train-{key}") or {}
+                reason = record.get("failed") or self.store.skipped(key)
                 if reason:
                     yield reason
                 else:
@@ -163,7 +144,7 @@ class ItemResults:
         for scale, names in row.evaluations.items():
             yield from (f"{name}: belongs to --scale {scale}" for name in names if name not in here)
 
-    def _forms(self, column: Column) -> Forms:
+    def _forms(self, column: Column) -> dict[str, str]:
         """How the numbers of a column are written."""
         rows = self.item.rows
         published = [r.expected[column.name].value for r in rows if column.name in r.expected]
@@ -210,20 +191,15 @@ def stored_book(home: Path) -> Book:
     return book(items, home, None)
 
 
-def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> ItemEntry:
-    item, manifest = found.item, found.manifest
+def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> Json:
+    item, manifest = found.item, found.manifest or {}
     return {
-        "name": item.name,
-        "paper": item.paper,
-        "title": item.title,
-        "source": item.source,
-        "kind": item.kind,
-        "about": item.about,
+        **{k: getattr(item, k) for k in ("name", "paper", "title", "source", "kind", "about")},
         "scale": found.scale,
         "scale_title": folder.scales[found.scale].title,
         "scale_note": item.scale[found.scale].note,
-        "base": manifest["base"] if manifest else "",
-        "changes": manifest.get("changes", {}) if manifest else {},
+        "base": manifest.get("base", ""),
+        "changes": manifest.get("changes", {}),
         "reference": item.reference,
         "also_source": item.also_source,
         "needs": list(item.needs),
@@ -236,11 +212,11 @@ def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> It
         "claims": [_claim(found, claim, decided.claims[claim.name]) for claim in item.claims],
         "figure": drawn_from(item, found.scale, found.reports, found.scores),
         "listings": _listings(found),
-        "run": {"seeds": manifest["seeds"] if manifest else 0, **times(found.records)},
+        "run": {"seeds": manifest.get("seeds", 0), **times(found.records)},
     }
 
 
-def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
+def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> Json:
     cells = {column: _cell(found, row, column, decided) for column in found.item.columns}
     return {
         "name": row.name,
@@ -254,11 +230,11 @@ def _row(found: ItemResults, row: TableRow, decided: TableVerdicts) -> RowEntry:
     }
 
 
-def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Cell:
+def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts) -> Json:
     own = found.scores.get(column, {})
     scores, other = own.get(row.name), own.get(found.item.reference)
     expected = row.expected.get(column)
-    cell: Cell = {}
+    cell: Json = {}
     if expected is not None:
         cell = {"paper": expected.value, "source": expected.source}
     if column in row.also:
@@ -275,15 +251,15 @@ def _cell(found: ItemResults, row: TableRow, column: str, decided: TableVerdicts
             cell["difference"] = {**_difference(gap), "tolerance": expected.tolerance}
     if (row.name, column) in decided.cells:
         verdict = decided.cells[row.name, column]
-        cell["verdict"] = {**_verdict(verdict.word, verdict.p), "why": ""}
-        (part,) = verdict.parts
-        if part.compared is not None:
-            cell["verdict"]["why"] = _why(part.compared, verdict.p, found.forms[column]["ours"])
+        one = verdict.parts[0].compared
+        why = _why(one, verdict.p, found.forms[column]["ours"]) if one is not None else ""
+        cell["verdict"] = _verdict(verdict, why)
     return cell
 
 
-def _measured(scores: SeedScores) -> Cell:
-    cell: Cell = {
+def _measured(scores: SeedScores) -> Json:
+    """Ours with the seeds' spread, and a 95 % interval over seeds or test items."""
+    cell: Json = {
         "ours": round(scores.mean, 4),
         "values": [round(v, 4) for v in scores.values],
         "seeds": len(scores.values) if scores.seeded else 0,
@@ -297,19 +273,19 @@ def _measured(scores: SeedScores) -> Cell:
     return cell
 
 
-def _difference(effect: EffectEstimate) -> Difference:
-    found: Difference = {"ours": round(effect.mean, 4)}
+def _difference(effect: EffectEstimate) -> Json:
+    found: Json = {"ours": round(effect.mean, 4)}
     interval = bounds(effect)
     if interval is not None and effect.error:
         found["low"], found["high"] = (round(v, 4) for v in interval)
     return found
 
 
-def _orders(found: ItemResults) -> dict[str, OrderEntry]:
+def _orders(found: ItemResults) -> Json:
     """Spearman's correlation with the published order, of columns with three rows or more."""
     from contrasent.metrics import spearman
 
-    orders: dict[str, OrderEntry] = {}
+    orders: Json = {}
     for column in found.item.columns:
         scores = found.scores.get(column, {})
         rows = [r for r in found.item.rows if column in r.expected and r.name in scores]
@@ -321,36 +297,36 @@ def _orders(found: ItemResults) -> dict[str, OrderEntry]:
     return orders
 
 
-def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> ClaimEntry:
+def _claim(found: ItemResults, claim: Claim, verdict: Verdict) -> Json:
     return {
         "name": claim.name,
         "text": claim.text,
         "columns": [found.item.columns[c].title for c in claim.columns],
-        "verdict": {**_verdict(verdict.word, verdict.p), "why": verdict.counts},
+        "verdict": _verdict(verdict, verdict.counts),
         "parts": [_claim_part(found, part) for part in verdict.parts],
     }
 
 
-def _claim_part(found: ItemResults, part: Part) -> VerdictEntry:
-    entry: VerdictEntry = {**_verdict(part.word, part.p), "text": part.text}
+def _claim_part(found: ItemResults, part: Part) -> Json:
     one = part.compared
     if one is None or one.effect is None:
-        return entry
+        return {**_verdict(part, ""), "text": part.text}
     ends = bounds(one.effect) if one.effect.error else None
-    low, high = sorted(one.favour * end for end in ends) if ends else (None, None)
-    entry["why"] = _why(one, part.p, found.forms[one.column]["ours"])
-    entry["effect"] = {
+    low, high = sorted(round(one.favour * end, 4) for end in ends) if ends else (None, None)
+    entry = _verdict(part, _why(one, part.p, found.forms[one.column]["ours"]))
+    # Counted so that more of it speaks for the statement, which holds where it exceeds "beyond".
+    effect = {
         "ours": round(one.favour * one.effect.mean, 4),
-        "low": None if low is None else round(low, 4),
-        "high": None if high is None else round(high, 4),
+        "low": low,
+        "high": high,
         "beyond": -(one.margin or 0.0) if one.kind in (NO_WORSE, NO_BETTER, EQUAL) else 0.0,
         "points": found.item.columns[one.column].factor == 100,
     }
-    return entry
+    return {**entry, "text": part.text, "effect": effect}
 
 
-def _verdict(word: str, p: float | None) -> VerdictEntry:
-    return {"word": word, "why": "", "p": None if p is None else float(f"{p:.3g}")}
+def _verdict(one: Verdict | Part, why: str) -> Json:
+    return {"word": one.word, "why": why, "p": None if one.p is None else float(f"{one.p:.3g}")}
 
 
 def _why(one: Comparison, p: float | None, form: str) -> str:
@@ -368,8 +344,8 @@ def _why(one: Comparison, p: float | None, form: str) -> str:
     return ", ".join([*parts, *([p_value(p)] if p is not None else [])])
 
 
-def _listings(found: ItemResults) -> dict[str, Listing]:
-    """What each row's model finds for each query; of the first seed."""
+def _listings(found: ItemResults) -> Json:
+    """What each row's model finds for each query, as (cosine, text); of the first seed."""
     every = (((row, r) for r in own.values()) for (row, _), own in found.reports.items())
     first = (next((o for o in own if "listing" in o[1].notes), None) for own in every)
     return {one[0]: one[1].notes["listing"] for one in first if one is not None}

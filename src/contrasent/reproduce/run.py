@@ -18,8 +18,8 @@ from pathlib import Path
 from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.report import shown
+from contrasent.reproduce.cells import duration
 from contrasent.reproduce.plan import Job, Plan
-from contrasent.reproduce.schema import duration
 from contrasent.reproduce.store import Store
 
 POLL = 1.0

@@ -24,13 +24,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from contrasent.engine import registry
 from contrasent.files import write_json, writing
-from contrasent.reproduce.schema import Times
+from contrasent.reproduce.cells import Json
 
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
 
@@ -49,31 +49,26 @@ def folder_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
-def departing(values: Mapping[str, Any], kind: str, name: str = "") -> dict[str, Any]:
-    """The values that are not those of ``first_defaults.json``, which never change.
-
-    A key of them stands for all of the resolved values: when the code's own default of an option
-    changes, so does the key, and when the code learns an option that is written down there too, no
-    key does.
-    """
+def departing(values: Mapping[str, Any], kind: str, name: str = "") -> Json:
+    """The values that are not those of ``first_defaults.json``, which never change."""
+    # A key of them stands for all of the resolved values: when the code's own default of an option
+    # changes, so does the key, and when the code learns an option that is written down there too,
+    # no key does.
     first = _first_defaults()
-    if kind == "settings":
-        known = first[kind]
-    else:
-        known = {}
-        for part in registry.parts(name):
-            for key, value in first[kind].get(part, {}).items():
-                # As ``objectives`` joins methods: a plain value gives way to another's.
-                if key not in known or known[key] == first["plain"].get(key, ...):
-                    known[key] = value
+    known = first[kind] if kind == "settings" else {}
+    for part in registry.parts(name) if kind != "settings" else ():
+        for key, value in first[kind].get(part, {}).items():
+            # As ``objectives`` joins methods: a plain value gives way to another's.
+            if key not in known or known[key] == first["plain"].get(key, ...):
+                known[key] = value
     former = first["renamed"]
     plain = {former.get(k, k): list(v) if isinstance(v, tuple) else v for k, v in values.items()}
     return {k: v for k, v in plain.items() if k not in known or v != known[k]}
 
 
 @cache
-def _first_defaults() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FIRST.read_text("utf-8"))
+def _first_defaults() -> Json:
+    found: Json = json.loads(FIRST.read_text("utf-8"))
     return found
 
 
@@ -81,68 +76,6 @@ def digest_of(value: Any) -> str:
     """24 hexadecimal digits that stand for plain data, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-class PlannedMeasure(TypedDict):
-    """Measurements of a row by seed, or why there are none."""
-
-    units: dict[str, str]
-    skipped: NotRequired[str]
-
-
-class PlannedRow(TypedDict):
-    """What a row consists of: measurements and models (by evaluation and seed)."""
-
-    name: str
-    kind: str
-    measured: dict[str, PlannedMeasure]
-    models: dict[str, dict[str, str]]
-    skipped: NotRequired[str]
-
-
-class Manifest(TypedDict):
-    """What the rows of an item consist of."""
-
-    item: str
-    recipe: str
-    scale: str
-    base: str
-    changes: dict[str, Any]
-    seeds: int
-    rows: list[PlannedRow]
-
-
-class Record(TypedDict, total=False):
-    """A training run, or why it failed; with it stands what ``jobs.describe`` gives."""
-
-    steps: int
-    batch: int
-    precision: str
-    seconds: float
-    sentences_per_second: float
-    best_step: int | None
-    history: list[Any]
-    trace: list[tuple[int, dict[str, Any]]]
-    machine: str
-    versions: dict[str, str]
-    code: str
-    failed: str
-
-
-class Measurement(TypedDict):
-    """A report and the model that it is of; with it stands what ``jobs.describe`` gives.
-
-    Of a model that no seed changes, "draws" are how far each row moves in resamples of the test
-    items that all reports share, in a line of numbers, by the row's key in one line.
-
-    Those that say "seconds" instead of "measured_in" were stored with the training before them.
-    """
-
-    report: dict[str, Any]
-    model: str
-    draws: NotRequired[dict[str, str]]
-    measured_in: NotRequired[float]
-    seconds: NotRequired[float]
 
 
 class Store:
@@ -164,23 +97,13 @@ class Store:
         """Whether a measurement is stored."""
         return self._path("units", key).is_file()
 
-    def measurement(self, key: str) -> Measurement | None:
-        """A stored measurement."""
-        found: Measurement | None = self._read("units", key)
-        return found
+    def unit(self, key: str) -> Json | None:
+        """A stored measurement; of "train-KEY" the record of a training run, or why it failed."""
+        return self._read("units", key)
 
-    def write_measurement(self, key: str, found: Measurement, about: Mapping[str, Any]) -> None:
-        """Store a measurement with everything that is known of its model."""
-        write_json(self._path("units", key), {**about, **found})
-
-    def record(self, key: str) -> Record | None:
-        """The record of a training run."""
-        found: Record | None = self._read("units", f"train-{key}")
-        return found
-
-    def write_record(self, key: str, record: Record, about: Mapping[str, Any]) -> None:
-        """Store the record of a training run."""
-        write_json(self._path("units", f"train-{key}"), {**about, **record})
+    def write_unit(self, key: str, found: Json) -> None:
+        """Store a measurement, or the record of a training run."""
+        write_json(self._path("units", key), found)
 
     def skipped(self, key: str) -> str | None:
         """Why a model could not be made."""
@@ -195,12 +118,11 @@ class Store:
         else:
             path.unlink(missing_ok=True)
 
-    def manifest(self, item: str, scale: str) -> Manifest | None:
-        """What the rows of an item consist of."""
-        found: Manifest | None = self._read("items", f"{_plain(item)}.{scale}")
-        return found
+    def manifest(self, item: str, scale: str) -> Json | None:
+        """What the rows of an item consist of: keys of models and measurements by seed."""
+        return self._read("items", f"{_plain(item)}.{scale}")
 
-    def write_manifest(self, manifest: Manifest) -> None:
+    def write_manifest(self, manifest: Json) -> None:
         """Store what the rows of an item consist of, if it is not stored already."""
         item, scale = manifest["item"], manifest["scale"]
         if self.manifest(item, scale) != manifest:
@@ -233,7 +155,7 @@ class Store:
     def _path(self, folder: str, name: str) -> Path:
         return self.home / folder / f"{name}.json"
 
-    def _read(self, folder: str, name: str) -> Any:
+    def _read(self, folder: str, name: str) -> Json | None:
         try:
             found = json.loads(self._path(folder, name).read_text("utf-8"))
         except FileNotFoundError:
@@ -245,35 +167,27 @@ def _plain(item: str) -> str:
     return item.replace(":", "-")
 
 
-def times(records: Mapping[str, Mapping[str, Any]]) -> Times:
+def times(records: Mapping[str, Json]) -> Json:
     """Seconds, machines and versions of stored measurements and training runs."""
 
     def distinct(key: str) -> list[Any]:
         return [r[key] for r in records.values() if key in r]
 
+    # Time of training runs and measurements, each counted once. Measurements that say "seconds"
+    # instead of "measured_in" were stored with the training that came before them included.
+    total = sum(r.get("measured_in", 0.0) for r in records.values() if "model" in r)
+    whole: dict[str, float] = {}
+    for record in records.values():
+        if "model" in record:
+            whole[record["model"]] = whole.get(record["model"], 0.0) + record.get("seconds", 0.0)
+    for model, seconds in whole.items():
+        total += max(seconds, records.get(model, {}).get("seconds", 0.0))
     versions = [", ".join(f"{k} {v}" for k, v in own.items()) for own in distinct("versions")]
     return {
-        "seconds": round(_seconds(records), 1),
+        "seconds": round(float(total), 1),
         "trained": len(distinct("steps")),
         "machines": sorted({m.replace(", 1 threads", ", 1 thread") for m in distinct("machine")}),
         "precisions": sorted(set(distinct("precision"))),
         "codes": sorted(set(distinct("code"))),
         "versions": sorted(set(versions)),
     }
-
-
-def _seconds(records: Mapping[str, Mapping[str, Any]]) -> float:
-    """Time of training runs and measurements, each counted once.
-
-    Measurements that say "seconds" were stored with the training that came before them included.
-    """
-    total = 0.0
-    whole: dict[str, float] = {}
-    for record in records.values():
-        if "model" in record:
-            total += float(record.get("measured_in", 0.0))
-            whole.setdefault(record["model"], 0.0)
-            whole[record["model"]] += float(record.get("seconds", 0.0))
-    for model, seconds in whole.items():
-        total += max(seconds, float(records.get(model, {}).get("seconds", 0.0)))
-    return total

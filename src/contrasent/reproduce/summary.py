@@ -8,21 +8,9 @@ from typing import Any
 from contrasent.evaluate import pictures
 from contrasent.files import write_text
 from contrasent.pages import minus, render
+from contrasent.reproduce.cells import Book, Json, between, cell_texts, duration, number, p_value
 from contrasent.reproduce.console import LAB_NOTE, about, missing, noise, orders
 from contrasent.reproduce.figures import draw
-from contrasent.reproduce.schema import (
-    Book,
-    ClaimEntry,
-    Effect,
-    ItemEntry,
-    RowEntry,
-    VerdictEntry,
-    between,
-    cell_texts,
-    duration,
-    number,
-    p_value,
-)
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
@@ -67,84 +55,65 @@ class Statement:
     """A statement of a document and the part that its verdict hangs on.
 
     Attributes:
+        word: the verdict, and ``p`` its p value, adjusted for all of the table.
         part: the part that differs, else the weakest one; None if none was run.
+        effects: of all parts that were run, that of ``part`` first.
     """
 
-    item: ItemEntry
-    claim: ClaimEntry
-    part: VerdictEntry | None
-
-    @property
-    def word(self) -> str:
-        """The verdict."""
-        return self.claim["verdict"]["word"]
-
-    @property
-    def p(self) -> float | None:
-        """Adjusted for all of the table."""
-        return self.claim["verdict"]["p"]
-
-    @property
-    def effects(self) -> list[Effect]:
-        """Of all parts that were run, that of :attr:`part` first."""
-        own = [self.part] if self.part is not None else []
-        others = [part for part in self.claim["parts"] if part is not self.part]
-        return [part["effect"] for part in (*own, *others) if "effect" in part]
+    item: Json
+    claim: Json
+    word: str
+    p: float | None
+    part: Json | None
+    effects: list[Json]
 
 
 def statements(found: Book) -> list[Statement]:
     """All statements of a report, in its order."""
-    return [
-        Statement(item, claim, _deciding(claim))
-        for item in found["items"]
-        for claim in item["claims"]
-    ]
+    return [_statement(item, claim) for item in found["items"] for claim in item["claims"]]
 
 
-def _deciding(claim: ClaimEntry) -> VerdictEntry | None:
+def _statement(item: Json, claim: Json) -> Statement:
     run = [part for part in claim["parts"] if "effect" in part]
-    differing = [part for part in run if part["word"] == DIFFERS]
-    if claim["verdict"]["word"] == DIFFERS and differing:
-        return min(differing, key=lambda part: part["p"] or 0.0)
-    return max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0), default=None)
+    word = claim["verdict"]["word"]
+    differing = [part for part in run if word == part["word"] == DIFFERS]
+    part = max(run, key=lambda part: (part["word"] == OPEN, part["p"] or 0.0), default=None)
+    part = min(differing, key=lambda part: part["p"] or 0.0, default=part)
+    effects = [one["effect"] for one in sorted(run, key=lambda one: one is not part)]
+    return Statement(item, claim, word, claim["verdict"]["p"], part, effects)
 
 
 def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
     """The summary as Markdown; ``drawn`` has the files of pictures by document, "" for all."""
     every = statements(found)
-    bases = sorted({item["base"] for item in found["items"] if item["base"]})
+    words = [one.word for one in every]
     seeds = sorted({item["run"].get("seeds", 0) for item in found["items"]} - {0})
-    many = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else "".join(map(str, seeds))
-    lab = any(item["scale"] == "lab" for item in found["items"])
-    lines = [
-        "# What holds",
-        "",
-        f"{len(every)} statements: {_counted(every)}."
-        + (f" {LAB_NOTE}" if lab else "")
-        + (f" Base: {', '.join(bases)}." if bases else "")
-        + (f" Seeds of a row: {many}." if many else "")
-        + (f" All tables: [{Path(book).name}]({book})." if book else ""),
-        "",
-    ]
-    if "" in drawn:
-        lines += [f"![Every statement, its effect and 95 % interval]({drawn['']})", ""]
-        lines += [f"{EXPLAINED} {RULE}"]
-    else:
-        lines += _by_document(every)
+    heads = [word for word in WORDS if word in words]
+    papers = dict.fromkeys(one.item["paper"] for one in every)
+    by_paper = {paper: [o.word for o in every if o.item["paper"] == paper] for paper in papers}
+    sections = []
     for word, (heading, _) in HEADINGS.items():
         own = [one for one in every if one.word == word]
+        groups = _by_need(own) if word == ABSENT else {"": own}
         if own:
-            lines += ["", f"## {heading} ({len(own)})"]
-            for why, alike in _by_need(own).items() if word == ABSENT else [("", own)]:
-                lines += ["", *([f"{why}:", ""] if why else []), *(f"- {_line(o)}" for o in alike)]
-    if "" not in drawn:
-        lines += ["", "## Every effect", "", f"{EXPLAINED} {RULE}"]
-        for paper, file in drawn.items():
-            alt = f"Every statement of {paper}, its effect and 95 % interval"
-            lines += ["", f"### {_sentence(paper)}", "", f"![{alt}]({file})"]
-    lines += ["", "## What would change our minds", ""]
-    lines += [f"- {line}" for line in _minds(found, every)]
-    return "\n".join(lines) + "\n"
+            lines = [(why, [_line(one) for one in alike]) for why, alike in groups.items()]
+            sections.append((heading, len(own), lines))
+    return render(
+        "summary.md",
+        total=len(every),
+        counted=", ".join(f"{words.count(w)} {s}" for w, (_, s) in HEADINGS.items() if w in words),
+        lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in found["items"]) else "",
+        bases=", ".join(sorted({item["base"] for item in found["items"] if item["base"]})),
+        seeds=f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else "".join(map(str, seeds)),
+        book=book,
+        book_name=Path(book).name,
+        drawn=drawn,
+        explained=f"{EXPLAINED} {RULE}",
+        heads=heads,
+        documents=[(_sentence(p), [own.count(w) for w in heads]) for p, own in by_paper.items()],
+        sections=sections,
+        minds=list(_minds(found, every)),
+    )
 
 
 def write(target: Path, found: Book, book: str = "") -> list[Path]:
@@ -159,43 +128,25 @@ def write(target: Path, found: Book, book: str = "") -> list[Path]:
         # On a page of its own the picture knows no text colour: it brings paper and ink.
         ink = '<svg style="color:#1c2127;background:#fff" '
         write_text(files[paper], picture.replace("<svg ", ink, 1))
-    names = {paper: file.name for paper, file in files.items()}
-    write_text(target, summary(found, names, book))
+    write_text(target, summary(found, {paper: file.name for paper, file in files.items()}, book))
     return [target, *files.values()]
-
-
-def _by_document(every: list[Statement]) -> list[str]:
-    """A table: verdicts, counted for each document."""
-    heads = [word for word in WORDS if any(one.word == word for one in every)]
-    lines = ["| document | " + " | ".join(heads) + " |", "| --- |" + " --- |" * len(heads)]
-    for paper in dict.fromkeys(one.item["paper"] for one in every):
-        own = [one.word for one in every if one.item["paper"] == paper]
-        counts = " | ".join(str(own.count(word)) for word in heads)
-        lines.append(f"| {_sentence(paper)} | {counts} |")
-    return lines
 
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _counted(every: list[Statement]) -> str:
-    words = [one.word for one in every]
-    return ", ".join(f"{words.count(w)} {said}" for w, (_, said) in HEADINGS.items() if w in words)
-
-
 def _line(one: Statement) -> str:
-    text = f"{one.claim['text']} ({one.item['source']}"
-    if one.part is None or "effect" not in one.part:
-        return f"{text})"
-    effect = one.part["effect"]
-    form = ".2f" if effect["points"] else ".3f"
-    text += f"; {number(effect['ours'], form, signed=True)}"
-    if effect["low"] is not None and effect["high"] is not None:
-        text += f" {between(effect['low'], effect['high'], form, signed=True)}"
-    text += f", {p_value(one.p)}" if one.p is not None else ""
-    text += f"; {one.claim['verdict']['why']}" if len(one.claim["parts"]) > 1 else ""
-    return f"{text})"
+    about = [one.item["source"]]
+    effects = one.effects
+    if effects:
+        effect, form = effects[0], ".2f" if effects[0]["points"] else ".3f"
+        shown = number(effect["ours"], form, signed=True)
+        if effect["low"] is not None:
+            shown += f" {between(effect['low'], effect['high'], form, signed=True)}"
+        about.append(shown + (f", {p_value(one.p)}" if one.p is not None else ""))
+        about += [one.claim["verdict"]["why"]] if len(one.claim["parts"]) > 1 else []
+    return f"{one.claim['text']} ({'; '.join(about)})"
 
 
 def _minds(found: Book, every: list[Statement]) -> Iterator[str]:
@@ -329,7 +280,7 @@ def _run(found: Book) -> list[tuple[str, str]]:
     return [(name, text) for name, text in facts.items() if text]
 
 
-def _item(item: ItemEntry) -> dict[str, Any]:
+def _item(item: Json) -> Json:
     words = [claim["verdict"]["word"] for claim in item["claims"]]
     wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
     made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
@@ -353,7 +304,7 @@ def _item(item: ItemEntry) -> dict[str, Any]:
     }
 
 
-def _remark(item: ItemEntry, row: RowEntry) -> str:
+def _remark(item: Json, row: Json) -> str:
     remarks = [row["note"]]
     if row["kind"] == "quote":
         own = row["source"] == item["source"]

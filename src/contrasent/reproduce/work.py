@@ -6,16 +6,17 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import ItemsByRow, Report, Row, key_text
-from contrasent.reproduce.measures import MEASURES, STS, Options, measure, scored_pairs
+from contrasent.reproduce.cells import Json
+from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
 from contrasent.reproduce.plan import Job, Training, Unit
-from contrasent.reproduce.store import Measurement, Record, Store
+from contrasent.reproduce.store import Store
 from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
@@ -30,7 +31,7 @@ DRAWS = 400
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
     """Make a job's model, unless it is there, and its measurements that are missing."""
-    about = job.describe()
+    about, key = job.describe(), job.model.key
     loaded = _Loaded(job, store, folder)
     found: dict[str, Report] = {}
     failed: UserError | None = None
@@ -39,7 +40,7 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
         try:
             report = loaded.measure(unit)
         except TrainingError as error:
-            store.write_record(job.model.key, {"failed": str(error)}, about)
+            store.write_unit(f"train-{key}", {**about, "failed": str(error)})
             raise
         except OutputError:
             raise
@@ -47,20 +48,22 @@ def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, 
             # What one measurement lacks, another may not need.
             failed = failed or error
             continue
-        seconds = round(time.monotonic() - began - loaded.training_seconds(), 1)
-        measurement: Measurement
-        measurement = {"report": report.to_json(), "model": job.model.key, "measured_in": seconds}
+        # The run's record counts the seconds of training.
+        seconds = round(time.monotonic() - began - loaded.training_seconds, 1)
+        loaded.training_seconds = 0.0
+        stored = {**about, "report": report.to_json(), "model": key, "measured_in": seconds}
         if job.model.kind != "train":
-            measurement["draws"] = {
-                key_text(key): " ".join(f"{v:.3g}" for v in values)
-                for key, values in shared_draws(report, DRAWS).items()
+            # How far each row moves in resamples of the test items that all reports share.
+            stored["draws"] = {
+                key_text(row): " ".join(f"{v:.3g}" for v in values)
+                for row, values in shared_draws(report, DRAWS).items()
             }
-        store.write_measurement(unit.key, measurement, about)
+        store.write_unit(unit.key, stored)
         found[unit.key] = report
     if failed is not None:
         raise failed
     if job.model.kind == "train" and not keep:
-        store.drop_model(job.model.key)
+        store.drop_model(key)
     return found
 
 
@@ -69,48 +72,39 @@ class _Loaded:
 
     def __init__(self, job: Job, store: Store, folder: Path | None) -> None:
         self.job, self.model, self.store, self.folder = job, job.model, store, folder
+        self.training_seconds = 0.0
         self._plain: EncodeFn | None = None
-        self._record: Record | None = None
-        self._seconds = 0.0
-
-    def training_seconds(self) -> float:
-        """Seconds of training since the last call; the run's record counts them."""
-        seconds, self._seconds = self._seconds, 0.0
-        return seconds
+        self._record: Json | None = None
 
     def measure(self, unit: Unit) -> Report:
         entry = MEASURES[unit.kind]
         if entry.of_training and not isinstance(entry.run, str):
             return entry.run(self._trained(), **unit.options)
-        if unit.fit is None:
-            return measure(self._encode(), unit.kind, unit.options, self.folder)
-        if unit.fit.corpus == TARGET:
+        if unit.fit is not None and unit.fit.corpus == TARGET:
             return self._on_targets(unit)
-        from contrasent.text.corpus import open_corpus
+        if unit.fit is not None:
+            from contrasent.text.corpus import open_corpus
 
-        texts = dict.fromkeys(text for row in open_corpus(unit.text) for text in row)
-        return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
+            texts = dict.fromkeys(text for row in open_corpus(unit.text) for text in row)
+            return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
+        if self._plain is None:
+            from contrasent.evaluate.vectors import Cached
+
+            # Each sentence is encoded once for all measurements.
+            self._plain = Cached(self._load(normalise=None))
+        return measure(self._plain, unit.kind, unit.options, self.folder)
 
     def _on_targets(self, unit: Unit) -> Report:
         """A transform for each task, fitted to all of its own sentences."""
         found: list[Report] = []
-        options: dict[str, Any] = dict(unit.options)
+        options: Json = dict(unit.options)
         for task in options["tasks"]:
             parts = scored_pairs(self.folder, tasks=(task,), split="all", form=options["form"])
             texts = [s for p in parts for side in (p.first, p.second) for s in side]
             encode = self._fitted(unit, list(dict.fromkeys(texts)))
-            alone = {**options, "tasks": (task,)}
-            found.append(measure(encode, unit.kind, alone, self.folder))
-        joined = with_sts7_mean(Report.join(found), **options)
+            found.append(measure(encode, unit.kind, {**options, "tasks": (task,)}, self.folder))
+        joined = with_sts7_mean(Report.join(found), options)
         return Report(joined.rows, {"fitted": "to each task"}, joined.items)
-
-    def _encode(self) -> EncodeFn:
-        """The model; each sentence is encoded once for all measurements."""
-        if self._plain is None:
-            from contrasent.evaluate.vectors import Cached
-
-            self._plain = Cached(self._load(normalise=None))
-        return self._plain
 
     def _load(self, *, normalise: bool | None) -> EncodeFn:
         if self.model.kind == "glove":
@@ -137,33 +131,27 @@ class _Loaded:
         settings = flow.FlowSettings(epochs=unit.fit.epochs or 1, seed=unit.seed)
         return whitening.whitened(encode, flow.fit(vectors, settings).transform)
 
-    def _trained(self, *, again: bool = False) -> Record:
+    def _trained(self, *, again: bool = False) -> Json:
         """The record of the training, after doing it if it is not done."""
         key = self.model.key
-        record = self._record or self.store.record(key)
-        there = (self.store.model(key) / "modules.json").is_file()
+        record = self._record or self.store.unit(f"train-{key}")
+        target = self.store.model(key)
         if record is not None and "failed" in record:
             raise TrainingError(record["failed"])
-        if record is None or (again and not there):
+        if record is None or (again and not (target / "modules.json").is_file()):
             assert self.model.training is not None
             began = time.monotonic()
-            base, target = Path(self.model.base), self.store.model(key)
             tokens = self.store.home / "tokens"
-            record = train(self.model.training, base, target, self.folder, tokens)
-            self._seconds += time.monotonic() - began
-            self.store.write_record(key, record, self.job.describe())
+            record = train(self.model.training, Path(self.model.base), target, self.folder, tokens)
+            self.training_seconds += time.monotonic() - began
+            self.store.write_unit(f"train-{key}", {**self.job.describe(), **record})
             shutil.rmtree(target / "run", ignore_errors=True)
         self._record = record
         return record
 
 
-def train(
-    training: Training, base: Path, target: Path, folder: Path | None, tokens: Path
-) -> Record:
-    """Train a model into a folder, going on with a run that was stopped.
-
-    Returns the run's steps, seconds, speed, scores, and its trace.
-    """
+def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
+    """Train a model into a folder, going on with a run that was stopped; the run's record."""
     from contrasent.model.card import CardMetadata
     from contrasent.text.corpus import open_corpus
     from contrasent.train.fit import fit
@@ -218,23 +206,16 @@ def _same_settings(stored: Path, settings: Any) -> bool:
 
 def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:
     """What a run is evaluated by: its trace, the score that selects, or nothing."""
-    if training.trace is not None:
-        return _trace_evaluator(training.trace, folder)
-    if training.resolved.select == "stsb":
-        options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
-        return lambda encode: measure(encode, "sts", options, folder)
-    return None
-
-
-def _trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeFn], Report]:
-    """What a run is evaluated by at every stop: alignment and uniformity, or the STS sets named.
-
-    The first row is always the same, so that no checkpoint counts as better than another.
-    """
     from contrasent.evaluate.geometry import geometry
     from contrasent.evaluate.sts import sts
 
-    given: dict[str, Any] = {k: v or None for k, v in options.items() if k != "every"}
+    if training.trace is None:
+        options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
+        if training.resolved.select != "stsb":
+            return None
+        return lambda encode: measure(encode, "sts", options, folder)
+    given: Json = {k: v or None for k, v in training.trace.items() if k != "every"}
+    # The first row is always the same, so that no checkpoint counts as better than another.
     same = Row("trace", given["split"], "followed", "", 0.0, 0)
 
     def evaluate(encode: EncodeFn) -> Report:
@@ -246,7 +227,7 @@ def _trace_evaluator(options: Options, folder: Path | None) -> Callable[[EncodeF
     return evaluate
 
 
-def _trace(log: Path) -> list[tuple[int, dict[str, Any]]]:
+def _trace(log: Path) -> list[tuple[int, Json]]:
     """The reports in a run's log, by step."""
     found = {}
     for line in map(json.loads, log.read_text("utf-8").splitlines()):
@@ -255,19 +236,17 @@ def _trace(log: Path) -> list[tuple[int, dict[str, Any]]]:
     return sorted(found.items())
 
 
-def with_sts7_mean(
-    report: Report, *, tasks: Sequence[str], aggregate: Sequence[str], split: str, **_: Any
-) -> Report:
+def with_sts7_mean(report: Report, options: Json) -> Report:
     """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
     from contrasent.evaluate.sts import AVERAGE, METRICS
 
     rows: list[Row] = []
     joined_keys: ItemsByRow = {}
-    for metric in METRICS if set(STS) <= set(tasks) else ():
-        for name in aggregate:
+    for metric in METRICS if set(STS) <= set(options["tasks"]) else ():
+        for name in options["aggregate"]:
             own = [report.one(task=t, metric=metric, aggregate=name) for t in STS]
             value, count = sum(r.value for r in own) / len(own), sum(r.count for r in own)
-            rows.append(Row(AVERAGE, split, metric, name, value, count))
+            rows.append(Row(AVERAGE, options["split"], metric, name, value, count))
             joined_keys[rows[-1].key] = tuple(r.key for r in own)
     found = Report((*report.rows, *rows), report.notes, report.items | joined_keys)
     bounded = []
@@ -277,13 +256,18 @@ def with_sts7_mean(
     return replace(found, rows=(*report.rows, *bounded))
 
 
-def environment() -> Record:
+def environment() -> Json:
     """Machine and versions, for the record."""
     import torch
 
     from contrasent import __version__
 
     name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
+    # The source text that a training run's numbers depend on.
+    code = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
+            code.update(path.read_bytes())
     return {
         "machine": f"{name}, {os.cpu_count()} cores, {torch.get_num_threads()} threads",
         "versions": {
@@ -291,17 +275,8 @@ def environment() -> Record:
             "python": platform.python_version(),
             "torch": torch.__version__,
         },
-        "code": _code_digest(),
+        "code": code.hexdigest()[:12],
     }
-
-
-def _code_digest() -> str:
-    """12 digits that stand for the source text that a training run's numbers depend on."""
-    total = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted((Path(__file__).parents[1] / folder).rglob("*.py")):
-            total.update(path.read_bytes())
-    return total.hexdigest()[:12]
 
 
 def _processor() -> str:
