@@ -16,7 +16,6 @@ from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.run import adapt
 from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
 from contrasent.adapt.trials import Trials
-from contrasent.cli.options import parse_budget
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.hybrid import Fusion, own_fusion
 from contrasent.search.index import Index
@@ -293,15 +292,6 @@ def test_too_little_text_and_foreign_folders_are_refused(tmp_path, model, docume
     bad.write_text("query,document\nwhat,nowhere.md\n")
     with pytest.raises(InputError, match=r"nowhere\.md"):
         adapt(documents, tmp_path / "m2", base=str(model), queries=bad)
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("1.5h", 5400), ("45", 45)]
-)
-def test_budgets(text, seconds):
-    assert parse_budget(text) == seconds
-    with pytest.raises(OptionError, match="--budget"):
-        parse_budget(text + "x")
 
 
 @pytest.mark.parametrize(

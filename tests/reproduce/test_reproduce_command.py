@@ -9,13 +9,13 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from killed_reproductions import OTHER, RECIPE
 
-from contrasent import cli, progress
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import measures
 from contrasent.reproduce.measures import MEASURES
@@ -92,26 +92,16 @@ expected = { made = 4.0 }
 [[claims]]"""
 
 
+SPEED = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"').replace(
+    'metric = "spearman"', 'metric = "seconds_per_step"'
+)
 pytestmark = pytest.mark.early
 
 
 @pytest.fixture
-def call(monkeypatch, capfd, tmp_path):
-    """Call the command line as the shell does; (exit code, standard output, standard error)."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        capfd.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as ended:
-            code = ended.code or 0
-        progress.show("silent")
-        return code, *capfd.readouterr()
-
-    monkeypatch.chdir(tmp_path)
-    return call
+def call(run):
+    """Reproduce as the shell does; (standard output, standard error)."""
+    return partial(run, "reproduce")
 
 
 @pytest.fixture
@@ -150,9 +140,8 @@ def without_times(book):
 
 def test_from_a_recipe_to_a_page(call, home, bert):
     common = ["--recipes", "recipes", "--json", "book.json", "--report", "book.html"]
-    run = ["reproduce", "all", "--scale", "lab", "--base", bert, "--results", "results"]
-    code, out, err = call(*run, "--seeds", 2, *common)
-    assert code == 0, err
+    run = ["all", "--scale", "lab", "--base", bert, "--results", "results"]
+    out, err = call(*run, "--seeds", 2, *common)
     # The base with two poolers, three trained rows and a row that cannot be, with two seeds each.
     assert "10 of 10 jobs to do in results" in err
     items = without_times(json.loads((home / "book.json").read_text()))
@@ -230,8 +219,7 @@ def test_from_a_recipe_to_a_page(call, home, bert):
     shutil.rmtree(home / "results" / "corpora")
     again = ["--recipes", "recipes", "--json", "again.json", "--report", "again.html"]
     again += ["--figures", "figures"]
-    code, told, err = call("reproduce", "all", "--from", "results", *again)
-    assert code == 0, err
+    told, err = call("all", "--from", "results", *again)
     assert told == out
     assert without_times(json.loads((home / "again.json").read_text())) == items
     assert (home / "again.html").read_text() == page
@@ -241,22 +229,17 @@ def test_from_a_recipe_to_a_page(call, home, bert):
 
 
 def test_seeds_that_were_run_stay_and_another_base_is_refused(call, home, bert, tiny):
-    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
-    code, _, err = call(*run, "--base", bert, "--seeds", 2, "--json", "two.json")
-    assert code == 0, err
-    code, _, err = call(*run, "--base", bert, "--seeds", 1, "--json", "one.json")
-    assert code == 0, err
+    run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
+    _, err = call(*run, "--base", bert, "--seeds", 2, "--json", "two.json")
+    _, err = call(*run, "--base", bert, "--seeds", 1, "--json", "one.json")
     two, one = (json.loads((home / f"{name}.json").read_text()) for name in ("two", "one"))
     assert without_times(one) == without_times(two)
-    code, _, err = call(*run, "--base", tiny["distilbert"])
-    assert code == 2
+    _, err = call(*run, "--base", tiny["distilbert"], code=2)
     assert "from the base 'bert', not 'distilbert'; choose another" in err
-    code, _, err = call(*run, "--base", bert, "--set", "dropout=0.2", "--sentences", 50)
-    assert code == 2
+    _, err = call(*run, "--base", bert, "--set", "dropout=0.2", "--sentences", 50, code=2)
     assert "with the scale's own settings, not with dropout 0.2, sentences 50" in err
     other = ["--results", "other", "--set", "dropout=0.2", "--json", "other.json"]
-    code, _, err = call(*run, "--base", bert, "--seeds", 2, *other)
-    assert code == 0, err
+    _, err = call(*run, "--base", bert, "--seeds", 2, *other)
     (item,) = json.loads((home / "other.json").read_text())["items"]
     assert item["changes"] == {"dropout": 0.2}
     base, plain, _ = (row["cells"]["made"]["values"] for row in item["rows"])
@@ -273,29 +256,25 @@ def test_a_folder_of_recipes_may_have_its_own_scales(call, home, bert):
         # The recipe says steps and batch itself, but not this.
         .replace("max_tokens = 32", "max_tokens = 8")
     )
-    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
-    code, _, err = call(*run, "--seeds", 1, "--base", bert, "--json", "own.json")
-    assert code == 0, err
+    run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "-q"]
+    _, err = call(*run, "--seeds", 1, "--base", bert, "--json", "own.json")
     (item,) = json.loads((home / "own.json").read_text())["items"]
     assert item["scale_title"].startswith("our own, 80 steps")
     records = [json.loads(p.read_text()) for p in (home / "reproduction/units").glob("train-*")]
     assert [r["told"]["settings"]["max_tokens"] for r in records] == [8, 8]
     (home / "recipes" / "scales.toml").write_text("[labs]\n")
-    code, _, err = call(*run, "--base", bert)
-    assert code == 2
+    _, err = call(*run, "--base", bert, code=2)
     assert "scales.toml" in err
 
 
 def test_a_budget_leaves_the_rest_for_another_time(call, home, bert):
-    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
+    run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
     stopped = [*run, "--base", bert, "--budget", "0.001s"]
-    code, out, err = call(*stopped)
-    assert code == 0, err
+    out, err = call(*stopped)
     left = int(re.search(r"(\d) jobs left for another time", err).group(1))
     assert left >= 4
     assert "of 2 seeds are still to run" in out
-    code, out, err = call(*run, "--base", bert)
-    assert code == 0, err
+    out, err = call(*run, "--base", bert)
     assert f"{left} of 5 jobs to do" in err
     assert "still to run" not in out
     # Of rows that a statement is about, the first seeds come before the second; others are last.
@@ -326,10 +305,9 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
         return Report(tuple(rows))
 
     monkeypatch.setattr("contrasent.evaluate.sts.sts", made)
-    run = ["reproduce", "own:length", "--recipes", "recipes", "--scale", "lab", "--seeds", 2, "-q"]
+    run = ["own:length", "--recipes", "recipes", "--scale", "lab", "--seeds", 2, "-q"]
     told = ["--json", "book.json", "--figures", "drawn", "--base", bert]
-    code, _, err = call(*run, *told)
-    assert code == 0, err
+    call(*run, *told)
     (item,) = json.loads((home / "book.json").read_text())["items"]
     rows = {row["name"]: row for row in item["rows"]}
     assert len(rows) == 8
@@ -355,13 +333,10 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
 @pytest.mark.slow
 def test_two_processes_at_once(call, home, bert):
     """The speed of training is measured, which needs no data set; a made measure stays behind."""
-    text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')
-    text = text.replace('metric = "spearman"', 'metric = "seconds_per_step"')
-    text = text.replace('encoder = "@base"\npooler = "cls"', 'blocked = "learns nothing"')
+    text = SPEED.replace('encoder = "@base"\npooler = "cls"', 'blocked = "learns nothing"')
     (home / "recipes" / "simcse" / "table2.toml").write_text(text)
-    run = ["reproduce", "simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
-    code, _, err = call(*run, "--base", bert, "--jobs", 2, "--json", "book.json")
-    assert code == 0, err
+    run = ["simcse:table2", "--recipes", "recipes", "--scale", "lab", "--seeds", 2]
+    _, err = call(*run, "--base", bert, "--jobs", 2, "--json", "book.json")
     assert "4 measurements in" in err
     # Each process says what it has done.
     assert len(re.findall(r"^\[\d/4\] simcse:table2 '.*' seed [01]: ", err, re.M)) == 4, err
@@ -375,10 +350,8 @@ def test_two_processes_at_once(call, home, bert):
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
     """Whoever stops it need not be a terminal, which would tell every process."""
-    text = OTHER.replace('kind = "sts"\ntasks = ["STSB"]', 'kind = "speed"')
-    text = text.replace('metric = "spearman"', 'metric = "seconds_per_step"')
-    assert "steps = 5" in text
-    text = text.replace("steps = 5", "steps = 100000")
+    assert "steps = 5" in SPEED
+    text = SPEED.replace("steps = 5", "steps = 100000")
     (home / "recipes" / "simcse" / "table2.toml").write_text(text)
     command = [sys.executable, "-m", "contrasent", "reproduce", "simcse:table2", "--seeds", "2"]
     command += ["--recipes", "recipes", "--scale", "lab", "--base", str(bert), "--jobs", "2"]
@@ -409,8 +382,7 @@ def test_stopping_the_first_process_stops_all(home, bert, tmp_path, how):
 
 
 def test_the_list(call):
-    code, out, _ = call("reproduce", "--list")
-    assert code == 0
+    out, _ = call("--list")
     found = re.findall(r"^  (\w+:\w+) ", out, re.MULTILINE)
     assert len(found) >= 5
     assert f"{len(found)} items" in out
@@ -418,16 +390,13 @@ def test_the_list(call):
 
 
 def test_items_are_checked(call, home):
-    code, out, _ = call("reproduce", "--check", "--recipes", "recipes")
-    assert code == 0
+    out, _ = call("--check", "--recipes", "recipes")
     assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"
-    code, out, _ = call("reproduce", "--check")
-    assert code == 0
+    out, _ = call("--check")
     assert out.startswith("checked 64 items, 497 rows")
     path = home / "recipes" / "simcse" / "table2.toml"
     path.write_text(path.read_text().replace("corpus = ", "corpse = "))
-    code, _, err = call("reproduce", "--check", "--recipes", "recipes")
-    assert code == 2
+    _, err = call("--check", "--recipes", "recipes", code=2)
     assert len(err.splitlines()) == 1
     assert re.search(r"table2\.toml.*corpus", err)
 
@@ -448,8 +417,7 @@ def test_items_are_checked(call, home):
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem):
-    code, out, err = call("reproduce", *arguments)
-    assert code == 2
+    out, err = call(*arguments, code=2)
     assert out == ""
     assert problem in err
     assert len(err.splitlines()) == 1
