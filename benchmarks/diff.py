@@ -44,9 +44,9 @@ class Collection:
     """Passages of a collection, people's queries with their judgements, and the base's vectors."""
 
     def __init__(self, folder: Path, work: Path) -> None:
-        from contrasent.adapt.documents import open_documents
         from contrasent.adapt.evidence import judged_evidence
         from contrasent.adapt.reading import load_reading, read_judged, read_source, write_reading
+        from contrasent.documents.folder import open_documents
         from contrasent.model.encoder import Encoder
         from contrasent.model.pretrained import resolve
 

@@ -30,7 +30,7 @@ def sentences(count: int, words: tuple[int, int] | None = None) -> list[str]:
                 if len(found) == count * 8:
                     break
     else:
-        from contrasent.adapt.formats.docstrings import read_documentation
+        from contrasent.documents.docstrings import read_documentation
 
         found = [d.summary for d in read_documentation(limit_files=4000).documented]
     if words:

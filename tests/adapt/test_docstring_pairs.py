@@ -1,10 +1,10 @@
 """From sources to summaries and explanations, by files and by installed packages."""
 
-from contrasent.adapt.documents import open_documents
-from contrasent.adapt.formats.docstrings import read_documentation
 from contrasent.adapt.pairs import Source, first_sentence, summary_to_explanation
-from contrasent.adapt.passages import passages
-from contrasent.adapt.sections import Document, Section
+from contrasent.documents.docstrings import read_documentation
+from contrasent.documents.folder import open_documents
+from contrasent.documents.passages import passages
+from contrasent.documents.sections import Document, Section
 
 SUMMARY = "Return the length of the river."
 EXPLANATION = "The length is measured along the bed and is given in metres. It is never negative."

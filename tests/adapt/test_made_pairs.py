@@ -21,9 +21,9 @@ from contrasent.adapt.pairs import (
     title_to_passage,
     without_copied,
 )
-from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import SPAN, sentences_of
 from contrasent.adapt.training import BATCH, mixture, with_negatives
+from contrasent.documents.passages import Passage
 from contrasent.metrics import normalize
 from contrasent.search.lexical import Lexical, words
 

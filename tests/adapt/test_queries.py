@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from contrasent.adapt.passages import Passage
 from contrasent.adapt.queries import Queries
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
+from contrasent.documents.passages import Passage
 
 
 @pytest.fixture(scope="module")

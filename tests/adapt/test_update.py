@@ -11,15 +11,15 @@ from typer.testing import CliRunner
 from contrasent.adapt import selection, training
 from contrasent.adapt.evidence import OLD, Evidence, Query, made_evidence
 from contrasent.adapt.pairs import Pair
-from contrasent.adapt.passages import Passage, passages
 from contrasent.adapt.run import adapt
-from contrasent.adapt.sections import Document, Section
 from contrasent.adapt.shipping import rebuilt
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED
 from contrasent.adapt.training import mixture
 from contrasent.adapt.update import open_previous, passage_of, updated_parts
 from contrasent.adapt.verdict import FORGOTTEN, Verdict, decide
 from contrasent.cli.app import app
+from contrasent.documents.passages import Passage, passages
+from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
 from contrasent.search.hybrid import SETTING, own_fusion
 from contrasent.search.index import Index

@@ -7,8 +7,8 @@ import typer
 from typer.testing import CliRunner
 
 from contrasent.adapt import selection
-from contrasent.adapt.formats import docstrings
 from contrasent.cli.demo import QUESTIONS, demo
+from contrasent.documents import docstrings
 
 app = typer.Typer()
 app.command("demo")(demo)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contrasent.adapt.formats.prose import summary_and_explanation
-from contrasent.adapt.passages import Passage
+from contrasent.documents.passages import Passage
+from contrasent.documents.prose import summary_and_explanation
 from contrasent.search.lexical import STOP_WORDS, words
 
 FEWEST_WORDS = 4

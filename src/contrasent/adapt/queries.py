@@ -28,10 +28,10 @@ from contrasent.adapt.pairs import (
     title_to_passage,
 )
 from contrasent.adapt.pairs import clicks as click_maker
-from contrasent.adapt.passages import Passage
 from contrasent.adapt.reading import Reading, UserQueries, read_judged, read_queries, sentences_of
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN
 from contrasent.adapt.verdict import FEWEST, PROOF
+from contrasent.documents.passages import Passage
 from contrasent.errors import InputError
 
 QUERY_MAKERS: tuple[Maker, ...] = (

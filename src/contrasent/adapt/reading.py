@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from contrasent.adapt import sentences
-from contrasent.adapt.documents import Documents
 from contrasent.adapt.pairs import joined, pieces
-from contrasent.adapt.passages import Passage, passages
+from contrasent.documents import sentences
+from contrasent.documents.folder import Documents
+from contrasent.documents.passages import Passage, passages
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file
 from contrasent.text.labelled import read_qrels

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from contrasent.adapt import shipping
-from contrasent.adapt.documents import Documents, open_documents
 from contrasent.adapt.queries import read_clicks, read_user_queries
 from contrasent.adapt.reading import Reading, load_reading, read_source, write_reading
 from contrasent.adapt.selection import Say
@@ -19,6 +18,7 @@ from contrasent.adapt.update import (
     with_previous,
 )
 from contrasent.adapt.work import Work
+from contrasent.documents.folder import Documents, open_documents
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
 from contrasent.model.pretrained import resolve

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.passages import Passage, prefixes
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.shipping import INDEX, REPORT, is_adapted
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED, by_hash, parts_of
+from contrasent.documents.passages import Passage, prefixes
 from contrasent.errors import InputError, OutputError
 from contrasent.model.encoder import Encoder
 from contrasent.search.hybrid import Fusion, own_fusion

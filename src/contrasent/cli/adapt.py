@@ -9,8 +9,8 @@ import typer
 from contrasent.cli import options
 
 if TYPE_CHECKING:
-    from contrasent.adapt.documents import Documents
     from contrasent.adapt.shipping import Adaptation
+    from contrasent.documents.folder import Documents
 
 DEFAULT_BASE = "all-MiniLM-L6-v2"
 NOT_IMPROVED = 3

@@ -45,8 +45,8 @@ def demo(
         seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
-    from contrasent.adapt.formats.docstrings import InstalledDocumentation
     from contrasent.adapt.training import TrainingPlan
+    from contrasent.documents.docstrings import InstalledDocumentation
 
     done = carry_out(
         InstalledDocumentation(names),

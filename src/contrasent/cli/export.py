@@ -95,7 +95,7 @@ def export(
 def calibration(source: str | None) -> list[str]:
     """Sentences to calibrate with."""
     if source is None:
-        from contrasent.adapt.formats.docstrings import read_documentation
+        from contrasent.documents.docstrings import read_documentation
         from contrasent.model.golden import PROBES
 
         found = [entry.summary for entry in read_documentation(limit_files=600).documented]

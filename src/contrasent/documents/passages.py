@@ -6,16 +6,19 @@ overlap. Each is embedded and indexed with its title and headings before it, sin
 seldom repeats what it is about.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from contrasent.adapt import sentences
-from contrasent.adapt.duplicates import near_copies, recurring, without
-from contrasent.adapt.sections import Document
+from contrasent.documents import sentences
+from contrasent.documents.duplicates import near_copies, recurring, without
+from contrasent.documents.sections import Document
 from contrasent.errors import OptionError
 from contrasent.types import batched
 
+_PAGE = re.compile(r"page \d+")
+"""A heading that stands for a page; it says nothing of the text below."""
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
 FEWEST = 16
@@ -249,6 +252,7 @@ class _Cutter:
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
     """What may stand before a passage, the best first: all, the ends, or words of the last."""
+    headings = tuple(name for name in headings if not _PAGE.fullmatch(name))
     names = [name for name in (title, " > ".join(headings)) if name]
     last = headings[-1:] or ((title,) if title else ())
     words = last[0].split() if last else []

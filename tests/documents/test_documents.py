@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pytest
 
-from contrasent.adapt.documents import FORMATS, Document, Section, open_documents
+from contrasent.documents.folder import FORMATS, Document, Section, open_documents
 from contrasent.errors import InputError, OptionError
 
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer."
@@ -242,7 +242,7 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
 
 
 def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.adapt.documents.LARGEST_TEXT", 1000)
+    monkeypatch.setattr("contrasent.documents.folder.LARGEST_TEXT", 1000)
     (tmp_path / "a.md").write_text(PROSE)
     (tmp_path / "b.md").write_text("x" * 1001)
     (tmp_path / "c.md.gz").write_bytes(gzip.compress(b"x" * 1001))

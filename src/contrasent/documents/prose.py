@@ -7,7 +7,7 @@ the sentences. What is no English sentence is left out rather than mended.
 import inspect
 import re
 
-from contrasent.adapt import sentences
+from contrasent.documents import sentences
 
 LONGEST = 80
 """Words of an explanation; it ends with the sentence that reaches them."""

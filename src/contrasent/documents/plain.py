@@ -4,8 +4,8 @@ import codecs
 import re
 from typing import IO
 
-from contrasent.adapt.formats.table import is_set_out
-from contrasent.adapt.sections import Section, SectionBuilder
+from contrasent.documents.sections import Section, SectionBuilder
+from contrasent.documents.table import is_set_out
 
 SAMPLE = 1 << 16
 """Bytes from which an encoding is guessed."""

@@ -5,8 +5,8 @@ import inspect
 import re
 import warnings
 
-from contrasent.adapt.formats.prose import without_markup
-from contrasent.adapt.sections import Section, SectionBuilder
+from contrasent.documents.prose import without_markup
+from contrasent.documents.sections import Section, SectionBuilder
 
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)

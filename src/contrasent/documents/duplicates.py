@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.sections import Document, Section
+from contrasent.documents.sections import Document, Section
 
 ALIKE = 0.85
 RUN = 3

@@ -1,6 +1,6 @@
 """The documentation of the installed packages, read as text: a corpus that every machine has.
 
-Sources are parsed, never imported; :mod:`contrasent.adapt.formats.installed` says which.
+Sources are parsed, never imported; :mod:`contrasent.documents.installed` says which.
 """
 
 import ast
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contrasent import progress
-from contrasent.adapt.documents import ReadReport, Skipped
-from contrasent.adapt.duplicates import hash_of
-from contrasent.adapt.formats.installed import installed_sources, sources_below
-from contrasent.adapt.formats.prose import summary_and_explanation
-from contrasent.adapt.sections import Document, Section
+from contrasent.documents.duplicates import hash_of
+from contrasent.documents.folder import ReadReport, Skipped
+from contrasent.documents.installed import installed_sources, sources_below
+from contrasent.documents.prose import summary_and_explanation
+from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError
 
 LARGEST = 2_000_000

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.adapt.formats import docstrings, installed
-from contrasent.adapt.formats.docstrings import (
+from contrasent.documents import docstrings, installed
+from contrasent.documents.docstrings import (
     Documented,
     InstalledDocumentation,
     Reading,
     read_documentation,
 )
-from contrasent.adapt.formats.prose import LONGEST, summary_and_explanation
+from contrasent.documents.prose import LONGEST, summary_and_explanation
 from contrasent.errors import InputError
 
 MORE = "The rest of the text says at some length what it is good for."

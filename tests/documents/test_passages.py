@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contrasent.adapt.documents import Document, Section
-from contrasent.adapt.duplicates import ALIKE, near_copies
-from contrasent.adapt.passages import passages
-from contrasent.adapt.sentences import split
+from contrasent.documents.duplicates import ALIKE, near_copies
+from contrasent.documents.folder import Document, Section
+from contrasent.documents.passages import passages
+from contrasent.documents.sentences import split
 from contrasent.errors import OptionError
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any
 
-from contrasent.adapt.sections import Section, clean, one_line
+from contrasent.documents.sections import Section, clean, one_line
 from contrasent.text.sources import LONGEST, Source
 from contrasent.text.tables import open_table
 

@@ -7,10 +7,10 @@ its inline parser and all that plain text needs.
 import json
 import re
 from functools import cache
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
-from contrasent.adapt.formats.html import read_html
-from contrasent.adapt.sections import Section, SectionBuilder
+from contrasent.documents.sections import Section, SectionBuilder
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -30,6 +30,9 @@ _INLINE = [
     (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
     (re.compile(r"\[\^[^\]\s]+\]"), ""),
 ]
+_PAGE = re.compile(r"<!--\s*PAGE\s+(\d+)\s*-->")
+_UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
+_TAG = re.compile(r"<[^<>]*>")
 _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 
 
@@ -42,9 +45,8 @@ def _parser() -> "MarkdownIt":
     return parser
 
 
-def read_markdown(text: str) -> tuple[str, tuple[Section, ...]]:
+def read_markdown(text: str, title: str = "") -> tuple[str, tuple[Section, ...]]:
     """Title and sections of a file; ``title:`` in its front matter wins."""
-    title = ""
     if front := _FRONT.match(text):
         if named := _TITLE.search(front[0]):
             title = named[1].strip("\"'")
@@ -69,9 +71,10 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
             case "fence" | "code_block":
                 builder.lines(token.content)
             case "html_block":
-                for section in read_html(token.content)[1]:
-                    for paragraph in section.paragraphs:
-                        builder.lines(paragraph)
+                if page := _PAGE.fullmatch(token.content.strip()):
+                    builder.page(int(page[1]))
+                else:
+                    builder.lines(_without_tags(token.content))
             case "inline" if level:
                 builder.heading(level, plain(token.content))
                 level = 0
@@ -81,6 +84,11 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
                 builder.paragraph(plain(token.content))
             case _:
                 pass
+
+
+def _without_tags(text: str) -> str:
+    """The text of a block of HTML."""
+    return unescape(_TAG.sub(" ", _UNSEEN.sub(" ", text)))
 
 
 def plain(text: str) -> str:

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from contrasent.adapt.documents import Document, Section, open_documents
+from contrasent.documents.folder import Document, Section, open_documents
 from contrasent.errors import MissingExtraError
 
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer."

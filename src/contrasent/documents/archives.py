@@ -12,7 +12,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import BytesIO
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
@@ -30,7 +30,8 @@ _SECRETS = (
     "*.ppk", "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials*", "secret",
     "secrets", "secret.*", "secrets.*", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".npmrc",
     ".pypirc", ".git-credentials", ".ssh", ".aws", ".gnupg", ".kube", ".docker", "*_history",
-    "service-account*.json", "service_account*.json",
+    "service-account*.json", "service_account*.json", "password*", "passwort*", "passwd*", "*.ovpn",
+    "*.kdb", "wallet.dat",
 )  # fmt: skip
 _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "virtualenv"])
 
@@ -44,13 +45,33 @@ class Entry:
         suffix: that of its format, in lower case, without ".gz"; "" if it has none.
         size: its bytes; of a gzip file those on disk.
         packed: whether it is read through gzip, so that ``size`` says little.
+        path: on disk, of the file or of the archive that holds it.
+        member: its name in the archive; "" of a file.
     """
 
     name: str
     suffix: str
     size: int
     packed: bool
-    open: Callable[[], IO[bytes]]
+    path: str
+    member: str = ""
+
+    def open(self) -> IO[bytes]:
+        """Its content; the stream can seek."""
+        if self.member:
+            try:
+                return _archive_at(self.path).open(self.member)
+            except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+                raise EOFError(str(error)) from error
+        if self.packed:
+            return cast("IO[bytes]", gzip.GzipFile(self.path))
+        return Path(self.path).open("rb")
+
+
+@lru_cache(maxsize=1)
+def _archive_at(path: str) -> zipfile.ZipFile:
+    """An archive that stays open while its files are read one after another."""
+    return zipfile.ZipFile(path)
 
 
 def reason_to_skip(name: str) -> str | None:
@@ -91,7 +112,7 @@ def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
                 if one.name in _TOOLS:
                     reason = reason or "tool's folder"
                 # A virtual environment, a model or an index is no folder of documents.
-                made = ("pyvenv.cfg", "modules.json", "index.json")
+                made = ("pyvenv.cfg", "modules.json", "index.db", "index.json")
                 if reason or any((path / name).is_file() for name in made):
                     skip(reason or "tool's folder", name + "/")
                 else:
@@ -124,9 +145,9 @@ def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
         yield from _archive(path, name, skip)
     elif suffix == ".gz":
         inner = Path(path.stem).suffix.lower()
-        yield Entry(name, inner, size, True, lambda: cast("IO[bytes]", gzip.GzipFile(path)))
+        yield Entry(name, inner, size, True, str(path))
     else:
-        yield Entry(name, suffix, size, False, lambda: path.open("rb"))
+        yield Entry(name, suffix, size, False, str(path))
 
 
 def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
@@ -154,7 +175,7 @@ def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
             if packed or suffix == ".zip":
                 skip("archive within an archive", whole)
                 continue
-            yield Entry(whole, suffix, info.file_size, False, _opener(archive, info))
+            yield Entry(whole, suffix, info.file_size, False, str(path), info.filename)
 
 
 def _reason_in_archive(info: zipfile.ZipInfo, seen: set[str]) -> str | None:
@@ -169,22 +190,3 @@ def _reason_in_archive(info: zipfile.ZipInfo, seen: set[str]) -> str | None:
     if info.file_size > LARGEST_RATIO * max(info.compress_size, 1 << 12):
         return "archived file that unpacks to too much"
     return "name twice in an archive" if info.filename in seen else None
-
-
-def _opener(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
-    def open_() -> IO[bytes]:
-        try:
-            return archive.open(info)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-            raise EOFError(str(error)) from error
-
-    return open_
-
-
-def in_memory(entry: Entry, limit: int) -> BytesIO | None:
-    """A file's content, or None if it is larger than ``limit`` bytes."""
-    if entry.size > limit:
-        return None
-    with entry.open() as stream:
-        data = stream.read(limit + 1)
-    return None if len(data) > limit else BytesIO(data)

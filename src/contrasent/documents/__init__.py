@@ -1,0 +1,1 @@
+"""Folders, archives, files and tables to sections and passages of text."""

@@ -1,0 +1,210 @@
+"""The documents of a folder, an archive or a file: text with its title, headings and order.
+
+Formats whose names are in ``FORMATS`` are read; the parsers come with the extra ``documents``
+where Python has none. A file that cannot be read does not end the work: it is passed over, and
+:class:`ReadReport` counts it by its reason.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from contrasent import progress
+from contrasent.documents.archives import Entry, entries
+from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, Skip
+from contrasent.documents.sections import Document as Document
+from contrasent.documents.sections import Section as Section
+from contrasent.documents.table import NoSuchColumn
+from contrasent.documents.worker import FileReader
+from contrasent.errors import InputError, OptionError
+from contrasent.text.sources import missing
+
+Parsed = tuple[str, tuple[Section, ...]]
+
+CHARACTERS = 1_000_000_000
+"""Characters of all documents together; they are held in memory later."""
+_REMEDIES = {
+    "no text (a scan?)": "run scans through OCR first",
+    "too large": f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl with a "
+    "row a document",
+    "broken": "see whether its own program opens what is broken, and save it anew",
+    "broken archive": "pack or download the archive again",
+    "secret": "rename what is no secret",
+}
+
+
+@dataclass(slots=True)
+class Skipped:
+    """How many files were passed over for one reason, and the first five of them."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReadReport:
+    """What was read and what was not.
+
+    Attributes:
+        files: files that gave at least one document.
+        characters: characters of their text, titles and headings aside.
+        encodings: how many text files are in each encoding.
+        columns: for each table, which columns were read as what.
+    """
+
+    files: int = 0
+    documents: int = 0
+    characters: int = 0
+    skipped: dict[str, Skipped] = field(default_factory=dict)
+    encodings: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+    keys: int = 0
+
+    def skip(self, reason: str, name: str) -> None:
+        """Count a file, or a row of a table, that was passed over."""
+        found = self.skipped.setdefault(reason, Skipped())
+        found.count += 1
+        if len(found.examples) < 5 and name not in found.examples:
+            found.examples.append(name)
+
+    def note(self, name: str, facts: dict[str, Any]) -> None:
+        """Take in what a reader says of a file."""
+        if encoding := facts.get("encoding"):
+            self.encodings[encoding] = self.encodings.get(encoding, 0) + 1
+        if columns := facts.get("columns"):
+            self.columns[name] = columns
+        for _ in range(facts.get("skipped", 0)):
+            self.skip("row without text", name)
+        self.keys += facts.get("keys", 0)
+
+    def lines(self) -> list[str]:
+        """The report for a person, a line each."""
+        shown = [
+            f"{self.documents:,} documents of {self.files:,} files, {self.characters:,} characters"
+        ]
+        others = {name: n for name, n in self.encodings.items() if name != "utf-8"}
+        if others:
+            listed = ", ".join(f"{n:,} in {name}" for name, n in sorted(others.items()))
+            shown.append(f"not in UTF-8: {listed}")
+        shown += [f"{name}: {columns}" for name, columns in list(self.columns.items())[:5]]
+        if self.keys:
+            shown.append(f"left out {self.keys:,} lines that hold a key or a password")
+        for reason, found in self.skipped.items():
+            more = ", ..." if found.count > len(found.examples) else ""
+            shown.append(f"skipped {found.count:,}, {reason}: {', '.join(found.examples)}{more}")
+        return shown
+
+
+class Documents(Protocol):
+    """Documents that can be read anew, in the same order; ``str`` of them says where they are.
+
+    Attributes:
+        report: of the last iteration that ended, or of the one that is under way.
+    """
+
+    report: ReadReport
+
+    def __iter__(self) -> Iterator[Document]:
+        """Read all documents."""
+        ...
+
+
+class DocumentSource:
+    """The documents of a folder, an archive or a file, see :class:`Documents`.
+
+    Attributes:
+        report: of the last iteration that ended, or of the one that is under way.
+    """
+
+    def __init__(
+        self, source: Path, columns: Sequence[str] | None, characters: int, most: int
+    ) -> None:
+        self.source = source
+        self.columns = columns
+        self.report = ReadReport()
+        self._characters, self._most = characters, most
+        self._lacking: tuple[str, NoSuchColumn] | None = None
+
+    def __str__(self) -> str:
+        return str(self.source)
+
+    def __iter__(self) -> Iterator[Document]:
+        """Read all documents."""
+        report = self.report = ReadReport()
+        seen = set[str]()
+        self._lacking = None
+        with (
+            progress.task("Reading documents", None, "files") as advance,
+            FileReader(self.columns, self._most) as reader,
+        ):
+            for entry in self.entries():
+                if report.characters > self._characters:
+                    limit = f"beyond {self._characters:,} characters; choose a smaller source"
+                    report.skip(limit, entry.name)
+                    continue
+                before = report.documents
+                for document in self._guarded(reader, entry):
+                    if document.id in seen:  # two names of bytes that are no text read alike
+                        document = replace(document, id=f"{document.id}~{report.documents + 1}")
+                    seen.add(document.id)
+                    report.documents += 1
+                    report.characters += sum(
+                        len(text) for section in document.sections for text in section.paragraphs
+                    )
+                    yield document
+                report.files += report.documents > before
+                advance(documents=report.documents)
+        lacking: tuple[str, NoSuchColumn] | None = self._lacking
+        if lacking is not None and not report.columns:
+            name, lack = lacking
+            problem = f"no such column in {name}"
+            raise OptionError("--columns", lack.args[0], problem, choices=lack.args[1])
+        if report.documents == 0:
+            raise InputError(self.source, _nothing(report))
+
+    def entries(self) -> Iterator[Entry]:
+        """The files, in the order of their paths; those that are passed over go to the report."""
+        return entries(self.source, self.report.skip)
+
+    def _guarded(self, reader: FileReader, entry: Entry) -> Iterator[Document]:
+        """The documents of a file, as far as it can be read."""
+        report = self.report
+        try:
+            for found, facts in reader.read(entry):
+                report.note(entry.name, facts)
+                for document in found:
+                    if report.characters > self._characters:
+                        raise Skip(f"the rest, beyond {self._characters:,} characters")
+                    yield document
+        except NoSuchColumn as error:
+            self._lacking = self._lacking or (entry.name, error)
+            report.skip("table without the chosen columns", entry.name)
+        except Skip as skip:
+            report.skip(skip.args[0], entry.name)
+
+
+def _nothing(report: ReadReport) -> str:
+    if not report.skipped:
+        return f"the folder is empty; put documents there, such as {', '.join(FORMATS[:6])}"
+    reasons = ", ".join(f"{found.count:,} {reason}" for reason, found in report.skipped.items())
+    remedies = [remedy for reason, remedy in _REMEDIES.items() if reason in report.skipped]
+    if not remedies or "unknown type" in report.skipped:
+        remedies.append(f"read are {', '.join(FORMATS)}")
+    return f"no text to read; skipped: {reasons}; {'; '.join(remedies)}"
+
+
+def open_documents(
+    source: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    characters: int = CHARACTERS,
+    most: int = TEXT_LIMIT,
+) -> DocumentSource:
+    """Find the documents of a source; they are read when the result is iterated."""
+    path = Path(source)
+    if not path.exists():
+        raise InputError(source, missing(path))
+    if columns is not None and not columns:
+        raise OptionError("--columns", list(columns), "choose at least one column")
+    return DocumentSource(path, columns, characters, most)

@@ -1,0 +1,176 @@
+"""Reading files in a process of its own, so that no file can hang or kill the run.
+
+The process is sent a file's place as a line of JSON and answers with its documents, some at a time.
+A file that gives no answer for too long, or that takes too much memory, costs that process its
+life; it is skipped, and the next file is read by a new one.
+"""
+
+import json
+import os
+import resource
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from contrasent.documents.archives import Entry
+from contrasent.documents.parsers import Skip, documents
+from contrasent.documents.sections import Document, Section
+from contrasent.documents.table import NoSuchColumn
+from contrasent.errors import InputError
+
+SECONDS = 20.0
+"""Between two answers about one file."""
+MEMORY = 2 << 30
+"""Bytes of address space beyond those that the process has when it starts."""
+
+Part = tuple[list[Document], dict[str, Any]]
+
+
+class FileReader:
+    """Reads files by another process; use as a context manager."""
+
+    def __init__(self, columns: Sequence[str] | None, most: int, seconds: float = SECONDS) -> None:
+        self.columns, self.most, self.seconds = columns, most, seconds
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> "FileReader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def read(self, entry: Entry) -> Iterator[Part]:
+        """The documents of a file, some at a time, with facts about the file.
+
+        Raises:
+            Skip: the file is not read; with the reason.
+            NoSuchColumn: a table lacks a column that was chosen.
+        """
+        process = self._started()
+        assert process.stdin is not None
+        order = {"entry": asdict(entry), "columns": self.columns, "most": self.most}
+        try:
+            process.stdin.write(json.dumps(order).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self._end()
+            raise Skip("ended its reader") from None
+        while True:
+            answer = self._answer()
+            if "documents" in answer:
+                yield [_document(one) for one in answer["documents"]], answer["facts"]
+            elif "done" in answer:
+                return
+            elif "lacking" in answer:
+                raise NoSuchColumn(*answer["lacking"])
+            else:
+                raise Skip(answer["skip"])
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self._end()
+            command = [sys.executable, "-m", "contrasent.documents.worker"]
+            environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            self._rest = b""
+        return self._process
+
+    def _answer(self) -> dict[str, Any]:
+        """The next line of the process."""
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
+        parts = [self._rest]
+        while b"\n" not in parts[-1]:
+            ready, _, _ = select.select([process.stdout], [], [], self.seconds)
+            if not ready:
+                self._end()
+                raise Skip(f"took more than {self.seconds:g} s")
+            some = os.read(process.stdout.fileno(), 1 << 20)
+            if not some:
+                self._end()
+                raise Skip("ended its reader (out of memory?)")
+            parts.append(some)
+        line, _, self._rest = b"".join(parts).partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        with suppress(OSError):
+            process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        process.wait()
+
+
+def _document(data: dict[str, Any]) -> Document:
+    sections = tuple(Section(tuple(heads), tuple(texts)) for heads, texts in data["sections"])
+    return Document(data["id"], data["title"], sections, data["docstring"])
+
+
+def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        for found, facts in documents(Entry(**order["entry"]), order["columns"], order["most"]):
+            shown = [
+                {
+                    "id": one.id,
+                    "title": one.title,
+                    "sections": [(part.headings, part.paragraphs) for part in one.sections],
+                    "docstring": one.docstring,
+                }
+                for one in found
+            ]
+            yield {"documents": shown, "facts": facts}
+        yield {"done": True}
+    except Skip as skip:
+        yield {"skip": skip.args[0]}
+    except NoSuchColumn as error:
+        yield {"lacking": [error.args[0], list(error.args[1])]}
+    except PermissionError:
+        yield {"skip": "unreadable"}
+    except (MemoryError, RecursionError):
+        yield {"skip": "needs too much memory"}
+    except InputError:
+        yield {"skip": "broken"}
+    except Exception:  # whatever a parser raises of a broken file
+        yield {"skip": "broken"}
+
+
+def serve() -> None:
+    """Answer the orders on standard input until it ends."""
+    _limit_memory()
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    for line in sys.stdin.buffer:
+        for answer in _answers(json.loads(line)):
+            out.write(json.dumps(answer).encode() + b"\n")
+            out.flush()
+
+
+def _limit_memory() -> None:
+    used = 0
+    with suppress(OSError, ValueError, IndexError):
+        pages = Path("/proc/self/statm").read_text("ascii").split()[0]
+        used = int(pages) * resource.getpagesize()
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, used + MEMORY))
+
+
+if __name__ == "__main__":
+    serve()
