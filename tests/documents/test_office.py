@@ -1,150 +1,70 @@
-"""PDF, Word, PowerPoint and EPUB, each from a file made here."""
+"""Formats that are converted to Markdown first, each from a file made here."""
 
 import io
+import sys
 import zipfile
 
 import pytest
 
-from contrasent.documents.folder import Document, Section, open_documents
-from contrasent.errors import MissingExtraError
+from contrasent.documents import worker
+from contrasent.documents.folder import FORMATS, Section, open_documents
+from contrasent.errors import InputError
 
+pytest.importorskip("kreuzberg")
 PROSE = "Rivers carry sand to the sea. The sea grinds it finer."
 
 
-def pdf(pages, title="", outline=()):
-    """A pdf of pages of lines, written by hand: text at positions, and an outline."""
-    kids = " ".join(f"{10 + 2 * i} 0 R" for i in range(len(pages)))
+def pdf(pages, title="", trailer=""):
+    """A pdf of pages of lines, written by hand: a font size and a text at each position."""
     objects = {
-        1: "<< /Type /Catalog /Pages 2 0 R /Outlines 5 0 R >>",
-        2: f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>",
+        1: "<< /Type /Catalog /Pages 2 0 R >>",
+        2: f"<< /Type /Pages /Count {len(pages)} "
+        f"/Kids [{' '.join(f'{10 + 2 * i} 0 R' for i in range(len(pages)))}] >>",
         3: "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
         4: f"<< /Title ({title}) >>",
     }
-    first = 10 + 2 * len(pages)
-    last = first + len(outline) - 1
-    objects[5] = (
-        f"<< /Type /Outlines /First {first} 0 R /Last {last} 0 R >>" if outline else "<< >>"
-    )
     for i, lines in enumerate(pages):
         shown = "".join(
-            f"BT /F 12 Tf 50 {750 - 16 * n} Td ({line}) Tj ET\n" for n, line in enumerate(lines)
+            f"BT /F {size} Tf 50 {750 - 30 * n} Td ({line}) Tj ET\n"
+            for n, (size, line) in enumerate(lines)
         )
         objects[10 + 2 * i] = (
             "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] "
             f"/Resources << /Font << /F 3 0 R >> >> /Contents {11 + 2 * i} 0 R >>"
         )
         objects[11 + 2 * i] = f"<< /Length {len(shown)} >>\nstream\n{shown}endstream"
-    for i, (name, page) in enumerate(outline):
-        follows = f"/Next {first + i + 1} 0 R" if i + 1 < len(outline) else ""
-        target = f"[{10 + 2 * page} 0 R /Fit]"
-        objects[first + i] = f"<< /Title ({name}) /Parent 5 0 R {follows} /Dest {target} >>"
     out, places = b"%PDF-1.4\n", {}
     for number, body in sorted(objects.items()):
         places[number] = len(out)
         out += f"{number} 0 obj\n{body}\nendobj\n".encode()
     start, size = len(out), max(objects) + 1
-    out += f"xref\n0 {size}\n".encode()
-    for number in range(size):
-        place = places.get(number)
-        out += (
-            f"{place or 0:010d} {'00000' if place else '65535'} {'n' if place else 'f'} \n".encode()
-        )
-    return (
-        out
-        + f"trailer << /Size {size} /Root 1 0 R /Info 4 0 R >>\nstartxref\n{start}\n%%EOF".encode()
+    table = "".join(
+        f"{places[n]:010d} 00000 n \n" if n in places else f"{0:010d} 65535 f \n"
+        for n in range(size)
     )
+    end = f"trailer << /Size {size} /Root 1 0 R /Info 4 0 R {trailer} >>\nstartxref\n{start}\n%%EOF"
+    return out + f"xref\n0 {size}\n{table}{end}".encode()
 
 
 def one(folder, name, content):
-    (folder / name).write_bytes(content)
+    """Title and sections of the only document of a file."""
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (document,) = open_documents(folder / name)
-    return document
+    assert document.id == name
+    return document.title, document.sections
 
 
-def test_a_pdf_has_paragraphs_headings_and_no_running_lines(tmp_path):
-    pytest.importorskip("pypdf")
-    pages = [
-        ["Annals of Rivers", "Banks", "The banks of a river are made of mud, sand and some-",
-         "times stone.", "They move.", "page 1"],
-        ["Annals of Rivers", "A paragraph may go on over the end of one page and on", "page 2"],
-        ["Annals of Rivers", "the next one.", "Delta", "Here it ends.", "page 3"],
-    ]  # fmt: skip
-    content = pdf(pages, "Rivers at large", [("Banks", 0), ("Delta", 2)])
-    document = one(tmp_path, "a.pdf", content)
-    assert document.title == "Rivers at large"
-    assert document.sections == (
-        Section(("Banks",), (
-            "The banks of a river are made of mud, sand and sometimes stone.",
-            "They move.",
-            "A paragraph may go on over the end of one page and on the next one.",
-        )),
-        Section(("Delta",), ("Here it ends.",)),
-    )  # fmt: skip
-
-
-def test_a_scan_has_no_text_and_a_broken_pdf_is_broken(tmp_path):
-    pytest.importorskip("pypdf")
-    (tmp_path / "a.pdf").write_bytes(pdf([["Text of a page."]]))
-    (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
-    (tmp_path / "c.pdf").write_bytes(b"%PDF-1.4 and no more")
-    source = open_documents(tmp_path)
-    assert [d.id for d in source] == ["a.pdf"]
-    examples = {reason: skipped.examples for reason, skipped in source.report.skipped.items()}
-    assert examples == {"no text (a scan?)": ["b.pdf"], "broken": ["c.pdf"]}
-
-
-def test_a_word_document_has_headings_and_tables_in_their_places(tmp_path):
-    docx = pytest.importorskip("docx")
-    file = docx.Document()
-    file.core_properties.title = ""
-    file.add_paragraph("The river", style="Title")
-    file.add_paragraph(PROSE)
-    file.add_heading("Banks", level=1)
-    table = file.add_table(rows=2, cols=2)
-    for cell, text in zip((c for row in table.rows for c in row.cells), "abcd", strict=True):
-        cell.text = text
-    table.rows[0].cells[0].merge(table.rows[0].cells[1])
-    file.add_heading("Left", level=2)
-    file.add_paragraph("One.", style="List Bullet")
-    file.sections[0].footer.paragraphs[0].text = "Imprint"
+def saved(file):
     stream = io.BytesIO()
     file.save(stream)
-    assert one(tmp_path, "a.docx", stream.getvalue()) == Document(
-        "a.docx",
-        "The river",
-        (
-            Section((), (PROSE,)),
-            Section(("Banks",), ("a b\nc | d",)),
-            Section(("Banks", "Left"), ("One.",)),
-        ),
-    )
+    return stream.getvalue()
 
 
-def test_a_presentation_has_a_section_a_slide(tmp_path):
-    pptx = pytest.importorskip("pptx")
-    file = pptx.Presentation()
-    file.core_properties.title = "Rivers"
-    slide = file.slides.add_slide(file.slide_layouts[1])
-    slide.shapes.title.text = "Banks"
-    slide.placeholders[1].text = "One.\nTwo."
-    slide.notes_slide.notes_text_frame.text = "Say it slowly."
-    bare = file.slides.add_slide(file.slide_layouts[6])
-    grid = bare.shapes.add_table(1, 2, 0, 0, 100, 100).table
-    grid.cell(0, 0).text, grid.cell(0, 1).text = "a", "b"
-    stream = io.BytesIO()
-    file.save(stream)
-    assert one(tmp_path, "a.pptx", stream.getvalue()) == Document(
-        "a.pptx",
-        "Rivers",
-        (Section(("Banks",), ("One.", "Two.", "Say it slowly.")), Section(("2",), ("a | b",))),
-    )
-
-
-def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path):
+def epub():
     package = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
       xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Rivers</dc:title></metadata><manifest>
       <item id="n" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
-      <item id="b" href="text/b%20b.xhtml" media-type="application/xhtml+xml"/>
+      <item id="b" href="text/b.xhtml" media-type="application/xhtml+xml"/>
       <item id="a" href="text/a.xhtml" media-type="application/xhtml+xml"/></manifest>
       <spine><itemref idref="n"/><itemref idref="b"/><itemref idref="a"/></spine></package>"""
     stream = io.BytesIO()
@@ -157,39 +77,136 @@ def test_an_epub_is_read_in_the_order_of_its_spine(tmp_path):
         archive.writestr("in/book.opf", package)
         archive.writestr("in/nav.xhtml", "<ol><li>Contents</li></ol>")
         archive.writestr("in/text/a.xhtml", f"<h1>Two</h1><p>{PROSE}</p>")
-        archive.writestr("in/text/b b.xhtml", "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>")
-    assert one(tmp_path, "a.epub", stream.getvalue()) == Document(
-        "a.epub",
-        "Rivers",
-        (
-            Section(("One",), ("Starts.",)),
-            Section(("One", "Bank"), ("Mud.",)),
-            Section(("Two",), (PROSE,)),
-        ),
-    )
+        archive.writestr("in/text/b.xhtml", "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>")
+    return stream.getvalue()
 
 
-def test_an_office_file_that_unpacks_to_too_much_is_not_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr("contrasent.adapt.formats.office.LARGEST", 1000)
-    with zipfile.ZipFile(tmp_path / "a.docx", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("word/document.xml", "x" * 1001)
-    (tmp_path / "b.md").write_text(PROSE)
-    pytest.importorskip("docx")
+def docx():
+    file = pytest.importorskip("docx").Document()
+    file.core_properties.title = "The river"
+    file.add_paragraph(PROSE)
+    file.add_heading("Banks", level=1)
+    table = file.add_table(rows=2, cols=2)
+    for cell, text in zip((c for row in table.rows for c in row.cells), "abcd", strict=True):
+        cell.text = text
+    file.add_paragraph("Mud.")
+    file.add_heading("Left", level=2)
+    file.add_paragraph("One.", style="List Bullet")
+    file.sections[0].footer.paragraphs[0].text = "Imprint"
+    return saved(file)
+
+
+def pptx():
+    file = pytest.importorskip("pptx").Presentation()
+    file.core_properties.title = "Rivers"
+    for name in ("Banks", "Delta"):
+        slide = file.slides.add_slide(file.slide_layouts[1])
+        slide.shapes.title.text = name
+        slide.placeholders[1].text = f"One {name}.\nTwo."
+    grid = slide.shapes.add_table(1, 2, 0, 0, 100, 100).table
+    grid.cell(0, 0).text, grid.cell(0, 1).text = "a", "b"
+    return saved(file)
+
+
+HTML = (
+    "<html><head><title>River</title><style>p{}</style></head><body>"
+    "<nav><a href=/>Home</a></nav><aside>Menu</aside>"
+    "<h1>River</h1><p>Rivers carry sand<br>and <b>mud</b>.<p>They flow &amp; turn."
+    "<h2>Banks</h2><pre>if x:\n    flow</pre>"
+    "<table><tr><th>a<th>b<tr><td>1<td>2</table><p>After.</p>"
+    "<script>var x = '<p>no</p>';</script><footer>Imprint</footer></body></html>"
+)
+RST = (
+    "=====\nRiver\n=====\n\nCarries :term:`sand <s>` and ``mud``::\n\n    flow(x)\n      deeper\n\n"
+    ".. toctree::\n   :maxdepth: 2\n\n   other\n\n.. a comment\n   of two lines\n\n"
+    "Banks\n-----\n\n* one\n* two\n\nLeft\n~~~~\n\nEnd `here <http://x.y>`_.\n"
+)
+ODT = (
+    '<office:document-content xmlns:office="urn:oasis:names:tc:opendocument:xmlns:office:1.0" '
+    'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><office:body><office:text>'
+    '<text:h text:outline-level="1">River</text:h><text:p>Mud.</text:p>'
+    '<text:h text:outline-level="2">Bank</text:h><text:p>Sand.</text:p>'
+    "</office:text></office:body></office:document-content>"
+)
+
+
+def odt():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
+        archive.writestr("content.xml", ODT)
+    return stream.getvalue()
+
+
+def paged():
+    pages = [
+        [(12, "The banks of a river are made of mud and some-"), (12, "times of stone.")],
+        [],
+        [(12, "It ends here.")],
+    ]
+    return pdf(pages, "Rivers at large")
+
+
+CONVERTED = {
+    "a.docx": (docx, "The river", [
+        ((), (PROSE,)), (("Banks",), ("a | b\nc | d", "Mud.")), (("Banks", "Left"), ("One.",)),
+    ]),
+    "a.pptx": (pptx, "Rivers", [
+        (("Banks",), ("One Banks.", "Two.")), (("Delta",), ("One Delta.", "Two.", "a | b")),
+    ]),
+    "a.epub": (epub, "Rivers", [
+        (("One",), ("Starts.",)), (("One", "Bank"), ("Mud.",)), (("Two",), (PROSE,)),
+    ]),
+    "a.odt": (odt, "River", [((), ("Mud.",)), (("Bank",), ("Sand.",))]),
+    "a.rtf": (lambda: r"{\rtf1\ansi Rivers carry mud.\par Sand too.\par}", "", [
+        ((), ("Rivers carry mud.", "Sand too.")),
+    ]),
+    "a.html": (lambda: HTML, "River", [
+        ((), ("Rivers carry sand and mud.", "They flow & turn.")),
+        (("Banks",), ("if x:\n    flow", "a | b\n1 | 2", "After.")),
+    ]),
+    "a.rst": (lambda: RST, "River", [
+        ((), ("Carries sand and mud", "flow(x)\n  deeper")),
+        (("Banks",), ("one", "two")), (("Banks", "Left"), ("End here.",)),
+    ]),
+    "a.pdf": (paged, "Rivers at large", [
+        (("page 1",), ("The banks of a river are made of mud and sometimes of stone.",)),
+        (("page 3",), ("It ends here.",)),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVERTED)
+def test_headings_tables_and_text_stand_in_their_order_and_nothing_around_them(tmp_path, name):
+    made, title, sections = CONVERTED[name]
+    assert one(tmp_path, name, made()) == (title, tuple(Section(*part) for part in sections))
+
+
+def test_all_formats_that_are_read_are_tested():
+    elsewhere = [".md", ".txt", ".ipynb", ".py", ".csv", ".tsv", ".jsonl", ".json", ".parquet"]
+    same_reader = [".markdown", ".mdx", ".text", ".log", ".ndjson", ".htm", ".xhtml"]
+    here = [name[1:] for name in CONVERTED]
+    assert sorted(FORMATS) == sorted([*elsewhere, *same_reader, *here])
+    assert len(FORMATS) == 24
+
+
+def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):
+    prose = [(10, f"The {word} bank of a river is made of mud.") for word in ("left", "right")]
+    pages = [[(24, "Banks"), *prose * 5], [(24, "Delta"), *prose * 5]]
+    _, sections = one(tmp_path, "a.pdf", pdf(pages))
+    assert [section.headings for section in sections] == [("Banks",), ("Delta",)]
+
+
+def test_scans_encrypted_and_unread_files_each_have_their_reason(tmp_path, monkeypatch):
+    (tmp_path / "a.pdf").write_bytes(pdf([[(12, "Text of a page.")]]))
+    (tmp_path / "b.pdf").write_bytes(pdf([[], []]))
+    locked = "/Encrypt << /Filter /Standard /V 1 /R 2 /P -4 /O <%s> /U <%s> >> /ID [<00> <00>]"
+    (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], trailer=locked % ("41" * 32, "42" * 32)))
     source = open_documents(tmp_path)
-    assert [d.id for d in source] == ["b.md"]
-    assert source.report.skipped["broken"].examples == ["a.docx"]
-
-
-def test_a_parser_that_is_not_installed_is_named_with_its_extra(tmp_path, monkeypatch):
-    for module in ("pypdf", "docx", "pptx"):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
-    for name in ("a.pdf", "b.docx", "c.pptx"):
-        (tmp_path / name).write_bytes(b"any")
-    with pytest.raises(MissingExtraError, match=r"pip install 'contrasent\[documents\]'"):
+    assert [d.id for d in source] == ["a.pdf"]
+    examples = {reason: skipped.examples for reason, skipped in source.report.skipped.items()}
+    assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
+    code = "import sys; sys.modules['kreuzberg'] = None; from contrasent.documents import worker"
+    monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", f"{code}; worker.serve()"])
+    with pytest.raises(InputError, match=r"3 unread: pip install 'contrasent\[documents\]'"):
         list(open_documents(tmp_path))
-    (tmp_path / "d.md").write_text(PROSE)
-    source = open_documents(tmp_path)
-    assert [d.id for d in source] == ["d.md"]
-    reasons = list(source.report.skipped)
-    assert len(reasons) == 3
-    assert all("contrasent[documents]" in reason for reason in reasons)

@@ -19,6 +19,7 @@ from contrasent.adapt.update import (
 )
 from contrasent.adapt.work import Work
 from contrasent.documents.folder import Documents, open_documents
+from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
 from contrasent.model.pretrained import resolve
@@ -44,6 +45,7 @@ def adapt(
     collection: str | Path | None = None,
     clicks: str | Path | None = None,
     columns: Sequence[str] | None = None,
+    max_file_text: int = TEXT_LIMIT,
     plans: Sequence[TrainingPlan] = PLANS,
     steps: int | None = None,
     seed: int = 0,
@@ -69,7 +71,7 @@ def adapt(
             raise OptionError("base", base, "an update begins from the model that is updated")
         base, previous = str(update), open_previous(place, target)
     if isinstance(source, str | Path):
-        source = open_documents(Path(source).absolute(), columns=columns)
+        source = open_documents(Path(source).absolute(), columns=columns, most=max_file_text)
         if source.source.resolve().is_relative_to(target.resolve()):
             raise OutputError(f"{target}: holds the documents themselves; choose another folder")
     if resume and (done := shipping.finished(target)) is not None:
@@ -86,6 +88,7 @@ def adapt(
             "collection": None if collection is None else str(collection),
             "clicks": None if clicks is None else str(clicks),
             "columns": None if columns is None else list(columns),
+            "max_file_text": max_file_text,
             "plans": [asdict(plan) for plan in plans],
             "steps": steps,
             "seed": seed,

@@ -31,6 +31,7 @@ def adapt(
     collection: Path | None = None,
     clicks: Path | None = None,
     columns: str | None = None,
+    max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     report: Path | None = None,
     require_improvement: bool = False,
@@ -53,6 +54,7 @@ def adapt(
         collection: The same as a folder in BEIR's layout.
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.
         columns: Columns of tables to read, with commas; title first.
+        max_file_text: Leave out files with more text than so many characters.
         seed: Seed of everything random.
         report: Copy the report's page there (MODEL/report.html).
         require_improvement: Exit with 3 if the base is kept.
@@ -67,6 +69,7 @@ def adapt(
         collection=collection,
         clicks=clicks,
         columns=[part.strip() for part in columns.split(",")] if columns else None,
+        max_file_text=max_file_text,
         seed=seed,
         resume=resume,
         overwrite=overwrite,

@@ -59,10 +59,7 @@ class Entry:
     def open(self) -> IO[bytes]:
         """Its content; the stream can seek."""
         if self.member:
-            try:
-                return _archive_at(self.path).open(self.member)
-            except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
-                raise EOFError(str(error)) from error
+            return _archive_at(self.path).open(self.member)
         if self.packed:
             return cast("IO[bytes]", gzip.GzipFile(self.path))
         return Path(self.path).open("rb")
@@ -153,7 +150,7 @@ def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
 def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
     try:
         archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError):
+    except Exception:  # zipfile has many, by what is broken
         skip("broken archive", name)
         return
     with archive:

@@ -3,7 +3,9 @@
 A near copy shares, of all runs of three words that either text has, at least ``ALIKE`` (Jaccard's
 coefficient). Candidates come from MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and
 Ullman, Mining of Massive Datasets, section 3.4) and are then compared exactly, so nothing is
-removed by chance; a copy at the threshold is missed with a probability of 8e-6.
+removed by chance; a copy at the threshold is missed with a probability of 8e-6. A text is compared
+with its ``MOST`` likeliest candidates and a bucket holds ``MOST`` texts, so that time is linear:
+of very many texts that are somewhat alike, some near copies are kept.
 """
 
 import hashlib
@@ -26,6 +28,9 @@ BANDS, ROWS = 16, 4
 # Scripts without spaces: each letter is a word.
 _LETTERS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_LETTERS}]|[^\W{_LETTERS}]+")
+MOST = 16
+_SEEN = 0.6
+"""Share of minima in common below which texts are no near copies (with a probability of 1e-8)."""
 _NUMBER = re.compile(r"\d+")
 _random = np.random.default_rng(20_261_122)
 _FACTORS = _random.integers(1, 1 << 63, (BANDS * ROWS, 1), dtype=np.uint64) | np.uint64(1)
@@ -59,30 +64,36 @@ def near_copies(texts: Sequence[str]) -> list[int]:
     """For each text the first one before it that it copies, itself if it is none's copy."""
     first: list[int] = []
     exact: dict[str, int] = {}
-    buckets: dict[tuple[int, bytes], list[int]] = {}
-    held: dict[int, NDArray[np.uint64]] = {}
+    buckets: dict[bytes, list[int]] = {}
+    held: dict[int, tuple[NDArray[np.uint64], NDArray[np.uint32]]] = {}
     for i, text in enumerate(texts):
         key = " ".join(text.casefold().split())
         found = exact.setdefault(key, i)
-        if found == i:
-            runs = shingles(text)
-            bands = _bands(runs) if len(runs) else []
-            candidates = sorted({j for band in bands for j in buckets.get(band, ())})
-            found = next((j for j in candidates if jaccard(runs, held[j]) >= ALIKE), i)
-            if found == i:
-                held[i] = runs
+        if found == i and len(runs := shingles(text)):
+            least = _minima(runs)
+            bands = [bytes([at]) + row.tobytes() for at, row in enumerate(least.reshape(BANDS, -1))]
+            near = Counter(j for band in bands for j in buckets.get(band, ()))
+            for j in sorted(j for j, _ in near.most_common(MOST)):
+                other, minima = held[j]
+                if (least == minima).mean() >= _SEEN and jaccard(runs, other) >= ALIKE:
+                    found = exact[key] = j
+                    break
+            else:
+                held[i] = runs, least
                 for band in bands:
-                    buckets.setdefault(band, []).append(i)
-            exact[key] = found
+                    bucket = buckets.setdefault(band, [])
+                    if len(bucket) < MOST:
+                        bucket.append(i)
         first.append(found)
     return first
 
 
-def _bands(runs: NDArray[np.uint64]) -> list[tuple[int, bytes]]:
+def _minima(runs: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    """MinHash of some shingles."""
     with np.errstate(over="ignore"):
         # The high bits of a multiplication modulo 2**64 (Dietzfelbinger et al. 1997).
-        least = ((runs * _FACTORS + _SUMMANDS) >> np.uint64(32)).min(axis=1).astype(np.uint32)
-    return [(i, row.tobytes()) for i, row in enumerate(least.reshape(BANDS, ROWS))]
+        least: NDArray[np.uint64] = ((runs * _FACTORS + _SUMMANDS) >> np.uint64(32)).min(axis=1)
+    return least.astype(np.uint32)
 
 
 def recurring(documents: Sequence[Document]) -> set[int]:

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 _FRONT = re.compile(r"\A---[ \t]*\n(.*?\n)?(?:---|\.\.\.)[ \t]*\n", re.DOTALL)
 _TITLE = re.compile(r"^title:[ \t]*(.+?)[ \t]*$", re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# None looks beyond the next mark of its kind, so that hostile text takes linear time.
 _INLINE = [
-    (re.compile(r"<!--.*?-->", re.DOTALL), " "),
-    (re.compile(r"!\[([^\]\n]*)\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"), r"\1"),
+    (re.compile(r"!\[([^\[\]\n]*)\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"), r"\1"),
     (re.compile(r"\[([^\[\]\n]+)\]\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"), r"\1"),
     (re.compile(r"\[([^\[\]\n]+)\]\[[^\]\n]*\]"), r"\1"),
-    (re.compile(r"<((?:https?|mailto):[^\s>]+)>"), r"\1"),
+    (re.compile(r"<((?:https?|mailto):[^\s<>]+)>"), r"\1"),
     (re.compile(r"</?[A-Za-z][^<>\n]*>"), ""),
     (re.compile(r"(?<![\w*])(\*{1,3})(?=\S)([^*\n]+?)(?<=\S)\1(?![\w*])"), r"\2"),
     (re.compile(r"(?<![\w_])(_{1,3})(?=\S)([^_\n]+?)(?<=\S)\1(?![\w_])"), r"\2"),
     (re.compile(r"~~(?=\S)([^~\n]+)(?<=\S)~~"), r"\1"),
     (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
-    (re.compile(r"\[\^[^\]\s]+\]"), ""),
+    (re.compile(r"\[\^[^\[\]\s]+\]"), ""),
 ]
-_PAGE = re.compile(r"<!--\s*PAGE\s+(\d+)\s*-->")
 _UNSEEN = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)", re.DOTALL | re.I)
 _TAG = re.compile(r"<[^<>]*>")
 _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
@@ -71,10 +71,7 @@ def _add_markdown(builder: SectionBuilder, text: str) -> None:
             case "fence" | "code_block":
                 builder.lines(token.content)
             case "html_block":
-                if page := _PAGE.fullmatch(token.content.strip()):
-                    builder.page(int(page[1]))
-                else:
-                    builder.lines(_without_tags(token.content))
+                builder.lines(_without_tags(token.content))
             case "inline" if level:
                 builder.heading(level, plain(token.content))
                 level = 0
@@ -106,6 +103,8 @@ def plain(text: str) -> str:
 
 
 def _without(text: str) -> str:
+    if end := text.rfind("-->") + 1:  # each comment before it ends
+        text = _COMMENT.sub(" ", text[: end + 2]) + text[end + 2 :]
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
     return text

@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import IO, Any
 
-from contrasent.documents.archives import Entry
+from contrasent.documents.archives import LARGEST_RATIO, Entry
 from contrasent.documents.markdown import read_markdown, read_notebook
-from contrasent.documents.plain import decode, read_text, sniff
-from contrasent.documents.python import read_python
+from contrasent.documents.plain import decode, read_python, read_text, sniff
 from contrasent.documents.secrets import without_keys
 from contrasent.documents.sections import Document, Section
 from contrasent.documents.table import (
-    NoSuchColumn,
     Row,
     as_row,
     csv_rows,
@@ -26,9 +24,12 @@ from contrasent.documents.table import (
     parquet_rows,
     read_rows,
 )
+from contrasent.errors import InputError
 from contrasent.text.sources import LONGEST
 
 Parsed = tuple[str, tuple[Section, ...]]
+Part = tuple[list[Document], dict[str, Any]]
+"""Some documents of a file, and facts about it for the report."""
 
 TEXT: dict[str, Callable[[str], Parsed]] = {
     **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
@@ -56,25 +57,25 @@ TEXT_LIMIT = 5_000_000
 """Characters of a file that is one document, unless ``--max-file-text`` says otherwise."""
 AT_ONCE = 200
 """Rows of a table that are handed over together."""
+MUCH = 1_000_000
+"""Characters of rows that are handed over, however few they are."""
 
-
-_HEAD = re.compile(r"\A---\n(?:[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
-"""Metadata of a page that kreuzberg writes before its text."""
+# Of HTML, kreuzberg writes what the head says before the text.
+_HEAD = re.compile(r"\A---\n(?>[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
+_HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
+_HYPHEN = re.compile(r"(?<=[^\W\d_])-\n(?=[a-zß-ÿ])")
+_ROLE = re.compile(r":[a-zA-Z][\w:+-]{0,30}:`([^`<]{1,200}?)\s*(?:<[^`]{0,200})?`")
 
 
 class Skip(Exception):
     """A file is passed over; ``args`` are the reason."""
 
 
-def documents(
-    entry: Entry, columns: Sequence[str] | None, most: int
-) -> Iterator[tuple[list[Document], dict[str, Any]]]:
-    """The documents of a file, some at a time, with facts about the file for the report.
-
-    ``most``: characters of a document.
+def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
+    """The documents of a file, some at a time; ``most``: characters of one.
 
     Raises:
-        Skip: the file is not read; with the reason.
+        Skip: the file, or what is left of it, is not read; with the reason.
     """
     if entry.size == 0:
         raise Skip("empty")
@@ -88,15 +89,22 @@ def documents(
         title, sections = _converted(entry, most)
     else:
         raise Skip("unknown type")
-    sections, keys = without_keys(sections)
-    if keys:
-        facts["keys"] = keys
-    characters = sum(len(text) for section in sections for text in section.paragraphs)
-    if characters > most:
-        raise Skip(f"more than {most:,} characters (--max-file-text)")
     if not sections:
         raise Skip("no text (a scan?)" if entry.suffix == ".pdf" else "empty")
+    sections, facts["keys"] = without_keys(sections)
+    if not sections:
+        raise Skip("secret")
+    if _size(sections) > most:
+        raise _too_much(most)
     yield [Document(entry.name, title, sections, docstring=entry.suffix == ".py")], facts
+
+
+def _size(sections: Sequence[Section]) -> int:
+    return sum(len(text) for section in sections for text in section.paragraphs)
+
+
+def _too_much(most: int) -> Skip:
+    return Skip(f"more than {most:,} characters (--max-file-text)")
 
 
 def _content(entry: Entry) -> bytes:
@@ -115,20 +123,21 @@ def _text(entry: Entry, facts: dict[str, Any], most: int) -> Parsed:
     except ValueError:
         raise Skip("unknown type" if not entry.suffix else "no text but binary") from None
     if len(text) > 4 * most:  # parsing takes out mark-up, but not so much
-        raise Skip(f"more than {most:,} characters (--max-file-text)")
+        raise _too_much(most)
     return TEXT[entry.suffix](text)
 
 
 def _converted(entry: Entry, most: int) -> Parsed:
-    """Markdown by kreuzberg, with the number of the page before each page of a PDF."""
+    """Title and sections by kreuzberg's Markdown; of a PDF without headings by its pages."""
     try:
         import kreuzberg
     except ImportError:
         raise Skip("unread: pip install 'contrasent[documents]'") from None
 
     data = _content(entry)
-    if entry.suffix in (".html", ".htm", ".xhtml", ".rst"):
-        data = decode(data)[0].encode("utf-8", "replace")
+    if CONVERTED[entry.suffix].startswith("text/"):
+        text = decode(data)[0]
+        data = (_ROLE.sub(r"\1", text) if entry.suffix == ".rst" else text).encode()
     # As a dict: the library's own types lag behind its options.
     options: dict[str, Any] = {
         "use_cache": False,
@@ -138,54 +147,61 @@ def _converted(entry: Entry, most: int) -> Parsed:
         "html_options": {"preprocessing": {"enabled": True, "preset": "aggressive"}},
     }
     if entry.suffix == ".pdf":
-        options["pages"] = kreuzberg.PageConfig(insert_page_markers=True)
-    config = kreuzberg.ExtractionConfig(**options)
+        options["pages"] = kreuzberg.PageConfig(extract_pages=True)
     try:
+        config = kreuzberg.ExtractionConfig(**options)
         found = kreuzberg.extract_bytes_sync(data, CONVERTED[entry.suffix], config)
     except Exception as error:
-        raise Skip(_reason(str(error))) from error
+        encrypted = re.search("password|encrypt", str(error), re.IGNORECASE)
+        raise Skip("encrypted" if encrypted else "broken") from error
     if len(found.content) > 4 * most:
-        raise Skip(f"more than {most:,} characters (--max-file-text)")
-    title = found.metadata.get("title") if isinstance(found.metadata, dict) else None
-    return read_markdown(_HEAD.sub("", found.content), title=str(title or ""))
+        raise _too_much(most)
+    title = str(found.metadata.get("title") or "")
+    if found.pages and not _HEADING.search(found.content):
+        return _paged(found.pages, title)
+    return read_markdown(_HEAD.sub("", found.content), title)
 
 
-def _reason(message: str) -> str:
-    lower = message.lower()
-    if "password" in lower or "encrypt" in lower:
-        return "encrypted"
-    return "broken"
+def _paged(pages: Sequence[Any], title: str) -> Parsed:
+    """A section a page."""
+    found = []
+    for page in pages:
+        content = _HYPHEN.sub("", page["content"].replace("\r", "")) + "\n\n"
+        texts = [text for part in read_text(content)[1] for text in part.paragraphs]
+        if texts:
+            found.append(Section((f"page {page['page_number']}",), tuple(texts)))
+    return title, tuple(found)
 
 
-def _table(
-    entry: Entry, columns: Sequence[str] | None, most: int
-) -> Iterator[tuple[list[Document], dict[str, Any]]]:
-    facts: dict[str, Any] = {"skipped": 0}
-
-    def skip() -> None:
-        facts["skipped"] += 1
-
+def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
     with entry.open() as stream:
+        facts: dict[str, Any] = {}
+        skipped: list[None] = []
         rows = _rows(entry, stream, facts)
         try:
-            chosen, found = read_rows(rows, columns, skip)
-        except NoSuchColumn:
+            chosen, found = read_rows(rows, columns, lambda: skipped.append(None))
+        except InputError:  # of the parquet reader
             raise
         except ValueError:
             raise Skip("table without a column of text") from None
         facts["columns"] = str(chosen)
         made: list[Document] = []
+        much, room = 0, max(most, LARGEST_RATIO * entry.size)
         for identity, title, sections in found:
             kept, keys = without_keys(sections)
             facts["keys"] = facts.get("keys", 0) + keys
-            if sum(len(text) for section in kept for text in section.paragraphs) > most:
-                skip()
-            elif kept:
-                made.append(Document(f"{entry.name}#{identity}", title, kept))
-            if len(made) == AT_ONCE:
-                yield made, facts
-                made, facts = [], {"skipped": 0, "columns": str(chosen)}
-        yield made, facts
+            if not kept or (size := _size(kept)) > most:
+                skipped.append(None)
+                continue
+            made.append(Document(f"{entry.name}#{identity}", title, kept))
+            much, room = much + size, room - size
+            if len(made) == AT_ONCE or much > MUCH or room < 0:
+                yield made, {**facts, "skipped": len(skipped)}
+                made, much, facts = [], 0, {"columns": str(chosen)}
+                skipped.clear()
+            if room < 0:
+                raise Skip("the rest, a table that unpacks to too much")
+        yield made, {**facts, "skipped": len(skipped)}
 
 
 def _rows(entry: Entry, stream: IO[bytes], facts: dict[str, Any]) -> Iterator[Row | None]:

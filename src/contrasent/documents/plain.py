@@ -1,9 +1,13 @@
-"""Bytes to text, whatever their encoding, and plain text to paragraphs."""
+"""Bytes to text, whatever their encoding; plain text and Python sources to sections."""
 
+import ast
 import codecs
+import inspect
 import re
+import warnings
 from typing import IO
 
+from contrasent.documents.prose import without_markup
 from contrasent.documents.sections import Section, SectionBuilder
 from contrasent.documents.table import is_set_out
 
@@ -17,6 +21,8 @@ _MARKS = [
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
+_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_SET_OUT = re.compile(r"^\s*(?:>>>|[-*+|]|\.\.|:\w|\w+\s*:|\d+[.)])|\n\s+|::$", re.MULTILINE)
 _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
 
 
@@ -78,3 +84,54 @@ def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
         else:
             builder.paragraph(" ".join(lines))
     return builder.finish()
+
+
+def read_python(text: str) -> tuple[str, tuple[Section, ...]]:
+    """Title (a lone definition) and sections; a file that does not parse is one section of code."""
+    builder = SectionBuilder()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # sources with "\d" in plain strings
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        builder.lines(text)
+    else:
+        _add(builder, tree, text.splitlines(), 0, len(text.splitlines()), 0)
+    return builder.finish()
+
+
+def _add(
+    builder: SectionBuilder,
+    node: ast.Module | _Definition,
+    lines: list[str],
+    start: int,
+    end: int,
+    level: int,
+) -> None:
+    """Add what stands in lines ``start`` to ``end``: docstring, code, and inner definitions."""
+    if docstring := ast.get_docstring(node):
+        _add_docstring(builder, docstring)
+        shown = node.body[0]
+        before = lines[start : shown.lineno - 1]
+        builder.lines("\n".join(before))
+        start = shown.end_lineno or start
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        for inner in node.body:
+            if isinstance(inner, _Definition) and inner.end_lineno is not None:
+                first = min([inner.lineno, *(one.lineno for one in inner.decorator_list)]) - 1
+                if first < start:  # two statements on one line
+                    continue
+                builder.lines("\n".join(lines[start:first]))
+                builder.heading(level + 1, inner.name)
+                _add(builder, inner, lines, first, inner.end_lineno, level + 1)
+                start = inner.end_lineno
+    builder.lines("\n".join(lines[start:end]))
+
+
+def _add_docstring(builder: SectionBuilder, docstring: str) -> None:
+    """Add a docstring's paragraphs; lists of parameters and examples keep their lines."""
+    for block in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
+        if _SET_OUT.search(block):
+            builder.lines(block)
+        else:
+            builder.paragraph(without_markup(block))

@@ -5,8 +5,6 @@ import unicodedata
 from dataclasses import dataclass
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u200b\ufeff\ufffe]")
-PAGE = 9
-"""Level of a page's number, below all headings."""
 _HALF = re.compile("[\ud800-\udfff]")
 
 
@@ -47,11 +45,6 @@ class SectionBuilder:
         self._open.append((level, text))
         self._heads.append((level, text))
         self._sections.append((tuple(name for _, name in self._open), []))
-
-    def page(self, number: int) -> None:
-        """Begin a page; where there are no headings, its number stands for one."""
-        if not any(level < PAGE for level, _ in self._heads):
-            self.heading(PAGE, f"page {number}")
 
     def paragraph(self, text: str) -> None:
         """Add prose: white space becomes single spaces."""

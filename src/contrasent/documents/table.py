@@ -133,10 +133,9 @@ def _choose(rows: list[Row], columns: Sequence[str] | None) -> TableColumns:
 def jsonl_rows(lines: Iterator[str]) -> Iterator[Row | None]:
     """Rows of a jsonl file: objects, arrays, or strings."""
     for line in lines:
-        if line.isspace():
-            continue
         try:
-            yield as_row(json.loads(line)) if len(line) < LONGEST else None
+            blank = line.isspace() or len(line) >= LONGEST
+            yield None if blank else as_row(json.loads(line))
         except (ValueError, RecursionError):
             yield None
 
@@ -166,7 +165,9 @@ def csv_rows(lines: Iterator[str], delimiter: str) -> Iterator[Row | None]:
         except csv.Error:
             yield None
             continue
-        if not any(cells):
+        if not any(cell.strip() for cell in cells):
+            if names is not None:
+                yield None
             continue
         if names is None:
             header = _is_header(cells)

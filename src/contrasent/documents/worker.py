@@ -18,24 +18,26 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.documents.archives import Entry
-from contrasent.documents.parsers import Skip, documents
+from contrasent.documents.parsers import Part, Skip, documents
 from contrasent.documents.sections import Document, Section
 from contrasent.documents.table import NoSuchColumn
-from contrasent.errors import InputError
 
 SECONDS = 20.0
 """Between two answers about one file."""
 MEMORY = 2 << 30
 """Bytes of address space beyond those that the process has when it starts."""
-
-Part = tuple[list[Document], dict[str, Any]]
+COMMAND = [sys.executable, "-P", "-m", "contrasent.documents.worker"]
+# Each thread, and each arena of its allocations, counts towards the address space.
+_FEW = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MALLOC_ARENA_MAX": "2", **_FEW}
+ENDED = "ended its reader (too much memory?)"
 
 
 class FileReader:
     """Reads files by another process; use as a context manager."""
 
-    def __init__(self, columns: Sequence[str] | None, most: int, seconds: float = SECONDS) -> None:
-        self.columns, self.most, self.seconds = columns, most, seconds
+    def __init__(self, columns: Sequence[str] | None, most: int) -> None:
+        self.columns, self.most = columns, most
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "FileReader":
@@ -54,53 +56,52 @@ class FileReader:
         process = self._started()
         assert process.stdin is not None
         order = {"entry": asdict(entry), "columns": self.columns, "most": self.most}
-        try:
+        with suppress(OSError):  # one that has ended gives no answer
             process.stdin.write(json.dumps(order).encode() + b"\n")
             process.stdin.flush()
-        except OSError:
-            self._end()
-            raise Skip("ended its reader") from None
-        while True:
-            answer = self._answer()
-            if "documents" in answer:
+        ready = False  # for the next file
+        try:
+            while True:
+                answer = self._answer()
+                ready = "documents" not in answer
+                if "skip" in answer:
+                    raise Skip(answer["skip"])
+                if "lacking" in answer:
+                    raise NoSuchColumn(*answer["lacking"])
+                if ready:
+                    answer["done"]
+                    return
                 yield [_document(one) for one in answer["documents"]], answer["facts"]
-            elif "done" in answer:
-                return
-            elif "lacking" in answer:
-                raise NoSuchColumn(*answer["lacking"])
-            else:
-                raise Skip(answer["skip"])
+        except (KeyError, TypeError, ValueError, AttributeError):  # no answer of ours
+            ready = False
+            raise Skip(ENDED) from None
+        finally:
+            if not ready:
+                self._end()
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
             self._end()
-            command = [sys.executable, "-m", "contrasent.documents.worker"]
-            environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
             self._process = subprocess.Popen(
-                command,
+                COMMAND,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=environment,
+                env={**os.environ, **ENVIRONMENT},
             )
             self._rest = b""
         return self._process
 
     def _answer(self) -> dict[str, Any]:
         """The next line of the process."""
-        process = self._process
-        assert process is not None
-        assert process.stdout is not None
-        parts = [self._rest]
+        assert self._process is not None
+        assert self._process.stdout is not None
+        stream, parts = self._process.stdout.fileno(), [self._rest]
         while b"\n" not in parts[-1]:
-            ready, _, _ = select.select([process.stdout], [], [], self.seconds)
-            if not ready:
-                self._end()
-                raise Skip(f"took more than {self.seconds:g} s")
-            some = os.read(process.stdout.fileno(), 1 << 20)
-            if not some:
-                self._end()
-                raise Skip("ended its reader (out of memory?)")
+            if not select.select([stream], [], [], SECONDS)[0]:
+                raise Skip(f"took more than {SECONDS:g} s")
+            if not (some := os.read(stream, 1 << 20)):
+                raise Skip(ENDED)
             parts.append(some)
         line, _, self._rest = b"".join(parts).partition(b"\n")
         found: dict[str, Any] = json.loads(line)
@@ -110,8 +111,7 @@ class FileReader:
         process, self._process = self._process, None
         if process is None:
             return
-        with suppress(OSError):
-            process.kill()
+        process.kill()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with suppress(OSError):
@@ -124,19 +124,20 @@ def _document(data: dict[str, Any]) -> Document:
     return Document(data["id"], data["title"], sections, data["docstring"])
 
 
+def _shown(document: Document) -> dict[str, Any]:
+    sections = [(part.headings, part.paragraphs) for part in document.sections]
+    return {
+        "id": document.id,
+        "title": document.title,
+        "sections": sections,
+        "docstring": document.docstring,
+    }
+
+
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         for found, facts in documents(Entry(**order["entry"]), order["columns"], order["most"]):
-            shown = [
-                {
-                    "id": one.id,
-                    "title": one.title,
-                    "sections": [(part.headings, part.paragraphs) for part in one.sections],
-                    "docstring": one.docstring,
-                }
-                for one in found
-            ]
-            yield {"documents": shown, "facts": facts}
+            yield {"documents": [_shown(one) for one in found], "facts": facts}
         yield {"done": True}
     except Skip as skip:
         yield {"skip": skip.args[0]}
@@ -146,8 +147,6 @@ def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"skip": "unreadable"}
     except (MemoryError, RecursionError):
         yield {"skip": "needs too much memory"}
-    except InputError:
-        yield {"skip": "broken"}
     except Exception:  # whatever a parser raises of a broken file
         yield {"skip": "broken"}
 
