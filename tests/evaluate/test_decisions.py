@@ -65,18 +65,6 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
             assert curve.best_f1(row[None])[0] == pytest.approx(f1)
 
 
-def test_average_precision_and_v_measure_are_scikit_learns():
-    learn = pytest.importorskip("sklearn.metrics")
-    random = np.random.default_rng(2)
-    labels = random.integers(0, 2, 500)
-    scores = np.round(random.normal(size=500) + labels, 1)
-    found = Thresholds(scores, labels).average_precision(np.ones((1, 500)))[0]
-    assert found == pytest.approx(learn.average_precision_score(labels, scores), abs=1e-12)
-    groups = random.integers(0, 6, 500)
-    groups[:300] = labels[:300]
-    assert v_measure(labels, groups) == pytest.approx(learn.v_measure_score(labels, groups))
-
-
 def letters(sentences):
     return np.array([[s.count(c) + 0.01 for c in "abcdefgh"] for s in sentences], dtype=np.float32)
 

@@ -163,7 +163,7 @@ def test_a_folder_that_is_no_model_is_an_error(data, tmp_path):
 
 
 def test_compare_models_and_reports(bert, tiny, data, tmp_path):
-    arguments = ("--pooler", "mean", "--data", data, "--quiet", "--resamples", 100)
+    arguments = ("--pooler", "mean", "--data", data, "--quiet")
     out = run("compare", bert, tiny["electra"], *STS, *arguments)
     assert "a standard deviation over seeds of 1.2 points is assumed (--seed-sd)" in out
     assert "these models alone: [" in out

@@ -44,16 +44,6 @@ def test_cosent_is_the_sum_over_all_couples(pairs, tau):
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-def test_cosent_knows_the_order_of_the_scores_alone():
-    similarities, scores = vectors(0, 12).tanh(), vectors(1, 12)
-    loss = cosent(similarities, scores).item()
-    order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
-    assert cosent(similarities[order], scores[order]).item() == pytest.approx(loss, rel=1e-12)
-    assert cosent(similarities + 3, scores.exp() * 7).item() == pytest.approx(loss, rel=1e-9)
-    assert cosent(similarities, -scores).item() != pytest.approx(loss, rel=1e-3)
-    assert cosent(scores, scores).item() < loss
-
-
 def test_scores_that_are_all_equal_teach_nothing():
     similarities = vectors(0, 4).requires_grad_()
     loss = cosent(similarities, torch.full((4,), 2.5))
@@ -156,13 +146,6 @@ def test_distilled_rankings_are_the_equation(seed, n, before, after, tau, tau_g)
     loss = distil_ranking(a, c, ga, gc, first=before, temperature=tau, guide_temperature=tau_g)
     expected = loop_ranking(*(x.tolist() for x in (a, c, ga, gc)), before, tau, tau_g)
     assert loss.item() == pytest.approx(expected, rel=1e-8, abs=1e-12)
-
-
-def test_a_student_that_ranks_like_the_guide_has_nothing_to_learn():
-    a, c = vectors(0, 5, 4), vectors(1, 5, 4)
-    same = distil_ranking(a, c, 3 * a, c, temperature=0.2, guide_temperature=0.2)
-    assert same.item() == pytest.approx(0, abs=1e-12)
-    assert distil_ranking(a, c, a, c.flip(0), temperature=0.2, guide_temperature=0.2).item() > 0.1
 
 
 @pytest.mark.parametrize("name", ["gist", "distil_ranking"])

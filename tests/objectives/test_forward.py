@@ -46,11 +46,11 @@ def encoded(objective, columns, *, clean=False, seed=True):
     return [numbers(part) for part in out.split([len(c) for c in columns])]
 
 
-def info_nce(anchors, positives, *, negatives=None, hard=(), **more):
+def info_nce(anchors, positives, *, negatives=None, hard=(), tau=0.05, kind="cosine", **more):
     """Negatives are those of the pairs themselves, or of other pairs; hard ones by column."""
     left, right = negatives or (anchors, positives)
-    rows = list(zip(*hard, strict=True))
-    return loop(left, right, pairs(anchors, positives, 0.05), hard=rows, **more)
+    rows, positive = list(zip(*hard, strict=True)), pairs(anchors, positives, tau, kind)
+    return loop(left, right, positive, hard=rows, tau=tau, kind=kind, **more)
 
 
 def standard(view, epsilon):
@@ -78,22 +78,17 @@ def dimension_wise(one, two, tau, **more):
     return total / len(one[0])
 
 
-def test_simcse(load, batches):
-    objective = made("simcse", load)
+@pytest.mark.parametrize(("tau", "kind"), [(0.05, "cosine"), (0.3, "cosine"), (8.0, "dot")])
+def test_simcse(load, batches, tau, kind):
+    objective = made("simcse", load, temperature=tau, similarity=kind)
     batch = batches(objective)
     z1, z2 = encoded(objective, batch.columns)
     assert z1 != z2
     found = step(objective, batches)
-    assert found["contrast"].item() == pytest.approx(info_nce(z1, z2), rel=1e-4)
+    expected = info_nce(z1, z2, tau=tau, kind=kind)
+    assert found["contrast"].item() == pytest.approx(expected, rel=1e-4)
     pairs = [cosine(a, b) for a, b in zip(z1, z2, strict=True)]
     assert found["cosine_positive"].item() == pytest.approx(sum(pairs) / len(pairs), rel=1e-4)
-
-
-def test_simcse_without_dropout_has_two_equal_views(load, batches):
-    objective = made("simcse", load, dropout=0.0)
-    z1, z2 = encoded(objective, batches(objective).columns)
-    assert np.allclose(z1, z2, atol=1e-6)
-    assert step(objective, batches)["cosine_positive"].item() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_simcse_with_fixed_masks_has_two_equal_views(load, batches):
@@ -116,13 +111,17 @@ def test_simcse_with_two_encoders(load, batches):
     assert step(objective, batches)["contrast"].item() == pytest.approx(info_nce(z1, z2), rel=1e-4)
 
 
-@pytest.mark.parametrize("alpha", [1.0, 0.5, 0.0])
-def test_simcse_supervised_with_two_hard_negatives(load, batches, alpha):
-    objective = made("simcse_supervised", load, alpha=alpha)
+@pytest.mark.parametrize(
+    ("alpha", "tau", "kind"),
+    [(1.0, 0.05, "cosine"), (0.5, 0.3, "cosine"), (0.0, 0.05, "cosine"), (2.0, 8.0, "dot")],
+)
+def test_simcse_supervised_with_two_hard_negatives(load, batches, alpha, tau, kind):
+    given = {"alpha": alpha, "temperature": tau, "similarity": kind}
+    objective = made("simcse_supervised", load, **given)
     batch = batches(objective)
     anchors, positives, *hard = encoded(objective, batch.columns)
     assert len(hard) == 2
-    expected = info_nce(anchors, positives, hard=hard, alpha=alpha)
+    expected = info_nce(anchors, positives, hard=hard, alpha=alpha, tau=tau, kind=kind)
     assert step(objective, batches)["contrast"].item() == pytest.approx(expected, rel=1e-4)
 
 

@@ -75,28 +75,6 @@ def test_the_loss_is_that_of_plain_loops(load, batches, kind, denoise):
     assert found != pytest.approx(other, rel=1e-3)
 
 
-def test_denoising_has_a_gradient_of_its_own(load, batches):
-    """Of the sentence and of the template alone, as in finite differences of the loops."""
-    from made_batches import TEXTS
-
-    encoder = load("bert", dropout=0.0).double()
-    encoder.tokenizer.max_tokens = 64
-    encoder.tokenizer.backend.enable_truncation(64)
-    objective = find("promptbert")(encoder, **GIVEN, projector="none").train()
-    objective(batches(objective, 0))["contrast"].backward()
-    weight = encoder.backbone.encoder.layer[0].output.dense.weight
-    for place in ((0, 0), (5, 7)):
-        step, sides = 1e-5, []
-        with torch.no_grad():
-            for sign in (1, -1):
-                weight[place] += sign * step
-                sides.append(by_loops(encoder, TEXTS, denoise=True))
-                weight[place] -= sign * step
-        assert float(weight.grad[place]) == pytest.approx(
-            (sides[0] - sides[1]) / (2 * step), rel=1e-4, abs=1e-8
-        )
-
-
 def test_a_run_saves_what_it_trained(tiny, tmp_path, sentences):
     (tmp_path / "text.txt").write_text("\n".join(sentences[:64]) + "\n", "utf-8")
     settings = Settings(batch=16, steps=2, max_tokens=20)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.postprocess.dimension_wise import LayerSettings, fit
 
@@ -42,15 +41,6 @@ def test_without_learning_it_is_standardisation():
     layer = fit(first, second, LayerSettings(lr=0.0, batch=64))
     assert np.abs(layer(first)[:, 2]).max() < 1e-4
     assert np.isfinite(fit(first, second, LayerSettings(batch=64))(first)).all()
-
-
-def test_the_fitted_vectors_come_out_standard():
-    first, second = views(seed=1)
-    layer = fit(first, second, LayerSettings(batch=64, epochs=3))
-    out = np.concatenate([layer(first), layer(second)])
-    np.testing.assert_allclose(out.mean(0), 0, atol=1e-3)
-    np.testing.assert_allclose(out.std(0), 1, atol=1e-3)
-    assert metrics.uniformity(layer(first)) < metrics.uniformity(first) - 0.5  # they lay on a cone
 
 
 def test_it_lowers_the_papers_loss_on_rows_it_has_not_seen():

@@ -72,13 +72,6 @@ def test_the_wider_of_scipys_two_intervals_is_taken_and_it_mirrors(both, level):
     assert (found.low, found.high, found.p) == (-back.high, -back.low, back.p)
 
 
-def test_a_single_run_borrows_the_other_arms_spread():
-    """With three runs of standard deviation 1 the error of one more is sqrt(1 + 1/3)."""
-    found = unpaired_t([5.0], [1.0, 2.0, 3.0])
-    half = 4.302653 * np.sqrt(4 / 3)  # t, 2 degrees of freedom (tables)
-    assert (found.low, found.high) == pytest.approx((-3 - half, -3 + half))
-
-
 @pytest.mark.parametrize(
     ("test", "values", "message"),
     [

@@ -95,14 +95,6 @@ def test_a_step_does_not_depend_on_those_before():
     assert plan(seed=4).at(0).tolist() != forward[0]
 
 
-def test_the_order_is_a_fair_one():
-    """Which of 23 rows comes first, over 2,300 epochs: chi square with 22 degrees of freedom."""
-    order = Plan.make(np.arange(23), batch=23, seed=0, parts=1)
-    first = Counter(int(order.at(epoch)[0]) for epoch in range(2300))
-    chi2 = sum((first[row] - 100) ** 2 / 100 for row in range(23))
-    assert chi2 < 48.3  # the 0.999 quantile
-
-
 def test_small_corpora_and_impossible_batches():
     assert Plan.make(np.arange(5), batch=64, seed=0, parts=1).batch == 5
     assert Plan.make(np.arange(11), batch=64, seed=0, parts=4).batch == 8

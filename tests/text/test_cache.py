@@ -57,14 +57,6 @@ def test_scores_are_kept_and_reopened(tokenizer, tmp_path, monkeypatch):
     assert other.scores is None and Collator(other, plan, (), tokenizer).batch(0).scores is None
 
 
-def test_it_is_reopened_and_not_made_again(tokenizer, tmp_path, monkeypatch):
-    tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    monkeypatch.setattr(module, "_write_text", None)
-    cache = tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
-    assert cache.text(0, 1) == "a map"
-    assert cache.truncated == 3
-
-
 def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
     def key(rows=ROWS, tokenizer=tokenizer, lower=False, **options):
         tokenised(open_corpus(rows, **options), tokenizer, tmp_path / "c", lower=lower)

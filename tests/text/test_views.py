@@ -134,11 +134,6 @@ def test_many_sentences_are_one_by_one(name):
     assert all(np.array_equal(a, b) for a, b in zip(together, alone, strict=True))
 
 
-def test_identity_is_the_sentence():
-    ids = np.arange(5, 9, dtype=np.int32)
-    assert Identity()(ids, rng(0)) is ids
-
-
 @few
 @given(seed=seeds, text=sentences, percent=st.integers(0, 99))
 def test_crop_keeps_one_run_of_the_right_length(seed, text, percent):

@@ -153,14 +153,6 @@ def prepare_again(start):
     return learner
 
 
-def test_the_same_seed_the_same_weights(start, tmp_path):
-    for folder, seed in (("one", 1), ("two", 1), ("three", 2)):
-        start(folder=folder, seed=seed)
-    one, two, three = (weights(tmp_path / name) for name in ("one", "two", "three"))
-    assert same(one, two)
-    assert not same(one, three)
-
-
 def test_the_learning_rate_follows_the_schedule(start, tmp_path):
     start(steps=10, warmup=0.3, lr=2e-3)
     rates = [line["lr"] for line in log(tmp_path / "m")]
@@ -406,21 +398,6 @@ def test_half_precision(start, tmp_path, precision):
     assert json.dumps(half, allow_nan=False)
 
 
-def test_fp16_passes_over_steps_that_overflow(start, tmp_path, monkeypatch):
-    """The first scale is too large here; the scaler halves it and training goes on."""
-    scaler = torch.amp.GradScaler
-    monkeypatch.setattr(
-        torch.amp,
-        "GradScaler",
-        lambda device, enabled: scaler(device, enabled=enabled, init_scale=2.0**40),
-    )
-    start(steps=40, precision="fp16")
-    lines = log(tmp_path / "m")
-    assert lines[0]["norm"] is None
-    assert lines[-1]["norm"] is not None
-    assert lines[-1]["loss"] < lines[0]["loss"]
-
-
 def test_fp16_resumes_with_its_scale(start, tmp_path, monkeypatch):
     scaler = torch.amp.GradScaler
     monkeypatch.setattr(
@@ -511,14 +488,6 @@ def test_parts_of_one(start):
         start(batch=4, accumulate=4)
     with pytest.raises(OptionError, match="batch 9: must be a multiple of 4"):
         start(folder="b", batch=9, accumulate=4)
-
-
-def test_a_corpus_that_does_not_fit_the_objective(start, sentences):
-    with pytest.raises(TrainingError, match="simcse_supervised: needs a corpus of pairs"):
-        start(objective="simcse_supervised")
-    pairs = [tuple(sentences[i : i + 2]) for i in range(20)]
-    with pytest.raises(TrainingError, match=r"simcse: takes single sentences .* 2 columns"):
-        start(rows=pairs)
 
 
 def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):

@@ -6,12 +6,10 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 from contrasent.engine import registry
 from contrasent.errors import OptionError
 from contrasent.train import method_checks
-from contrasent.train.fit import fit
 from contrasent.train.method_checks import Trial, make_small_base
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings, choose
@@ -80,34 +78,6 @@ def test_a_file_of_ones_own_trains_resumes_and_combines(run, own, bert, sentence
     assert (stored["rate"], stored["queue_size"], stored["away_weight"]) == (None, 9, 0.1)
     _, err = run(*train, "-o", "no", "--objective", own, "--set", "rate=0.5", code=2)
     assert err == "contrasent: rate 0.5: must be 1 or more\n"
-
-
-def test_a_killed_run_resumes_bit_exactly(own, bert, sentences, tmp_path):
-    settings = Settings(batch=8, steps=5, checkpoint_every=2, lr=1e-3)
-
-    class Killed(Exception):
-        pass
-
-    def train(folder, killed_at=None, **more):
-        objective = prepare(bert, f"esimcse+{own}", {"queue_size": 9}, settings)
-        after, seen = objective.after_step, []
-
-        def counted():
-            seen.append(1)
-            if len(seen) == killed_at:
-                raise Killed
-            after()
-
-        objective.after_step = counted
-        fit(objective, sentences[:60], settings, folder=tmp_path / folder, **more)
-        return load_file(tmp_path / folder / "model.safetensors")
-
-    whole = train("whole")
-    with pytest.raises(Killed):
-        train("part", killed_at=4)
-    again = train("part", resume=True)
-    assert len(whole) > 30
-    assert all(value.equal(again[key]) for key, value in whole.items())
 
 
 @pytest.mark.slow

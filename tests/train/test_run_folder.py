@@ -195,34 +195,6 @@ def test_publishing_can_be_repeated(tmp_path):
     assert RunFolder(tmp_path / "other").finished() is None
 
 
-def test_a_checkpoint_comes_back(tmp_path):
-    import torch
-
-    torch.manual_seed(0)
-    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
-    network[0].bias.requires_grad = False
-    optimizer = torch.optim.AdamW([p for p in network.parameters() if p.requires_grad], lr=0.1)
-    for _ in range(3):
-        network(torch.randn(5, 3)).square().sum().backward()
-        optimizer.step()
-    path = tmp_path / "c.safetensors"
-    checkpoint.save(path, network, optimizer, {"step": 3, "history": [[1, 0.5]]})
-    tensors, told = checkpoint.read(path)
-    assert told == {"step": 3, "history": [[1, 0.5]]}
-    torch.manual_seed(1)
-    other = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
-    other[0].bias.requires_grad = False
-    again = torch.optim.AdamW([p for p in other.parameters() if p.requires_grad], lr=0.1)
-    checkpoint.restore(tensors, other, again)
-    assert all(torch.equal(v, other.state_dict()[k]) for k, v in network.state_dict().items())
-    rows = torch.randn(5, 3)
-    for model, stepper in ((network, optimizer), (other, again)):
-        stepper.zero_grad()
-        model(rows).square().sum().backward()
-        stepper.step()
-    assert torch.equal(network[0].weight, other[0].weight)
-
-
 @pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"\x10" * 64])
 def test_a_damaged_checkpoint(tmp_path, content):
     path = tmp_path / "c.safetensors"
