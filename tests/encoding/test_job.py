@@ -14,9 +14,8 @@ from openers import Numbers, StandIn, vectors
 from contrasent.encoding import job as jobs
 from contrasent.encoding import table
 from contrasent.encoding.engines import Local
-from contrasent.encoding.inputs import plan
+from contrasent.encoding.inputs import Folder, plan
 from contrasent.encoding.job import Job, Stored, begin, chosen_shards, gather, read_begun
-from contrasent.encoding.places import Folder
 from contrasent.encoding.shards import read_manifest
 from contrasent.errors import InputError, OutputError, UserError
 

@@ -14,9 +14,8 @@ from openers import Numbers
 
 from contrasent.encoding import job as jobs
 from contrasent.encoding.engines import Local, OnRay, Watch
-from contrasent.encoding.inputs import plan
+from contrasent.encoding.inputs import Folder, plan
 from contrasent.encoding.job import Job, begin, gather, read_begun
-from contrasent.encoding.places import Folder
 from contrasent.errors import UserError
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'contrasent[ray]'")

@@ -142,12 +142,11 @@ def test_mistakes_are_named_before_a_model_is_loaded(
     bert, data, monkeypatch, arguments, kind, message
 ):
     from contrasent.cli import loading
-    from contrasent.text import hub
 
     def unreachable(*_, **__):
         raise DataError("the hub is out of reach; put the file at ...")
 
-    monkeypatch.setattr(hub, "fetch_pairs", unreachable)
+    monkeypatch.setattr(official, "fetch_pairs", unreachable)
     monkeypatch.setattr(loading, "load_model", pytest.fail)
     with pytest.raises(kind, match=message):
         run("evaluate", bert, "--data", data, *arguments)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contrasent.losses import _computing
+from contrasent.losses import similarity
 
 
 @pytest.fixture(scope="module", params=["whole", "in blocks"])
@@ -10,5 +10,5 @@ def logits_at_once(request):
     """Every test of a module that uses it runs with one block of rows and with blocks of a few."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "in blocks":
-            patch.setattr(_computing, "LOGITS", 24)
+            patch.setattr(similarity, "LOGITS", 24)
         yield

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import _computing, info_nce, mean_cosines, similarities, two_source_info_nce
+from contrasent.losses import info_nce, mean_cosines, similarities, similarity, two_source_info_nce
 from plain_loops import few, seeds, sim, vectors
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
@@ -19,7 +19,7 @@ def test_blocks_of_rows_change_neither_loss_nor_gradient(monkeypatch, symmetric,
     parts = [vectors(k, *shape) for k, shape in enumerate([(7, 4), (9, 4), (9, 2, 4), (3, 4)])]
     results = []
     for logits in (10**9, 100, 1):
-        monkeypatch.setattr(_computing, "LOGITS", logits)
+        monkeypatch.setattr(similarity, "LOGITS", logits)
         a, b, hard, extra = (part.clone().requires_grad_() for part in parts)
         shared = {"hard_negatives": hard, "extra_negatives": extra, "alpha": 0.5, "first": 1}
         if factor is None:

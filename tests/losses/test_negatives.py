@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses import _computing, info_nce, two_source_info_nce
+from contrasent.losses import info_nce, similarity, two_source_info_nce
 from plain_loops import few, loop, pairs, seeds, vectors
 
 pytestmark = pytest.mark.usefixtures("logits_at_once")
@@ -151,7 +151,7 @@ def test_gradients_are_finite_differences(more):
 
 
 def test_no_more_weights_than_a_block_are_made(monkeypatch):
-    monkeypatch.setattr(_computing, "LOGITS", 32)
+    monkeypatch.setattr(similarity, "LOGITS", 32)
     anchors, positives = vectors(0, 16, 4).requires_grad_(), vectors(1, 16, 4)
     made = []
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from contrasent.errors import DataError, OptionError
-from contrasent.text import datasets, hub, official
+from contrasent.text import datasets, official
 from contrasent.text.datasets import score_digest, sts_names, sts_pairs
 from contrasent.text.labelled import transfer_set
 from contrasent.text.official import Pin, Subset, Table
@@ -189,7 +189,7 @@ def stand_in(monkeypatch, names, file):
         asked.append((repo, name, revision))
         return str(file)
 
-    monkeypatch.setattr("contrasent.text.hub.hub_is_reachable", lambda: True)
+    monkeypatch.setattr("contrasent.text.official.hub_is_reachable", lambda: True)
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
     return asked
@@ -204,10 +204,10 @@ def test_split_files_know_the_usual_layouts():
         "data/contest-0.parquet",
         "latest.json",
     ]
-    assert hub.split_files(names, "test", "de") == ["de/test-00000-of-00001.parquet"]
-    assert hub.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
-    assert hub.split_files(names[:2], "test") == sorted(names[:2])
-    assert hub.split_files(names, "dev") == []
+    assert official.split_files(names, "test", "de") == ["de/test-00000-of-00001.parquet"]
+    assert official.split_files(names, "test", "es") == ["stsb-es-test.jsonl"]
+    assert official.split_files(names[:2], "test") == sorted(names[:2])
+    assert official.split_files(names, "dev") == []
 
 
 def test_official_sizes_are_the_published_sums():

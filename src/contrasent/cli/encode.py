@@ -79,7 +79,7 @@ def encode(
         dimensions: Keep the first so many dimensions, scaled to length one.
         prompt: Name of a prompt of the model, such as query. [default: the model's]
     """
-    from contrasent.encoding.places import is_url
+    from contrasent.encoding.inputs import is_url
 
     form = Form(unit, dimensions, prompt)
     if workers.engine or shard or is_url(output) or is_url(input_) or "*" in input_:

@@ -21,8 +21,8 @@ from contrasent.errors import InputError, OptionError, suggestion
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
+    from contrasent.train.monitor import Evaluate
     from contrasent.train.run import Run
-    from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Defaults, ResolvedSettings, Settings
 
 RECIPE_KEYS: dict[str, tuple[type, ...]] = {

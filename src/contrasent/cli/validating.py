@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from contrasent.text.corpus import Corpus
+    from contrasent.train.monitor import Evaluate
     from contrasent.train.run import Run
-    from contrasent.train.scores import Evaluate
     from contrasent.train.settings import Settings
 
 BLIND = {

@@ -167,9 +167,8 @@ def encode_sharded(
     overwrite: bool,
 ) -> Output:
     """``contrasent encode`` into shards of parquet."""
-    from contrasent.encoding.inputs import plan
+    from contrasent.encoding.inputs import Folder, plan
     from contrasent.encoding.job import Job, chosen_shards, opened, plan_before, read_begun
-    from contrasent.encoding.places import Folder
     from contrasent.encoding.table import TYPES
     from contrasent.text.tables import column as position
 
@@ -251,9 +250,8 @@ def index_vectors(
     if workers.engine is None:
         yield encode
         return
-    from contrasent.encoding.inputs import plan
+    from contrasent.encoding.inputs import Folder, plan
     from contrasent.encoding.job import Job, Stored, opened, plan_before, read_begun
-    from contrasent.encoding.places import Folder
     from contrasent.text.tables import column as position
 
     engine = make_engine(workers)

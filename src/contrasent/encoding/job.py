@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from contrasent.encoding.inputs import Part, Plan
-from contrasent.encoding.places import Folder, open_binary
+from contrasent.encoding.inputs import Folder, Part, Plan, open_binary
 from contrasent.encoding.shards import (
     NAME,
     Manifest,

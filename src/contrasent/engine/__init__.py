@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         DimensionWise as DimensionWise,
         GradedPairs as GradedPairs,
     )
-    from contrasent.engine.views import (
+    from contrasent.engine.objective import (
         Which as Which,
         check_view as check_view,
         make_views as make_views,

@@ -13,8 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrasent.errors import OptionError, check_choice
-from contrasent.losses._computing import full_precision, mean_of_rows
-from contrasent.losses.similarity import Similarity, check_temperature, normalised
+from contrasent.losses.similarity import (
+    Similarity,
+    check_temperature,
+    full_precision,
+    mean_of_rows,
+    normalised,
+)
 
 Weights = Tensor | Callable[[slice], Tensor]
 """Weights of negatives, 0 or False for what is none: (rows, columns), or a function that makes them

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrasent.errors import OptionError, check_choice
-from contrasent.losses._computing import full, full_precision
+from contrasent.losses.similarity import full, full_precision
 
 Norm = Literal["batch", "none"]
 Variance = Literal["biased", "unbiased"]

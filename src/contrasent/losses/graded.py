@@ -10,8 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrasent.errors import OptionError
-from contrasent.losses._computing import full, full_precision, mean_of_rows
-from contrasent.losses.similarity import check_temperature, normalised
+from contrasent.losses.similarity import (
+    check_temperature,
+    full,
+    full_precision,
+    mean_of_rows,
+    normalised,
+)
 
 
 def cosent(similarities: Tensor, scores: Tensor, *, temperature: float = 0.05) -> Tensor:

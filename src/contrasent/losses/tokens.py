@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from contrasent.errors import check_choice
-from contrasent.losses._computing import full, full_precision
+from contrasent.losses.similarity import full, full_precision
 
 Normalisation = Literal["mean_with_padding", "mean_tokens", "sum"]
 NORMALISATIONS = ("mean_with_padding", "mean_tokens", "sum")

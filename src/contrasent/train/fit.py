@@ -18,10 +18,9 @@ from contrasent.model.card import CardMetadata, card
 from contrasent.report import Report
 from contrasent.text.corpus import Corpus, open_corpus
 from contrasent.train import checkpoint
-from contrasent.train.monitor import Drift, Monitor
+from contrasent.train.monitor import Drift, Evaluate, ModelSelector, Monitor
 from contrasent.train.prepare import collator, configure, fit_poolers, total_steps
 from contrasent.train.run import Clock, Keep, Run, RunFolder, run_config
-from contrasent.train.scores import Evaluate, ModelSelector
 from contrasent.train.settings import Defaults, Settings
 from contrasent.train.step import WINDOW, StepMetrics, StepRunner, interruptible
 

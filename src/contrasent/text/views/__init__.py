@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError, check_choice
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.views._base import Rule, View
 from contrasent.text.views.tokens import (
     Draw,
     Fill,
@@ -31,6 +30,8 @@ from contrasent.text.views.words import (
     InsertStopWords,
     RepeatWords,
     ReplaceSynonym,
+    Rule,
+    View,
     wordnet_synonyms,
 )  # fmt: skip
 

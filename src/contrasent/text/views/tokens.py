@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, check_choice
-from contrasent.text.views._base import (
+from contrasent.text.views.words import (
     Ids,
     Level,
     Rule,
