@@ -15,7 +15,7 @@ our runs gave is drawn at random, so that the truth is known:
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -160,8 +160,8 @@ def replications(
                 column: cell.model_copy(update={"value": 70 + deviation * float(random.normal())})
                 for column, cell in row.expected.items()
             }
-            rows.append(replace(row, expected=drawn))
-        again = replace(item, rows=tuple(rows), claims=())
+            rows.append(row.model_copy(update={"expected": drawn}))
+        again = item.model_copy(update={"rows": tuple(rows), "claims": ()})
         cells = decide(again, "paper", simulated(again, random, world), {}).cells.values()
         words = [verdict.word for verdict in cells if verdict.word != ABSENT]
         agree += words.count(AGREES)

@@ -119,7 +119,8 @@ def _listed(folder: "ItemFolder") -> str:
 
     lines = []
     paper = ""
-    items = folder.all()
+    # Without the settings of rows, which would import every objective and torch.
+    items = folder.all(settings=False)
     for item in items:
         if item.paper != paper:
             paper = item.paper

@@ -3,22 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
-from contrasent.engine.parameters import Count, Positive
 from contrasent.engine.registry import check, methods, parameters
 from contrasent.errors import InputError, OptionError, suggestion
 from contrasent.reproduce.tables import (
     HERE,
     SCALES,
-    Cost,
+    Claim,
+    Column,
     Expected,
-    Figure,
     Fit,
-    Kind,
-    Relation,
+    ItemKeys,
+    Names,
+    RowKeys,
     RowKind,
     ScaleChanges,
     ScaleName,
@@ -42,59 +41,29 @@ class Evaluation:
     options: Mapping[str, Value | tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the table: one row of an evaluation's report.
-
-    Attributes:
-        evaluation: whose report; "" of a column that only quotations have values in.
-        select: fields of the report's row: task, split, metric, aggregate.
-        factor: what a value is multiplied by to stand in the document's units.
-        margin: a difference that does not matter, in the document's units; None if unknown.
-    """
-
-    name: str
-    title: str
-    evaluation: str
-    select: Mapping[str, str]
-    better: Literal["higher", "lower"]
-    factor: float
-    margin: Positive | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(RowKeys):
     """A row of the table: a method, a baseline, or somebody else's number.
 
     Attributes:
-        sentences: rows of the corpus, by scale; None for the item's or the scale's own number, 0
-            for all.
-        encoder: what is measured as it is, of kind "encoder".
-        evaluations: those that are made of this row, by scale.
+        settings: by scale, and so ``sentences`` (None for the item's or the scale's own number, 0
+            for all) and ``evaluations`` (those that are made of this row).
+        fit: the transform of its vectors.
         also: a second document's values by column, for the reader.
         blocked: why the row cannot be made by anybody.
         point: values of the axes that made it.
     """
 
     name: str
-    group: str
     kind: RowKind
-    objective: str
-    base: str
-    corpus: str
+    source: str
+    blocked: str
     settings: Mapping[ScaleName, Settings]
     sentences: Mapping[ScaleName, int | None]
-    encoder: str
-    pooler: str
+    evaluations: Mapping[ScaleName, Names]
     fit: Fit | None
-    evaluations: Mapping[ScaleName, tuple[str, ...]]
     expected: Mapping[str, Expected]
     also: Mapping[str, float]
     facts: Mapping[str, str]
-    source: str
-    blocked: str
-    scales: tuple[ScaleName, ...]
-    note: str
     point: Settings
 
     @property
@@ -103,40 +72,8 @@ class TableRow:
         return self.kind == "train" or (self.fit is not None and self.fit.kind == "flow")
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A statement of the document that our runs can support or contradict.
-
-    Attributes:
-        columns: whose values it is about; it must hold in each.
-        than: the rows that it is better than, or no worse, or no better, or equal to.
-        margin: a difference that does not matter; None for the column's.
-        row: the row whose value has a sign.
-        rests_on: claims of other items, as "paper:item#name"; it holds where they do.
-    """
-
-    name: str
-    text: str
-    columns: tuple[str, ...] = ()
-    relation: Relation | Literal[""] = ""
-    subject: str = ""
-    than: tuple[str, ...] = ()
-    margin: Positive | None = None
-    row: str = ""
-    sign: Literal["", "positive", "negative"] = ""
-    rests_on: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One table or figure.
-
-    Attributes:
-        needs: what it needs beyond data, checkpoints and packages that its rows name.
-        reference: the row that others are compared with.
-        sweep: the settings along the figure's axes, of a sweep.
-        also_source: where the rows' ``also`` values are printed.
-    """
+class Item(ItemKeys):
+    """One table or figure."""
 
     file: Path
     paper: str
@@ -145,17 +82,6 @@ class Item:
     rows: tuple[TableRow, ...]
     claims: tuple[Claim, ...]
     scale: Mapping[ScaleName, ScaleChanges]
-    title: str
-    source: str
-    kind: Kind
-    about: str
-    cost: Cost
-    needs: tuple[str, ...] = ()
-    seeds: Count = 3
-    reference: str = ""
-    figure: Figure = ""
-    sweep: str = ""
-    also_source: str = ""
 
     @property
     def name(self) -> str:
@@ -202,10 +128,8 @@ class Scale(Strict):
     own: dict[str, Settings] = Field(default_factory=dict)
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
-        """The same with other settings of the run, or another number of sentences.
-
-        Items and rows that say something of their own about a setting still do.
-        """
+        """The same with other settings of the run, or another number of sentences."""
+        # Items and rows that say something of their own about a setting still do.
         own: dict[str, Settings] = {}
         for name in [name for name in settings if "." in name]:
             objective, _, inner = name.partition(".")
@@ -224,15 +148,12 @@ class Scale(Strict):
         changes |= {f"{name}.{k}": v for name, values in own.items() for k, v in values.items()}
         count = self.sentences if sentences is None else sentences or None
         changed = {**self.set, **known.run}
-        return self.model_copy(
-            update={"set": changed, "sentences": count, "changes": changes, "own": own}
-        )
+        update = {"set": changed, "sentences": count, "changes": changes, "own": own}
+        return self.model_copy(update=update)
 
     def of(self, objective: str) -> Settings:
-        """What is set for an objective: for a combination, what is set for its parts as well.
-
-        Its own settings go before those of its parts, and an earlier part's before a later one's.
-        """
+        """What is set for an objective: for a combination, what is set for its parts as well."""
+        # Its own settings go before those of its parts, an earlier part's before a later one's.
         names = [*reversed([method.name for method in methods(objective)]), objective]
         return {k: v for name in names for k, v in self.own.get(name, {}).items()}
 
@@ -266,10 +187,7 @@ class Resolved:
 
 
 def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Resolved:
-    """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own.
-
-    The number of sentences is the row's, else the item's, else the scale's.
-    """
+    """The settings of a row at a scale: the scale's, its objective's, the item's, the row's own."""
     changes = item.scale[scale.name]
     own = scale.of(row.objective)
     given = {**scale.set, **own, **changes.set, **row.settings[scale.name], "seed": seed}

@@ -28,9 +28,6 @@ Form = Literal["senteval", "raw"]
 Split = Literal["train", "dev", "test"]
 STS: tuple[Sts, ...] = get_args(Sts)
 
-FIELDS = ("task", "split", "metric", "aggregate")
-"""What a column chooses a row of a report by."""
-
 LOWER = ("alignment", "uniformity", "anisotropy", "seconds")
 """Metrics that are better when they are lower."""
 

@@ -1,7 +1,6 @@
 """From TOML files to items, strictly: what is misspelt or impossible is rejected and named."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -13,8 +12,6 @@ from contrasent.errors import InputError, OptionError, UserError, suggestion
 from contrasent.report import in_hundredths
 from contrasent.reproduce.corpora import Corpus, read_corpora
 from contrasent.reproduce.items import (
-    Claim,
-    Column,
     Evaluation,
     Item,
     Scale,
@@ -22,7 +19,7 @@ from contrasent.reproduce.items import (
     read_scales,
     resolve_row,
 )
-from contrasent.reproduce.measures import FIELDS, LOWER, MEASURES
+from contrasent.reproduce.measures import LOWER, MEASURES
 from contrasent.reproduce.tables import (
     BETTER,
     HERE,
@@ -30,10 +27,12 @@ from contrasent.reproduce.tables import (
     SCALES,
     TARGET,
     AtScale,
-    ClaimTable,
-    ColumnTable,
+    Claim,
+    Column,
     Expected,
+    ItemKeys,
     ItemTable,
+    RowKeys,
     RowKind,
     RowTable,
     ScaleName,
@@ -85,9 +84,9 @@ class ItemFolder:
             for path in sorted((self.home / paper).glob("*.toml"), key=_order)
         }
 
-    def all(self) -> list[Item]:
+    def all(self, *, settings: bool = True) -> list[Item]:
         """Every item, checked; also that claims rest on claims that exist."""
-        items = [self.read(path) for path in self.files().values()]
+        items = [self.read(path, settings=settings) for path in self.files().values()]
         known = {f"{item.name}#{claim.name}" for item in items for claim in item.claims}
         for item in items:
             for claim in item.claims:
@@ -109,10 +108,10 @@ class ItemFolder:
             wanted.update(some)
         return [self.read(files[name]) for name in files if name in wanted]
 
-    def read(self, path: Path) -> Item:
-        """Read and check one item; its paper and name are those of its folder and file."""
+    def read(self, path: Path, *, settings: bool = True) -> Item:
+        """Read and check one item; with the settings of its rows, which imports torch."""
         paper = self.papers.get(path.parent.name, path.parent.name)
-        return _ItemReader(path, self).item(paper)
+        return _ItemReader(path, self).item(paper, settings=settings)
 
 
 def _order(path: Path) -> tuple[int, int, str]:
@@ -147,7 +146,7 @@ class _ItemReader:
         if value not in known:
             self.fail("", f"{where} {value!r}: unknown{suggestion(value, known)}")
 
-    def item(self, paper: str) -> Item:
+    def item(self, paper: str, *, settings: bool) -> Item:
         """The item, whose parts fit together."""
         table, rows = self.table, tuple(self._every_row())
         names = [row.name for row in rows]
@@ -161,8 +160,7 @@ class _ItemReader:
         axes = sorted({name for row in rows for name in row.point})
         for axis in filter(None, table.sweep.split(",")):
             self.check("sweep", axis, axes)
-        plain = ("title", "source", "kind", "about", "cost", "needs", "seeds", "reference")
-        item = Item(
+        item = Item.model_construct(
             file=self.path,
             paper=paper,
             evaluations=self.evaluations,
@@ -170,12 +168,16 @@ class _ItemReader:
             rows=rows,
             claims=claims,
             scale={"lab": table.scale.lab, "paper": table.scale.paper},
-            **{k: getattr(table, k) for k in (*plain, "figure", "sweep", "also_source")},
+            **{key: getattr(table, key) for key in ItemKeys.model_fields},
         )
         for place, row in enumerate(rows):
             self._check_row(row, names[:place])
-        for scale in self.folder.scales.values():
-            self._check_settings(item, scale)
+            for scale in self.folder.scales.values() if settings and row.kind == "train" else ():
+                # Chosen as a run would, so that a wrong one is found now.
+                try:
+                    _ = scale.name in row.scales and resolve_row(item, row, scale)
+                except UserError as error:
+                    self.fail(f"rows.{row.name}", str(error))
         return item
 
     def _evaluation(self, name: str, data: Mapping[str, Any]) -> Evaluation:
@@ -186,32 +188,24 @@ class _ItemReader:
         given = table.model_fields_set - {"kind"}
         return Evaluation(name, str(kind), {k: v for k, v in table if k in given})
 
-    def _column(self, name: str, table: ColumnTable) -> Column:
+    def _column(self, name: str, column: Column) -> Column:
         """A column; of facts and statements nothing is measured."""
-        where = f"columns.{name}"
+        where, given, metric = f"columns.{name}", column.model_fields_set, column.metric or ""
         # A column that names neither evaluation nor metric is of quotations alone.
-        named = table.evaluation or table.metric
+        named = column.evaluation or metric
         if self.table.kind not in ("facts", "claims") and named:
-            self.check(f"{where}.evaluation", table.evaluation, self.evaluations)
-            if not table.metric:
+            self.check(f"{where}.evaluation", column.evaluation, self.evaluations)
+            if not metric:
                 self.fail(where, "metric is missing")
-        metric = table.metric or ""
-        factor = table.factor
-        if factor is None:
-            factor = 100.0 if in_hundredths(metric) else 1.0
-        margin = table.margin
-        if margin is None and factor == 100:
+        found: dict[str, Any] = {"name": name, "title": column.title or name}
+        if "factor" not in given:
+            found["factor"] = 100.0 if in_hundredths(metric) else 1.0
+        if "better" not in given and metric.startswith(LOWER):
+            found["better"] = "lower"
+        if "margin" not in given and found.get("factor", column.factor) == 100:
             # Points of a correlation are alike; what does not matter of a time, a file must say.
-            margin = self.table.margin
-        return Column(
-            name,
-            table.title or name,
-            table.evaluation,
-            {key: v for key in FIELDS if (v := getattr(table, key)) is not None},
-            table.better or ("lower" if metric.startswith(LOWER) else "higher"),
-            factor,
-            margin,
-        )
+            found["margin"] = self.table.margin
+        return column.model_copy(update=found)
 
     def _every_row(self) -> Iterator[TableRow]:
         templates = {
@@ -264,28 +258,20 @@ class _ItemReader:
                 name = row.name.format(**point)
             except (KeyError, IndexError, ValueError) as error:
                 self.fail(where, f"name: {{...}} must be one of the axes ({error})")
-            yield TableRow(
+            made = {s: {**row.set, **at[s].set, **point} for s in SCALES}
+            yield TableRow.model_construct(
+                **{key: getattr(row, key) for key in RowKeys.model_fields},
                 name=name,
-                group=row.group,
                 kind=kind,
-                objective=row.objective,
-                base=row.base,
-                corpus=row.corpus,
-                settings={s: {**row.set, **at[s].set, **point} for s in SCALES}
-                if kind == "train"
-                else {},
+                source=source,
+                blocked=row.blocked,
+                settings=made if kind == "train" else {},
                 sentences={s: _first(at[s].sentences, row.sentences) for s in SCALES},
-                encoder=row.encoder,
-                pooler=row.pooler,
-                fit=row.postprocess,
                 evaluations={s: _first(at[s].evaluations, evaluations) for s in SCALES},
+                fit=row.postprocess,
                 expected={c: v for c, values in expected.items() if (v := values[i]) is not None},
                 also={c: v.value for c, values in also.items() if (v := values[i]) is not None},
                 facts={k: str(v) for k, v in row.facts.items()},
-                source=source,
-                blocked=row.blocked,
-                scales=row.scales,
-                note=row.note,
                 point=point,
             )
 
@@ -322,34 +308,30 @@ class _ItemReader:
 
     def _claim(self, data: Mapping[str, Any], names: Sequence[str]) -> Claim:
         where = f"claims.{data.get('name', '')}"
-        table = decode(ClaimTable, data, self.path, where)
-        given = {key: value for key in RELATIONS if (value := getattr(table, key))}
-        ((relation, subject),) = list(given.items())[:1] or [("", "")]
-        same = ("name", "text", "columns", "than", "margin", "row", "sign", "rests_on")
-        own: dict[str, Any] = {key: getattr(table, key) for key in same}
-        claim = Claim(relation=relation, subject=subject, **own)
+        claim = decode(Claim, data, self.path, where)
         if claim.rests_on:
             return claim
-        if bool(table.column) == bool(table.columns):
+        if bool(claim.column) == bool(claim.columns):
             self.fail(where, "a claim has a column, or columns, or rests_on")
-        about = table.columns or (table.column,)
+        about = claim.columns or (claim.column,)
         for other in about:
-            self.check(f"{where}.{'columns' if table.columns else 'column'}", other, self.columns)
+            self.check(f"{where}.{'columns' if claim.columns else 'column'}", other, self.columns)
+        given = sum(bool(getattr(claim, key)) for key in RELATIONS)
         signed = bool(claim.sign)
-        if len(given) + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
+        if given + signed != 1 or signed != bool(claim.row) or bool(given) != bool(claim.than):
             problem = f"a claim has one of {', '.join(RELATIONS)} with than, or row and sign"
             self.fail(where, f"{problem}, or rests_on")
-        than = claim.than
+        relation, than = claim.relation, claim.than
         if than == ("*",):
-            than = tuple(name for name in names if name != subject)
-        for key, rows in ((relation, (subject,)), ("than", than), ("row", (claim.row,))):
+            than = tuple(name for name in names if name != claim.subject)
+        for key, rows in ((relation, (claim.subject,)), ("than", than), ("row", (claim.row,))):
             for other in filter(None, rows):
                 self.check(f"{where}.{key}", other, names)
         for other in about if relation not in ("", BETTER) else ():
             if claim.margin is None and self.columns[other].margin is None:
                 problem = f"{relation} needs a margin: none is known of the column {other!r}"
                 self.fail(where, f"{problem} (margin = ..., of the claim or the column)")
-        return replace(claim, columns=about, than=than)
+        return claim.model_copy(update={"columns": about, "than": than})
 
     def _check_row(self, row: TableRow, before: Sequence[str]) -> None:
         where = f"rows.{row.name}"
@@ -367,15 +349,6 @@ class _ItemReader:
             if kind != "sts":
                 problem = f"a fit to {TARGET!r} belongs to STS sets; {name!r} measures {kind}"
                 self.fail(where, f"{problem} (evaluations = [...] says what is measured)")
-
-    def _check_settings(self, item: Item, scale: Scale) -> None:
-        """Choose the settings of every row as a run would, so that a wrong one is found now."""
-        for row in item.rows:
-            if row.kind == "train" and scale.name in row.scales:
-                try:
-                    resolve_row(item, row, scale)
-                except UserError as error:
-                    self.fail(f"rows.{row.name}", str(error))
 
 
 def _over(below: Strict, above: Said) -> Said:

@@ -10,7 +10,7 @@ from contrasent.report import Report, key_text
 from contrasent.reproduce.cells import Book, Json, between, forms, number, p_value
 from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
 from contrasent.reproduce.figures import drawn_from
-from contrasent.reproduce.items import Claim, Column, Item, TableRow
+from contrasent.reproduce.items import Item, TableRow
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.store import Store, times
 from contrasent.reproduce.table_verdicts import (
@@ -22,7 +22,7 @@ from contrasent.reproduce.table_verdicts import (
     decide,
     published_difference,
 )
-from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, ScaleName
+from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim, Column, ScaleName
 from contrasent.stats.seeds import EffectEstimate
 
 ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")

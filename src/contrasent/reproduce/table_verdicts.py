@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
-from contrasent.reproduce.items import Claim, Item, TableRow
-from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE
+from contrasent.reproduce.items import Item, TableRow
+from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim
 from contrasent.stats.seeds import EffectEstimate, holm, p_value, tost
 
 AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"

@@ -57,6 +57,9 @@ Settings = dict[str, Value]
 Relation = Literal["better", "no_worse", "no_better", "equal"]
 """What a statement may say of a row and others."""
 
+SELECTED = ("task", "split", "metric", "aggregate")
+"""What a column chooses a row of a report by."""
+
 BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
 MARGIN = 0.3
 """Points that do not matter, if an item says nothing else."""
@@ -191,8 +194,8 @@ class AtScale(Strict):
     sentences: Size | None = None
 
 
-class Template(Strict):
-    """Keys that several rows share, and that a row has as well."""
+class RowKeys(Strict):
+    """Keys of a template, and of a row as it is written and as it is read."""
 
     objective: str = ""
     base: str = BASE
@@ -201,12 +204,17 @@ class Template(Strict):
     pooler: str = ""
     group: str = ""
     note: str = ""
+    scales: tuple[ScaleName, ...] = SCALES
+
+
+class Template(RowKeys):
+    """Keys that several rows share, and that a row has as well."""
+
     set: Settings = Field(default_factory=dict)
     lab: AtScale = AtScale()
     paper: AtScale = AtScale()
     sentences: Size | None = None
     postprocess: Fit | None = None
-    scales: tuple[ScaleName, ...] = SCALES
     evaluations: Names | None = None
 
 
@@ -224,22 +232,42 @@ class RowTable(Template):
     also: dict[str, Any] = Field(default_factory=dict)
 
 
-class ColumnTable(Strict):
-    """One [columns.NAME]."""
+class Column(Strict):
+    """One [columns.NAME]: one row of an evaluation's report.
 
+    Attributes:
+        evaluation: whose report; "" of a column that only quotations have values in.
+        factor: what a value is multiplied by to stand in the document's units.
+        margin: a difference that does not matter, in the document's units; None if unknown.
+    """
+
+    name: str = ""
     title: str = ""
     evaluation: str = ""
     task: str | None = None
     split: str | None = None
     metric: str | None = None
     aggregate: str | None = None
-    factor: float | None = None
-    better: Literal["higher", "lower"] | None = None
+    factor: float = 1.0
+    better: Literal["higher", "lower"] = "higher"
     margin: Positive | None = None
 
+    @property
+    def select(self) -> dict[str, str]:
+        """The fields of the report's row."""
+        return {key: v for key in SELECTED if (v := getattr(self, key)) is not None}
 
-class ClaimTable(Strict):
-    """One [[claims]]."""
+
+class Claim(Strict):
+    """One [[claims]]: a statement of the document that our runs can support or contradict.
+
+    Attributes:
+        columns: whose values it is about; it must hold in each.
+        than: the rows that it is better than, or no worse, or no better, or equal to.
+        margin: a difference that does not matter; None for the column's.
+        row: the row whose value has a sign.
+        rests_on: claims of other items, as "paper:item#name"; it holds where they do.
+    """
 
     name: str
     text: str
@@ -255,6 +283,16 @@ class ClaimTable(Strict):
     sign: Literal["", "positive", "negative"] = ""
     rests_on: Names = ()
 
+    @property
+    def relation(self) -> Relation | Literal[""]:
+        """What it says of its subject and other rows; "" if it says nothing of the kind."""
+        return next((key for key in RELATIONS if getattr(self, key)), "")
+
+    @property
+    def subject(self) -> str:
+        """The row that is compared with others."""
+        return getattr(self, self.relation) if self.relation else ""
+
 
 class Scales(Strict):
     """[scale.lab] and [scale.paper]."""
@@ -263,8 +301,15 @@ class Scales(Strict):
     paper: ScaleChanges = ScaleChanges()
 
 
-class ItemTable(Strict):
-    """A file; its tables are decoded one by one."""
+class ItemKeys(Strict):
+    """What a file says of an item as a whole.
+
+    Attributes:
+        needs: what it needs beyond data, checkpoints and packages that its rows name.
+        reference: the row that others are compared with.
+        sweep: the settings along the figure's axes, of a sweep.
+        also_source: where the rows' ``also`` values are printed.
+    """
 
     title: str
     source: str
@@ -277,10 +322,15 @@ class ItemTable(Strict):
     figure: Figure = ""
     sweep: str = ""
     also_source: str = ""
+
+
+class ItemTable(ItemKeys):
+    """A file; its tables are decoded one by one."""
+
     tolerance: float = 1.0
     margin: Positive = MARGIN
     evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    columns: dict[str, ColumnTable] = Field(default_factory=dict)
+    columns: dict[str, Column] = Field(default_factory=dict)
     templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
     rows: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
