@@ -1,5 +1,6 @@
 """What all tests share: tiny encoders of six kinds, sentences, and the folder of the real data."""
 
+import io
 import logging
 import os
 import sys
@@ -147,8 +148,9 @@ def bert(tiny):
 def run(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (standard output, standard error)."""
 
-    def run(*arguments, code=0):
+    def run(*arguments, code=0, stdin=b""):
         monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         capfd.readouterr()
         with pytest.raises(SystemExit) as caught:
             cli.main()

