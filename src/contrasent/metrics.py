@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 
-BLOCK = 2_000_000
-"""Elements of a distance matrix held at once."""
+BLOCK = 2_000_000  # elements of a distance matrix held at once
 
 
 def cosine(first: ArrayLike, second: ArrayLike) -> Floats:

@@ -14,8 +14,7 @@ That is about what sleeping and waking cost. The runtime's own default is 300,00
 milliseconds and longer than a time slice: on a busy machine the threads of a product spent their
 time waiting for one that was not scheduled.
 """
-TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
-"""Names of glibc's ``mallopt``."""
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4  # names of glibc's `mallopt`
 MEBIBYTE = 2**20
 KERNELS = 128
 """Kernels that oneDNN (bf16 products, OpenVINO) may cache.

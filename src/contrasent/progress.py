@@ -11,8 +11,7 @@ Advance = Callable[..., None]
 
 PATIENCE = 2.0
 LINE_EVERY = 10.0
-SLOW = 0.1
-"""Units a second below which the time of each is shown."""
+SLOW = 0.1  # units a second below which the time of each is shown
 
 _mode = "silent"
 _busy = False

@@ -16,11 +16,9 @@ from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file, write_json
 
 FORMAT = "contrasent items 1"
-ARRAYS = ("keys", "columns")
-"""Fields of ``Items`` that are arrays."""
+ARRAYS = ("keys", "columns")  # fields of `Items` that are arrays
 
-RowKey = tuple[str, str, str, str]
-"""Task, split, metric and aggregate: what names a row."""
+RowKey = tuple[str, str, str, str]  # task, split, metric and aggregate: what names a row
 
 
 def key_text(key: RowKey) -> str:

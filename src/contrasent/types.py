@@ -16,8 +16,7 @@ Vectors = NDArray[np.float32]
 EncodeFn = Callable[[Sequence[str]], Vectors]
 """Sentences in, one vector a sentence out, in the same order."""
 
-Task = Literal["query", "document"]
-"""The role of a text in a search."""
+Task = Literal["query", "document"]  # the role of a text in a search
 
 
 Item = TypeVar("Item")

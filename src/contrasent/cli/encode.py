@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from contrasent.types import Vectors
 
 FORMATS = (".npy", ".parquet")
-SHARD = 16_384
-"""Texts a shard: what a kill costs at most, and what memory holds."""
+SHARD = 16_384  # texts a shard: what a kill costs at most, and what memory holds
 
 
 Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "max_tokens", "batch"]

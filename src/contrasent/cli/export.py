@@ -14,8 +14,7 @@ from contrasent.files import check_writable
 if TYPE_CHECKING:
     from contrasent.model.runtime import Export
 
-SENTENCES = 500
-"""Texts that int8 is calibrated with, at most."""
+SENTENCES = 500  # texts that int8 is calibrated with, at most
 
 
 @options.command

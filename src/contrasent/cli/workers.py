@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from contrasent.model.prompts import Model
     from contrasent.types import EncodeFn, Task, Vectors
 
-SHARD_ROWS, INDEX_ROWS = 250_000, 50_000
-"""Rows a shard of ``encode`` by default, and of ``index``."""
+SHARD_ROWS, INDEX_ROWS = 250_000, 50_000  # rows a shard of `encode` by default, and of `index`
 
 
 class Form(NamedTuple):

@@ -20,11 +20,9 @@ from contrasent.encoding.job import Advance, Done, Job
 from contrasent.errors import UserError, import_extra
 
 ENGINES = ("local", "ray")
-RETRIES = 3
-"""How often a shard is begun again whose worker died."""
+RETRIES = 3  # how often a shard is begun again whose worker died
 POLL = 1.0
-STOPPING = 10.0
-"""Seconds that a process with Ray in it has to stop."""
+STOPPING = 10.0  # seconds that a process with Ray in it has to stop
 GO_ON = "give the same command again to go on"
 
 

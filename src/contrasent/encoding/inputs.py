@@ -119,8 +119,7 @@ class Folder:
 STAMPS = ("ETag", "etag", "mtime", "LastModified", "updated", "created")
 """Facts of a file, of which the first that there is changes with its content."""
 
-Row = tuple[str, str | None]
-"""A text and its id; None where there is no column of ids."""
+Row = tuple[str, str | None]  # a text and its id; None where there is no column of ids
 
 
 @dataclass(frozen=True, slots=True)

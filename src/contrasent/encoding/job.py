@@ -30,8 +30,7 @@ from contrasent.errors import InputError, ModelError, OutputError, UserError
 from contrasent.types import EncodeFn, Vectors, batched
 
 FORMAT = "contrasent-shard"
-CALL = 4096
-"""Texts a call of the model, and between two signs of life."""
+CALL = 4096  # texts a call of the model, and between two signs of life
 
 Advance = Callable[[int], None]
 

@@ -22,8 +22,7 @@ from contrasent.types import EncodeFn, Vectors, batched
 
 NAME = "manifest.json"
 FORMAT = "contrasent-vectors"
-MOST = 4_000_000
-"""Different texts whose hashes are kept."""
+MOST = 4_000_000  # different texts whose hashes are kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, import_extra
 from contrasent.types import Vectors
 
-GROUP = 25_000
-"""Rows a row group: some 40 MB of 384 dimensions, what a reader holds at least."""
+GROUP = 25_000  # rows a row group: some 40 MB of 384 dimensions, what a reader holds at least
 KEY = "contrasent"
 
 

@@ -21,8 +21,7 @@ from contrasent.model.pretrained import resolve
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 
-ROWS = 32
-"""Rows at a time through the vocabulary layer, which is the largest block in memory."""
+ROWS = 32  # rows at a time through the vocabulary layer, which is the largest block in memory
 
 
 class _Given(nn.Module):

@@ -293,8 +293,7 @@ def _one(values: set[Any], plain: Any, names: str, what: str) -> Any:
 
 
 OPTIONS = ("percent", "rate", "rule", "count", "reach", "draw", "wordnet", "filler")
-Which = Literal["second", "both"]
-"""Which of the two views is changed."""
+Which = Literal["second", "both"]  # which of the two views is changed
 
 
 def check_view(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from contrasent.text.datasets import sts_pairs
 from contrasent.text.official import STS_TASKS
 from contrasent.types import EncodeFn
 
-NEAR = 3
-"""Lengths that differ by at most this many words are alike."""
+NEAR = 3  # lengths that differ by at most this many words are alike
 
 QUERIES = 100
 OVERLAP = (0.13, 0.17)

@@ -13,8 +13,7 @@ Matrix = NDArray[np.float32]
 Rows = NDArray[np.int64]
 Advance = Callable[[int], None]
 
-BLOCK = 3_000_000
-"""Scores in memory at once: rows times fits times classes."""
+BLOCK = 3_000_000  # scores in memory at once: rows times fits times classes
 
 ROUNDS = 500
 TOLERANCE = 1e-6

@@ -32,8 +32,7 @@ and 1.74 on the mean of seven STS sets. With 1.2, one null comparison in twenty 
 over the four; of the last recipe alone it is 18 %.
 """
 
-SPREAD = "_seed_sd"
-"""Rows that are spreads themselves are not compared."""
+SPREAD = "_seed_sd"  # rows that are spreads themselves are not compared
 
 Floats = NDArray[np.float64]
 

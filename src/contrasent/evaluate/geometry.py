@@ -20,8 +20,7 @@ from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn, Vectors
 
-POSITIVE = 4.0
-"""Pairs with a gold score above it are positives."""
+POSITIVE = 4.0  # pairs with a gold score above it are positives
 
 DURING_TRAINING = 300
 """Pairs to look at while a model is trained: about 1 % of the time of a hundred steps of 64."""

@@ -13,8 +13,7 @@ from contrasent.stats.seeds import holm
 from contrasent.types import Vectors
 
 AT = (1, 10, 100)
-PERSISTENCE = 0.9
-"""Of rank-biased overlap: the first ten ranks have about 86 % of the weight."""
+PERSISTENCE = 0.9  # of rank-biased overlap: the first ten ranks have about 86 % of the weight
 PARTS, PARTINGS = 5, 4
 """Groups of documents that are left out in turn, and how often they are drawn anew. Of few groups
 the error is right: the jackknife of a rank-based mean is too large where little is left out."""

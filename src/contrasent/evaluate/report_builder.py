@@ -10,8 +10,7 @@ from contrasent.report import Items, ItemsByRow, Report, Row
 from contrasent.stats.bootstrap import FEWEST, Keys, interval, mean_draws
 
 Floats = NDArray[np.float64]
-NONE = np.empty(0)
-"""The draws of what was not resampled."""
+NONE = np.empty(0)  # the draws of what was not resampled
 
 
 class ReportBuilder:

@@ -24,8 +24,7 @@ from contrasent.types import EncodeFn, Vectors
 Relevant = int | Iterable[int] | Mapping[int, float]
 """Of one query: the relevant document's position, several of them, or their gains."""
 
-BLOCK = 16_000_000
-"""Similarities in memory at once (64 MB)."""
+BLOCK = 16_000_000  # similarities in memory at once (64 MB)
 
 TIE = 1e-6
 """Cosines nearer than this are equal: a product of rows varies with their place in a block."""

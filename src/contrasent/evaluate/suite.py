@@ -301,8 +301,7 @@ _RUN: dict[str, Callable[[EncodeFn, Options], Report]] = {
 
 
 VARIABLE = "CONTRASENT_CACHE"
-MOST = 100
-"""Reports that are kept, the newest ones; of the STS suite a report has about 1 MB."""
+MOST = 100  # reports that are kept, the newest ones; of the STS suite a report has about 1 MB
 
 
 def cache_folder() -> Path | None:

@@ -21,8 +21,7 @@ from contrasent.types import EncodeFn
 
 TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 AVERAGE = "Transfer7"
-SEED = 1111
-"""SentEval's."""
+SEED = 1111  # SentEval's
 
 FEW_SHOT_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC")
 FEW_SHOT_AVERAGE = "FewShot6"

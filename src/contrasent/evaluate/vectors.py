@@ -112,8 +112,7 @@ def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
     return array
 
 
-SPREAD = 1e-7
-"""Differences of cosines of float32 vectors below this are rounding."""
+SPREAD = 1e-7  # differences of cosines of float32 vectors below this are rounding
 
 
 def check_spread(similarity: NDArray[np.float64], task: str) -> None:

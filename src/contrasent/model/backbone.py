@@ -150,11 +150,9 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-BUCKET = 8
-"""Padded lengths are multiples of it where shapes are bucketed."""
+BUCKET = 8  # padded lengths are multiples of it where shapes are bucketed
 
-MOST = 4
-"""Calls at once; more of them would wait for each other between torch's operations."""
+MOST = 4  # calls at once; more of them would wait for each other between torch's operations
 
 
 class PooledBackbone(nn.Module):

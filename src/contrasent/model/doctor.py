@@ -12,12 +12,9 @@ from contrasent.model.golden import EncoderConfig, Golden
 from contrasent.model.poolers import POOLERS, pooler_class
 from contrasent.types import Vectors
 
-SAME = 1e-4
-"""Relative error below which vectors count as the same: float32 on other hardware."""
-NEAR = 0.985
-"""Cosine above which all texts point to the same model with fewer bits."""
-ALIKE = 0.9999
-"""Cosine above which a variation counts as the explanation."""
+SAME = 1e-4  # relative error below which vectors count as the same: float32 on other hardware
+NEAR = 0.985  # cosine above which all texts point to the same model with fewer bits
+ALIKE = 0.9999  # cosine above which a variation counts as the explanation
 LENGTHS = (16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
 
 

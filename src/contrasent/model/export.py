@@ -168,8 +168,7 @@ def _largest(model: Any, names: list[str], batches: list[Inputs]) -> dict[str, N
 
 
 ATTENTION = "contrasent_graph"
-LIMIT = 1e-5
-"""Largest difference from torch that an export in float32 may have."""
+LIMIT = 1e-5  # largest difference from torch that an export in float32 may have
 VERY_LOW = -1e9
 
 

@@ -14,8 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from contrasent.types import Tokens
 
-OVERHEAD = 192
-"""What one more group costs, in tokens: launching a forward pass is not free."""
+OVERHEAD = 192  # what one more group costs, in tokens: launching a forward pass is not free
 
 
 def by_length(lengths: NDArray[np.int64], *, overhead: int = OVERHEAD) -> list[NDArray[np.int64]]:

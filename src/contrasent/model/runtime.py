@@ -33,8 +33,7 @@ EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
 DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
 RUNTIMES = ("torch", "numpy", *EXPORTS, "auto")
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
-FEW = 8
-"""Up to so many texts are computed in one call by all cores, more by a call for each core."""
+FEW = 8  # up to so many texts are computed in one call by all cores, more by a call for each core
 
 Run = Callable[[NDArray[np.int64], NDArray[np.int64]], Vectors]
 """Ids (n, t) and mask (n, t), 1 on real tokens, to vectors (n, d)."""

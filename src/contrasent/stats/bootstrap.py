@@ -22,15 +22,12 @@ Counts = NDArray[np.float32]
 RESAMPLES = 1000
 """By default. The ends of an interval then move by about 0.1 of its half-width between seeds."""
 
-FEWEST = 20
-"""Items below which no interval is given: a percentile bootstrap is too narrow there."""
+FEWEST = 20  # items below which no interval is given: a percentile bootstrap is too narrow there
 
-BLOCK = 400_000
-"""Counts held at once: they stay in the processor's cache."""
+BLOCK = 400_000  # counts held at once: they stay in the processor's cache
 
 Keys = NDArray[np.uint64]
-Bounds = tuple[float, float] | tuple[None, None]
-"""Ends of an interval, or none."""
+Bounds = tuple[float, float] | tuple[None, None]  # ends of an interval, or none
 
 POISSON = np.searchsorted(
     np.cumsum([exp(-1) / factorial(k) for k in range(12)]), (np.arange(1 << 16) + 0.5) / (1 << 16)
@@ -248,8 +245,7 @@ def _ratio(
 
 PAIRED_RESAMPLES = 10_000
 CLUSTER_RESAMPLES = 2_000
-AT_ONCE = 200_000
-"""Counts of clusters in a block of resamples."""
+AT_ONCE = 200_000  # counts of clusters in a block of resamples
 
 
 def paired_spearman_difference(

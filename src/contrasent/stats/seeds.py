@@ -17,8 +17,7 @@ Floats = NDArray[np.float64]
 
 POWER = 0.8
 MOST_RUNS = 10_000
-REGROUPINGS = 20_000
-"""Up to which a permutation test tries all; of more, so many random ones."""
+REGROUPINGS = 20_000  # up to which a permutation test tries all; of more, so many random ones
 
 LOG_SMALLEST_P = math.log(1e-15)
 

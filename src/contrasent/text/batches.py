@@ -17,8 +17,7 @@ from contrasent.types import Batch, Tokens
 
 ORDER, HELDOUT, VIEW = 1, 3, 16
 """Purposes of random numbers; the views of columns 0, 1, ... have ``VIEW``, ``VIEW + 1``, ..."""
-LISTED = 2**24
-"""Rows up to which an epoch's order is a list in memory."""
+LISTED = 2**24  # rows up to which an epoch's order is a list in memory
 
 Rows = NDArray[np.int64] | range
 
@@ -107,8 +106,7 @@ def _permutation(seed: int, epoch: int, count: int) -> NDArray[np.int64]:
     return random_for(seed, ORDER, epoch).permutation(count)
 
 
-FINE = (3, 4, 5, 6, 7)
-"""The paper's six fine buckets: up to 3, 4, 5, 6, 7, and 8 or more."""
+FINE = (3, 4, 5, 6, 7)  # the paper's six fine buckets: up to 3, 4, 5, 6, 7, and 8 or more
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,8 +36,7 @@ WAITED_FOR = 4_000_000
 """Rows of a corpus that is tokenised before the training begins; a larger one is meanwhile."""
 NUMBERS: dict[str, type] = {"following": np.int64, "scores": np.float64}
 """Files with a number a row, where the corpus has them."""
-CHUNK = 8192
-"""Rows tokenised at once."""
+CHUNK = 8192  # rows tokenised at once
 
 Tokenise = Callable[[Sequence[str]], tuple[Tokens, NDArray[np.bool_]]]
 

@@ -33,8 +33,7 @@ from contrasent.text.tables import open_table
 FORMS = ("senteval", "raw")
 SPLITS = ("train", "dev", "test")
 
-ScoredPair = tuple[str, str, float]
-"""Two sentences and their gold score."""
+ScoredPair = tuple[str, str, float]  # two sentences and their gold score
 
 
 @dataclass(frozen=True, slots=True, eq=False)

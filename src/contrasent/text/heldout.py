@@ -14,8 +14,7 @@ from contrasent.errors import TrainingError
 from contrasent.text.batches import HELDOUT, random_for
 from contrasent.text.corpus import Corpus
 
-FEWEST = 20
-"""Sentences or documents held out, below which they measure nothing."""
+FEWEST = 20  # sentences or documents held out, below which they measure nothing
 
 MIN_PAIRS = 40
 """Pairs held out, below which none are left to judge by (:mod:`contrasent.evaluate.validation`)."""

@@ -69,8 +69,7 @@ STS_TABLES = {
     task: {split: Table(*stated) for split, stated in splits.items()}
     for task, splits in _STATED["tables"].items()
 }
-STS_TASKS = (*STS_YEARS, "STSB", "SICKR")
-"""The seven sets that SimCSE and its successors average."""
+STS_TASKS = (*STS_YEARS, "STSB", "SICKR")  # the seven sets that SimCSE and its successors average
 STS_PINS = {task: Pin(**stated) for task, stated in _STATED["pins"].items()}
 TRANSFER_FILES = {
     task: tuple(TransferFile(*stated) for stated in stated_files)
@@ -137,8 +136,7 @@ def check_count(path: Path, found: int, expected: int, unit: str) -> None:
         )
 
 
-PATIENCE = 5.0
-"""Seconds to wait for an answer."""
+PATIENCE = 5.0  # seconds to wait for an answer
 
 HUB_SPLITS = {"train": "train", "dev": "(?:validation|dev)", "test": "test"}
 

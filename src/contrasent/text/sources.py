@@ -19,12 +19,10 @@ from contrasent.errors import InputError
 from contrasent.files import writing
 
 FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
-PACKED = (".txt", ".csv", ".tsv", ".jsonl")
-"""The formats that are also read as gzip: ".txt.gz"."""
+PACKED = (".txt", ".csv", ".tsv", ".jsonl")  # the formats that are also read as gzip: ".txt.gz"
 KNOWN = ", ".join((*FORMATS, *(f"{form}.gz" for form in PACKED)))
 
-LONGEST = 1 << 26
-"""Characters in one line: beyond it a file is taken for something else than text."""
+LONGEST = 1 << 26  # characters in one line: beyond it a file is taken for something else than text
 
 Lines = Iterator[tuple[int, str]]
 

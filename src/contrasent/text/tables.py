@@ -16,14 +16,12 @@ from typing import Any, TypeVar
 from contrasent.errors import InputError, OptionError, import_extra
 from contrasent.text.sources import LONGEST, Lines, Source, reading
 
-Columns = Sequence[str | int]
-"""Columns by name, or by position from 0."""
+Columns = Sequence[str | int]  # columns by name, or by position from 0
 
 Record = tuple[int, Sequence[Any] | None]
 """A line's number, from 1, and its cells; None where the line is blank."""
 
-ABSENT = object()
-"""The cell of a jsonl object that lacks the key."""
+ABSENT = object()  # the cell of a jsonl object that lacks the key
 TEXT_NAMES = ("text", "sentence")
 
 Absent = TypeVar("Absent", str, None)

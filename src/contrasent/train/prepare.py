@@ -26,8 +26,7 @@ from contrasent.text.corpus import Corpus
 from contrasent.text.tokens import Tokenizer
 from contrasent.train.settings import Settings
 
-BLOCK = 8192
-"""Rows whose tokens a pooler counts at once."""
+BLOCK = 8192  # rows whose tokens a pooler counts at once
 
 
 def prepare(

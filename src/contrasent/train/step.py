@@ -31,11 +31,9 @@ STOPPING = (
     "stopping: the step in hand is finished and kept in a checkpoint; Ctrl-C again stops at once, "
     "and keeps the last one"
 )
-GRACE = 1.5
-"""Seconds that a second Ctrl-C leaves the main thread."""
+GRACE = 1.5  # seconds that a second Ctrl-C leaves the main thread
 
-WINDOW = 10
-"""Steps after which the numbers of a GPU are read; reading waits until it has done them."""
+WINDOW = 10  # steps after which the numbers of a GPU are read; reading waits until it has done them
 
 
 @dataclass(frozen=True, slots=True)

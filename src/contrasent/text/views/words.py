@@ -21,10 +21,8 @@ Ids = NDArray[np.int32]
 Level = Literal["word", "token", "row"]
 Rule = Literal["code", "paper", "exact"]
 RULES = ("code", "paper", "exact")
-MOST = 10
-"""The released code of ESimCSE repeats fewer than this many."""
-SPECIAL = 2
-"""[CLS] and [SEP], which the released code of ESimCSE counts into the length."""
+MOST = 10  # the released code of ESimCSE repeats fewer than this many
+SPECIAL = 2  # [CLS] and [SEP], which the released code of ESimCSE counts into the length
 
 
 class View(ABC):
