@@ -6,7 +6,6 @@ import pytest
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import transfer as module
 from contrasent.evaluate.classifier import Outcome
-from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.transfer import (
     TASKS,
     f1,
@@ -15,7 +14,7 @@ from contrasent.evaluate.transfer import (
     make_problem,
     transfer,
 )
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.stats.bootstrap import item_keys
 from contrasent.text.labelled import Labelled
 

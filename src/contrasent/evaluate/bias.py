@@ -10,8 +10,7 @@ import numpy as np
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.report_builder import ReportBuilder
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES
 from contrasent.text.datasets import sts_pairs

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError
-from contrasent.evaluate.report_builder import ReportBuilder
-from contrasent.evaluate.vectors import check_spread, encode_distinct
+from contrasent.evaluate.vectors import ReportBuilder, check_spread, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import FEWEST, RESAMPLES, digest, item_keys, resampled
 from contrasent.text.labelled import (

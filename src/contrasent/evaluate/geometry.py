@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, check_choice
-from contrasent.evaluate.report_builder import ReportBuilder
-from contrasent.evaluate.vectors import encode_distinct
+from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats import influence
 from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from contrasent import metrics, progress
 from contrasent.errors import OptionError, check_choice
-from contrasent.evaluate.report_builder import ReportBuilder
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
-from contrasent.evaluate.vectors import Encoded, encode_distinct
+from contrasent.evaluate.vectors import Encoded, ReportBuilder, encode_distinct
 from contrasent.report import Items, Report, Row, RowKey
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.evaluate.report_builder import ReportBuilder
-from contrasent.evaluate.vectors import encode_distinct, encode_search
+from contrasent.evaluate.vectors import ReportBuilder, encode_distinct, encode_search
 from contrasent.report import Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, digest, item_keys
 from contrasent.text.datasets import sts_pairs

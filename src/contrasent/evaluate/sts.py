@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.evaluate.report_builder import ReportBuilder
-from contrasent.evaluate.vectors import Encoded, check_spread, encode_distinct
+from contrasent.evaluate.vectors import Encoded, ReportBuilder, check_spread, encode_distinct
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import (

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.classifier import Logistic, Outcome, Problem, classify
-from contrasent.evaluate.report_builder import ReportBuilder
-from contrasent.evaluate.vectors import Encoded, encode_distinct
+from contrasent.evaluate.vectors import Encoded, ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
 from contrasent.text.labelled import Labelled, transfer_set

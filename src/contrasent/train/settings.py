@@ -47,7 +47,12 @@ class Settings:
         accumulate: cut each batch into this many forward passes; negatives come from a part alone.
         max_tokens: cut sentences at this many tokens in training.
         epochs: passes over the corpus, unless ``steps`` is given.
+        steps: optimizer steps.
+        lr: peak learning rate of AdamW.
         warmup: share of the steps over which the rate rises to its peak.
+        weight_decay: of AdamW.
+        clip: gradient norm to clip at.
+        dropout: probability for hidden states.
         attention_dropout: probability for attention weights; that of ``dropout`` if None.
         pooler: pooler of the model; the base's own if None.
         head: head of the model, kept at inference: "none", "tanh", "batchnorm"; base's own if None.
@@ -55,6 +60,7 @@ class Settings:
         query_prompt: what stands before queries, the first column of a corpus of pairs, in training
             and for the saved model; the base's if None, "" for nothing.
         document_prompt: the same for documents, the other columns.
+        precision: of the forward pass.
         padding: "none" computes rows without padding where the encoder is of a kind that allows it
             (:mod:`contrasent.model.packed`); "groups" goes through the encoder's own forward pass,
             in padded groups of similar length. The mathematics is the same, dropout masks are not.
@@ -66,11 +72,13 @@ class Settings:
             graphs; rows are then padded to multiples of 8 tokens.
         buckets: "none"; "fine" for ESimCSE's six buckets of sentence length; or greatest lengths in
             tokens, such as "5" or "4,8" (ESimCSE, Table 6: an ablation that costs quality).
+        evaluate_every: steps between evaluations.
         geometry_every: steps between measurements of alignment and uniformity on STS-B's dev split
             (SimCSE, Figure 2), kept in the run's log; 0 for none.
         checkpoint_every: steps between checkpoints.
         patience: stop after this many evaluations without a new best; 0 never stops.
         heldout: pairs, sentences or documents of the corpus held out for evaluation, at most.
+        seed: of everything random.
     """
 
     batch: Count = 64
