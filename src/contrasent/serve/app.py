@@ -1,27 +1,35 @@
-"""The server as an application and as a process; :mod:`contrasent.serve.routes` answers."""
+"""The server: its answers, the application, and the process."""
 
 import asyncio
+import base64
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
+from typing import Annotated, Any
 
+import numpy as np
 import uvicorn
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from contrasent.errors import InputError, UserError
+from contrasent.metrics import normalize, rank_biased_overlap
 from contrasent.search.opening import AnyIndex
+from contrasent.search.query import Hit
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
-from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, error_response
-from contrasent.serve.library import Library, OpenModel
-from contrasent.serve.routes import Routes
+from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, client_of, error_response
+from contrasent.serve.library import Library, OpenModel, Snapshot
+from contrasent.serve.schemas import reply
+from contrasent.types import Vectors
 
 log = logging.getLogger("contrasent.serve")
 
@@ -36,6 +44,219 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+DEPTH = 100
+"""Ranks to which a text of one list is looked for in the other."""
+
+
+class Routes:
+    """The answers of the routes; the first line of a docstring is the route's description."""
+
+    def __init__(
+        self,
+        model: Served,
+        embedder: Embedder,
+        library: Library | None,
+        second: Library | None,
+        metrics: Metrics,
+        settings: Settings,
+    ) -> None:
+        self.model, self.embedder, self.metrics, self.settings = model, embedder, metrics, settings
+        self.library, self.second = library, second
+        self.info = {
+            "id": model.name,
+            "object": "model",
+            "created": int(time.time()),
+            "owned_by": "contrasent",
+            "dimension": model.dimension,
+            "max_tokens": model.max_tokens,
+            "identity": model.identity,
+            "prompts": dict(model.prompts),
+            "nested_dimensions": list(model.nested),
+        }
+
+    def _log(self, request: Request, inputs: int, tokens: int, truncated: int) -> None:
+        """Add numbers, never texts, to the log line of a request."""
+        facts = {"inputs": inputs, "tokens": tokens, "truncated": truncated}
+        request.scope.setdefault("state", {})["facts"] = facts
+        self.metrics.truncated.inc(truncated)
+
+    def _check_name(self, name: str | None) -> None:
+        if name is not None and name != self.model.name:
+            problem = f"there is no model {name!r} here, only {self.model.name!r}"
+            raise ApiError(404, problem, "model_not_found")
+
+    def _prompt(self, name: str | None) -> str | None:
+        if name is None:
+            return None
+        if name not in self.model.prompts:
+            known = ", ".join(self.model.prompts) or "none"
+            problem = f"the model has no prompt {name!r}; it has {known}"
+            raise ApiError(404, problem, "prompt_not_found")
+        return self.model.prompts[name]
+
+    async def embeddings(self, request: Request, body: schemas.EmbeddingRequest) -> Response:
+        """Vectors of texts or token ids, as OpenAI's interface gives them."""
+        self._check_name(body.model)
+        client = client_of(request.scope)
+        given: Any = [body.input] if isinstance(body.input, str) else body.input
+        if isinstance(given[0], str):
+            self.embedder.check_count(len(given))
+            prompt = self._prompt(body.prompt_name)
+            vectors, tokens, cut = await self.embedder.texts(given, client, prompt)
+        else:
+            rows = [given] if isinstance(given[0], int) else given
+            vectors, tokens, cut = await self.embedder.ids(rows, client)
+        if body.dimensions is not None:
+            if body.dimensions > self.model.dimension:
+                most = self.model.dimension
+                problem = f"the model has {most} dimensions, not {body.dimensions}"
+                raise ApiError(400, problem, "dimensions")
+            vectors = normalize(vectors[:, : body.dimensions])
+        self._log(request, len(vectors), tokens, cut)
+        rows = np.ascontiguousarray(vectors)
+        if body.encoding_format == "base64":
+            rows = [base64.b64encode(v.astype("<f4").tobytes()).decode("ascii") for v in vectors]
+        return reply(
+            {
+                "object": "list",
+                "data": [
+                    {"object": "embedding", "index": at, "embedding": row}
+                    for at, row in enumerate(rows)
+                ],
+                "model": self.model.name,
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+                "truncated": cut,
+            }
+        )
+
+    async def similarity(self, request: Request, body: schemas.SimilarityRequest) -> Response:
+        """Cosines of each of some texts with each of some others."""
+        first = [body.a] if isinstance(body.a, str) else body.a
+        second = first if body.b is None else [body.b] if isinstance(body.b, str) else body.b
+        self.embedder.check_count(max(len(first), len(second)), self.settings.max_compared)
+        both = first if body.b is None else [*first, *second]
+        vectors, tokens, cut = await self.embedder.texts(both, client_of(request.scope))
+        scaled = normalize(vectors)
+        scores = scaled[: len(first)] @ scaled[len(both) - len(second) :].T
+        self._log(request, len(both), tokens, cut)
+        return reply({"scores": np.clip(scores, -1, 1), "model": self.model.name, "truncated": cut})
+
+    def _check_k(self, k: int) -> None:
+        if k > self.settings.max_k:
+            raise ApiError(400, f"k is {k}; at most {self.settings.max_k} are given", "k")
+
+    def _index(self) -> Library:
+        if self.library is None:
+            raise ApiError(404, "the server was started without --index", "no_index")
+        return self.library
+
+    async def _vectors(
+        self, snapshot: Snapshot, queries: list[str], request: Request
+    ) -> tuple[Vectors | None, int, int]:
+        """Vectors of queries by the served model, their tokens, and how many were cut."""
+        if snapshot.encode is not None:
+            return None, 0, 0
+        prompt = self.model.query_prompt
+        return await self.embedder.texts(queries, client_of(request.scope), prompt)
+
+    async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
+        """The texts of the index that are nearest to each query."""
+        library = self._index()
+        self._check_k(body.k)
+        queries = [body.query] if isinstance(body.query, str) else body.query
+        self.embedder.check_count(len(queries))
+        snapshot = await asyncio.to_thread(library.newest)
+        vectors, tokens, cut = await self._vectors(snapshot, queries, request)
+        began = time.perf_counter()
+        found = await asyncio.to_thread(
+            library.search, snapshot, queries, vectors, body.k, body.threshold, body.where
+        )
+        seconds = time.perf_counter() - began
+        self._log(request, len(queries), tokens, cut)
+        results = [
+            {"query": query, "hits": [asdict(hit) for hit in hits]}
+            for query, hits in zip(queries, found, strict=True)
+        ]
+        return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
+
+    async def compare(self, request: Request, body: schemas.CompareRequest) -> Response:
+        """The hits of both indexes, and the rank of each text in the other list."""
+        self._check_k(body.k)
+        found: list[list[Hit]] = []
+        for library in filter(None, (self.library, self.second)):
+            snapshot = await asyncio.to_thread(library.newest)
+            vectors, _, _ = await self._vectors(snapshot, [body.query], request)
+            found += await asyncio.to_thread(
+                library.search,
+                snapshot,
+                [body.query],
+                vectors,
+                max(DEPTH, body.k),
+                None,
+                body.where,
+            )
+        old, new = found
+        overlap, biased = _agreement(old, new, body.k)
+        return reply(
+            {
+                "old": _ranked(old, new, body.k),
+                "new": _ranked(new, old, body.k),
+                "overlap": overlap,
+                "rank_biased_overlap": biased,
+            }
+        )
+
+    async def map(self, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
+        """Texts of the index on the plane in which their vectors vary most."""
+        return reply(await asyncio.to_thread(self._index().map, limit))
+
+    async def models(self) -> Response:
+        """The model served."""
+        return reply({"object": "list", "data": [self.info]})
+
+    async def one_model(self, name: str) -> Response:
+        """One model."""
+        self._check_name(name)
+        return reply(self.info)
+
+    async def health(self) -> Response:
+        """Whether the server works."""
+        now = None if self.library is None else await asyncio.to_thread(self.library.newest)
+        return reply(
+            {
+                "status": "ok",
+                "model": self.model.name,
+                "dimension": self.model.dimension,
+                "max_tokens": self.model.max_tokens,
+                "texts": None if now is None else now.texts,
+                "compare": None if self.second is None else self.second.name,
+                "key_needed": bool(self.settings.api_key),
+            }
+        )
+
+    async def show_metrics(self) -> Response:
+        """Counters for Prometheus."""
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(self.metrics.text(), media_type=kind)
+
+
+def _ranked(hits: Sequence[Hit], others: Sequence[Hit], k: int) -> list[dict[str, Any]]:
+    """The first hits, each with its first rank in the other list."""
+    ranks = {hit.text: rank for rank, hit in reversed(list(enumerate(others, 1)))}
+    return [{**asdict(hit), "other": ranks.get(hit.text)} for hit in hits[:k]]
+
+
+def _agreement(old: Sequence[Hit], new: Sequence[Hit], k: int) -> tuple[float, float]:
+    """Overlap of the first k and rank-biased overlap of all; 1 for two empty lists."""
+    numbers: dict[str, int] = {}
+    one, two = ([numbers.setdefault(h.text, len(numbers)) for h in hits] for hits in (old, new))
+    most = max(len(set(one[:k])), len(set(two[:k])))
+    overlap = len(set(one[:k]) & set(two[:k])) / most if most else 1.0
+    one, two = list(dict.fromkeys(one)), list(dict.fromkeys(two))  # a text counts once
+    depth = min(len(one), len(two))
+    if not depth:
+        return overlap, 1.0 - bool(most)
+    return overlap, float(rank_biased_overlap([one[:depth]], [two[:depth]])[0])
 
 
 def create_app(
