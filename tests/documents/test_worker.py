@@ -1,0 +1,172 @@
+"""No file can hang, kill or fill a run: each is read in a process with limits."""
+
+import io
+import json
+import random
+import sys
+import time
+import zipfile
+
+import pytest
+import sample_files as made
+from sample_files import PROSE
+
+from contrasent.documents import duplicates, worker
+from contrasent.documents.archives import entries
+from contrasent.documents.folder import open_documents
+from contrasent.documents.parsers import Skip
+from contrasent.documents.worker import ENDED, FileReader
+
+# A log is executed in the worker.
+WORKER = """
+from contrasent.documents import parsers, worker
+parsers.TEXT[".log"] = exec
+worker.serve()
+"""
+CODE = {
+    "import os; os.kill(os.getpid(), 9)": ENDED,
+    "import os; os._exit(0)": ENDED,
+    "import os; os.write(3, b'{}\\n')": ENDED,
+    "import time; time.sleep(60)": "took more than 2 s",
+    "bytearray(1 << 33)": "needs too much memory",
+    "def f(f): f(f)\nf(f)": "needs too much memory",
+    "raise NotImplementedError": "broken",
+    "raise SystemExit": ENDED,
+    "import os; os.close(1); print('[1]'); os.system('echo [2]')": "broken",
+}
+
+
+def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(
+    tmp_path, monkeypatch
+):
+    for number, code in enumerate(CODE):
+        (tmp_path / f"{number}.log").write_text(code)
+        (tmp_path / f"{number}.md").write_text(f"{PROSE} {number}")
+    monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", WORKER])
+    monkeypatch.setattr(worker, "SECONDS", 2)
+    source = open_documents(tmp_path)
+    assert [d.id for d in source] == [f"{number}.md" for number in range(len(CODE))]
+    skipped = {n: why for why, found in source.report.skipped.items() for n in found.examples}
+    assert [skipped[f"{number}.log"] for number in range(len(CODE))] == list(CODE.values())
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "[]", "{}", "5", "garbage", '{"documents": [1], "facts": {}}', '{"lacking": 1}']
+)
+def test_an_answer_that_is_none_is_no_document(tmp_path, monkeypatch, answer):
+    (tmp_path / "a.md").write_text(PROSE)
+    code = f"import sys\nfor line in sys.stdin: print({answer!r}, flush=True)"
+    monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", code])
+    (entry,) = entries(tmp_path, lambda *_: None)
+    with FileReader(None, 1000) as reader:
+        for _ in range(2):
+            with pytest.raises(Skip, match="ended its reader"):
+                list(reader.read(entry))
+
+
+def test_a_table_that_is_left_early_says_nothing_about_the_next_file(tmp_path):
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"text": "{PROSE} {i}"}}\n' for i in range(900)))
+    (tmp_path / "b.md").write_text(PROSE)
+    table, text = entries(tmp_path, lambda *_: None)
+    with FileReader(None, 1000) as reader:
+        part, _ = next(found := reader.read(table))
+        found.close()
+        assert len(part) < 900
+        (only,) = reader.read(text)
+        assert [document.id for document in only[0]] == ["b.md"]
+
+
+def test_near_copies_take_linear_time(monkeypatch):
+    compared = []
+    monkeypatch.setattr(duplicates, "jaccard", lambda *_: compared.append(1) or 0.0)
+    draw = random.Random(0)
+    line = "accepted a connection of user {} from address {} on port {} and closed it by remote"
+    texts = [line.format(*(draw.randrange(999) for _ in range(3))) for _ in range(2000)]
+    assert duplicates.near_copies(texts) == list(range(2000))
+    assert 0 < len(compared) <= duplicates.MOST * 2000
+
+
+def parquet(folder):
+    """Half a kilobyte that expands to a gigabyte."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    rows = pa.array(["x" * 52_000] * 20_000, pa.large_string())
+    stream = io.BytesIO()
+    pq.write_table(
+        pa.table({"text": rows}), stream, compression="brotli", store_schema=False,
+        write_statistics=False, row_group_size=1_000_000, data_page_size=1 << 30,
+    )  # fmt: skip
+    (folder / "p.parquet").write_bytes(stream.getvalue())
+    assert len(stream.getvalue()) < 1000
+
+
+def repacked(content, name, change):
+    """An archive with one file changed."""
+    stream = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(content)) as old,
+        zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for one in old.namelist():
+            new.writestr(one, change(old.read(one)) if one == name else old.read(one))
+    return stream.getvalue()
+
+
+@pytest.mark.slow
+def test_files_made_to_hang_or_to_fill_memory_do_neither(tmp_path):
+    marks = ["a <!-- ", "![", "[^", "[a](", "<http:", "*a _b ", "> ", "a.", "<![CDATA["]
+    for number, mark in enumerate(marks):
+        for form in ("html", "md", "rst", "txt"):
+            (tmp_path / f"{number}.{form}").write_text(mark * (140_000 // len(mark)) + "://")
+    (tmp_path / "c.html").write_text("<![CDATA[" * 100_000)
+    page = b'<itemref idref="a"/>'
+    book = repacked(made.epub(), "in/book.opf", lambda b: b.replace(page, page * 500))
+    (tmp_path / "e.epub").write_bytes(
+        repacked(book, "in/text/a.xhtml", lambda _: b"<p>word</p>" * 20_000)
+    )
+    many = b"<w:body>" + b"<w:p><w:r><w:t>A paragraph.</w:t></w:r></w:p>" * 50_000
+    word = repacked(made.docx(), "word/document.xml", lambda b: b.replace(b"<w:body>", many))
+    (tmp_path / "w.docx").write_bytes(word)
+    parquet(tmp_path)
+    (tmp_path / "z.md").write_text(PROSE)
+    source, began = open_documents(tmp_path), time.monotonic()
+    documents = {document.id.partition("#")[0]: document for document in source}
+    assert time.monotonic() - began < 120
+    assert documents["z.md"].sections[0].paragraphs == (PROSE,)
+    assert documents["w.docx"].sections[0].paragraphs.count("A paragraph.") == 50_000
+    assert source.report.characters < 50_000_000
+    reasons = {n: why for why, found in source.report.skipped.items() for n in found.examples}
+    assert reasons["p.parquet"] == "the rest, a table that unpacks to too much"
+    assert "e.epub" in reasons  # by its size, its time or its memory
+
+
+@pytest.mark.slow
+def test_of_500_mutants_of_each_format_no_exception_escapes(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    cells = [{"cell_type": "markdown", "source": ["# River\n", PROSE]}] * 3
+    stream = io.BytesIO()
+    pq.write_table(pa.table({"id": list("abc"), "text": [PROSE] * 3}), stream)
+    real = {
+        "docx": made.docx(), "pptx": made.pptx(), "pdf": made.paged(), "epub": made.epub(),
+        "ipynb": json.dumps({"cells": cells}).encode(), "html": made.HTML.encode(),
+        "rst": made.RST.encode(), "parquet": stream.getvalue(), "zip": made.epub(),
+    }  # fmt: skip
+    draw = random.Random(32)
+    for form, content in real.items():
+        for number in range(500):
+            mutant = bytearray(content)
+            for _ in range(draw.choice((1, 2, 8, 32))):
+                mutant[draw.randrange(len(mutant))] = draw.randrange(256)
+            end = draw.randrange(len(mutant)) if number % 10 == 0 else len(mutant)
+            (tmp_path / f"{number:03}.{form}").write_bytes(mutant[:end])
+    (tmp_path / "z.md").write_text(PROSE)
+    source = open_documents(tmp_path)
+    last = list(source)[-1]
+    assert last.id == "z.md"
+    skipped = sum(found.count for found in source.report.skipped.values())
+    assert source.report.files + skipped >= 500 * len(real) + 1
+    reasons = set(source.report.skipped)
+    assert {"broken", "encrypted"} <= reasons
