@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from test_mask_pooler import same_gradients
 
 from contrasent.errors import ModelError
 from contrasent.model.card import CardMetadata, card
@@ -54,19 +55,7 @@ def test_vectors_are_those_of_a_plain_loop(tiny, kind):
 
 def test_packed_padded_and_cached_give_the_same_gradients(bert):
     encoder = fitted(bert, dropout=0.0, attention_dropout=0.0).double().train()
-    tokens = encoder.tokenise(TEXTS)[0]
-    found = []
-    for packed, cached, bucketed in ((True, 0, 0), (False, 0, 0), (False, 0, 1), (True, 2, 0)):
-        encoder.packed, encoder.grad_cache_rows, encoder.bucketed = packed, cached, bool(bucketed)
-        encoder.zero_grad()
-        vectors = encoder(tokens)
-        vectors.square().sum().sin().backward()
-        own = [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
-        found.append([vectors.detach(), *own])
-    assert len(found[0]) > 30
-    for other in found[1:]:
-        for one, two in zip(found[0], other, strict=True):
-            assert torch.allclose(one, two, rtol=1e-7, atol=1e-10)
+    same_gradients(encoder, encoder.tokenise(TEXTS)[0])
 
 
 def test_saved_and_read_to_the_bit(bert, tmp_path):

@@ -20,17 +20,11 @@ from contrasent.train.settings import Settings
 from tiny_models import made_sentences
 
 SENTENCES = made_sentences()[:200]
-PAIRS = [tuple(SENTENCES[i : i + 2]) for i in range(120)]
-TRIPLES = [(*SENTENCES[i : i + 3], f"a map of {i} lamps") for i in range(120)]
-HARD = {"alpha": 2.0, "symmetric": True, "temperature": 0.1}
+# Every method and its options: tests/objectives/test_two_processes.py.
 CASES = {
     "simcse": ("simcse", {}, SENTENCES, {}),
     "chunked": ("simcse", {}, SENTENCES, {"grad_cache_rows": 5}),
-    "symmetric": ("simcse", {"symmetric": True}, SENTENCES, {}),
     "dot": ("simcse", {"similarity": "dot", "temperature": 5.0}, SENTENCES, {}),
-    "batchnorm": ("simcse", {"projector": "batchnorm"}, SENTENCES, {}),
-    "pairs": ("simcse_supervised", {}, PAIRS, {"head": "tanh"}),
-    "hard negatives": ("simcse_supervised", HARD, TRIPLES, {}),
     "accumulated": ("simcse", {}, SENTENCES, {"accumulate": 2}),
 }
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from contrasent import processes
-from contrasent.errors import InputError, OptionError, OutputError, TrainingError
+from contrasent.errors import InputError, OutputError, TrainingError
 from contrasent.model.card import CardMetadata
 from contrasent.model.encoder import Encoder
 from contrasent.report import Report, Row
@@ -481,13 +481,6 @@ def test_a_batch_of_one(start, sentences):
         start(batch=1)
     with pytest.raises(InputError, match="one row only, too few to contrast"):
         start(folder="b", rows=sentences[:1])
-
-
-def test_parts_of_one(start):
-    with pytest.raises(TrainingError, match="over 4 part"):
-        start(batch=4, accumulate=4)
-    with pytest.raises(OptionError, match="batch 9: must be a multiple of 4"):
-        start(folder="b", batch=9, accumulate=4)
 
 
 def test_an_existing_run_is_not_overwritten_unasked(start, tmp_path):

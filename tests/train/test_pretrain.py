@@ -1,6 +1,5 @@
 """The script benchmarks/pretrain.py: vocabulary, masks, loss, resuming, and what it leaves."""
 
-import json
 from collections import Counter
 from itertools import pairwise
 
@@ -97,37 +96,6 @@ def batch(encoder, sentences, step=3):
     return Batch((tokens,), np.arange(len(sentences)), step=step, seed=7)
 
 
-def test_masks_are_those_of_bert(start, sentences):
-    """80 % [MASK], 10 % a random token, 10 % left, of 15 %; token by token, and in shares."""
-    encoder = objective(start).encoder
-    tokenizer, special = encoder.tokenizer, encoder.tokenizer.specials
-    tokens, _ = encoder.tokenise(sentences * 3)
-    randoms = [np.random.default_rng([1, i]) for i in range(len(tokens))]
-    again = [np.random.default_rng([1, i]) for i in range(len(tokens))]
-    found = edits.mask(tokens, 0.15, tokenizer, randoms)
-    fates = Counter()
-    for i, random in enumerate(again):
-        row = tokens[i]
-        chosen, fate = random.random(len(row)), random.random(len(row))
-        other = random.integers(tokenizer.size, size=len(row))
-        start_, stop = int(tokens.offsets[i]), int(tokens.offsets[i + 1])
-        new, labels = found.tokens.ids[start_:stop], found.labels[start_:stop]
-        for k, token in enumerate(row.tolist()):
-            if token in special.all or chosen[k] >= 0.15:
-                assert (new[k], labels[k]) == (token, -1)
-                fates["special" if token in special.all else "left alone"] += 1
-                continue
-            assert labels[k] == token
-            kind = "mask" if fate[k] < 0.8 else "random" if fate[k] < 0.9 else "kept"
-            want = {"mask": special.mask, "random": other[k], "kept": token}[kind]
-            assert new[k] == want
-            fates[kind] += 1
-    picked = fates["mask"] + fates["random"] + fates["kept"]
-    assert picked / (picked + fates["left alone"]) == pytest.approx(0.15, abs=0.01)
-    for kind, share in (("mask", 0.8), ("random", 0.1), ("kept", 0.1)):
-        assert fates[kind] / picked == pytest.approx(share, abs=0.02)
-
-
 @pytest.mark.parametrize("packing", [True, False])
 def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
     """Sentence by sentence through transformers' own model; gradients of the tied layer too."""
@@ -155,15 +123,6 @@ def test_the_loss_is_that_of_a_plain_loop(start, sentences, packing):
     assert own.grad.abs().max() > 1e-3
     names = [name for name, p in made.named_parameters() if p is own]
     assert len(names) == 1  # the output layer is no second one
-
-
-TEXT = """\
-the harbour master counts the boats at {} o'clock
-at {} o'clock the lamp on the pier is lit by her brother
-nobody fishes after {} o'clock when the wind turns north
-her brother counts {} nets and hangs them on the pier
-"""
-HOURS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven")
 
 
 class Killed(BaseException):
@@ -230,20 +189,6 @@ def test_what_it_leaves_is_a_base(text, sentences):
     assert base_kind(text / "base") == LANGUAGE_MODEL
     run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
     assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
-
-
-def test_it_learns(text):
-    """Far below what is known without context: the entropy of single tokens."""
-    lines = [line.format(hour) for hour in HOURS for line in TEXT.splitlines()]
-    (text / "text.txt").write_text("\n".join(lines) + "\n")
-    pretrain("base", "steps=110", "batch=32", "lr=8e-3", "warmup=0.1", "dropout=0.0")
-    log = (text / "base" / "run" / "log.jsonl").read_text().splitlines()
-    losses = [json.loads(line)["loss"] for line in log]
-    words = Counter(word for line in lines for word in line.split())
-    shares = np.array(list(words.values())) / words.total()
-    entropy = -(shares * np.log(shares)).sum()
-    assert losses[0] > entropy
-    assert np.mean(losses[-3:]) < 0.5 * entropy
 
 
 @pytest.mark.parametrize(

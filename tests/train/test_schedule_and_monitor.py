@@ -1,7 +1,6 @@
 """The learning rate, and the alarms."""
 
 import math
-from fractions import Fraction
 from itertools import pairwise
 
 import pytest
@@ -25,16 +24,6 @@ def test_up_and_down(total, warmup, peak):
         assert differences == pytest.approx(
             [(1 if part is rising else -1) * peak / steps] * len(differences), abs=1e-9 * peak
         )
-
-
-def test_by_hand():
-    def rates(total, warmup):
-        return [learning_rate(s, total=total, peak=1, warmup=warmup) for s in range(total)]
-
-    assert rates(4, 0) == [1, 0.75, 0.5, 0.25]
-    assert rates(1, 0.5) == [1]
-    expected = [Fraction(1, 3), Fraction(2, 3), 1, Fraction(2, 3), Fraction(1, 3)]
-    assert rates(5, 0.4) == pytest.approx([float(x) for x in expected])
 
 
 def test_numbers_that_are_none():
