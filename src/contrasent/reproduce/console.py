@@ -51,18 +51,18 @@ def counted(words: Sequence[str]) -> str:
 def _item_text(item: Json) -> str:
     lines = [f"{item['name']}  {item['title']} ({item['source']})", *about(item)]
     lines = [_wrapped(line) for line in lines]
-    names = [column["name"] for column in item["columns"]]
-    if any(row["facts"] for row in item["rows"]):
-        head = ("", *(column["title"] for column in item["columns"]))
-        facts = [(r["name"], *(r["facts"].get(n, "") for n in names)) for r in item["rows"]]
+    columns, rows = item["columns"], item["rows"]
+    if any(row["facts"] for row in rows):
+        head = ("", *(column["title"] for column in columns))
+        facts = [(r["name"], *(r["facts"].get(c["name"], "") for c in columns)) for r in rows]
         lines += ["", *_laid_out([head, *facts], words=len(head))]
-    if any("also" in cell for row in item["rows"] for cell in row["cells"].values()):
+    if has_second(rows):
         lines.append(f"also: {item['also_source']}")
-    for column in item["columns"]:
-        cells = [(r["name"], r["cells"].get(column["name"])) for r in item["rows"]]
-        shown = [(name, cell_texts(cell, column)) for name, cell in cells if cell]
+    for column in columns:
+        cells = [(row["name"], row["cells"].get(column["name"])) for row in rows]
+        shown = [(name, vars(cell_texts(cell, column))) for name, cell in cells if cell]
         if shown:
-            table = [(name, *(getattr(cell, key) for key in COLUMNS)) for name, cell in shown]
+            table = [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
             lines += ["", *_laid_out([(column["title"], *COLUMNS.values()), *table])]
     listings = item["listings"]
     for i, (query, _) in enumerate(next(iter(listings.values()), ())):
@@ -77,6 +77,11 @@ def _item_text(item: Json) -> str:
         lines.append(_wrapped(line, " " * 14))
     lines += [_wrapped(f"missing: {line}", "  ") for line in missing(item)]
     return "\n".join(lines).rstrip()
+
+
+def has_second(rows: Sequence[Json]) -> bool:
+    """Whether rows have values of a second document."""
+    return any("also" in cell for row in rows for cell in row["cells"].values())
 
 
 def about(item: Json) -> Iterator[str]:
@@ -138,15 +143,12 @@ def missing(item: Json) -> Iterator[str]:
 
 def _laid_out(table: list[tuple[str, ...]], words: int = 1) -> list[str]:
     """Lines of a table, its empty columns left out; the first columns and the last are words."""
-    used = [i for i in range(len(table[0])) if not i or any(line[i] for line in table[1:])]
-    widths = {i: max(len(line[i]) for line in table) for i in used}
-    left = {*range(words), len(COLUMNS)}
-    return [
-        "  ".join(
-            line[i].ljust(widths[i]) if i in left else line[i].rjust(widths[i]) for i in used
-        ).rstrip()
-        for line in table
-    ]
+    columns = []
+    for i, column in enumerate(zip(*table, strict=True)):
+        if not i or any(column[1:]):
+            width, left = max(map(len, column)), i < words or i == len(COLUMNS)
+            columns.append([cell.ljust(width) if left else cell.rjust(width) for cell in column])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _wrapped(line: str, indent: str = "") -> str:

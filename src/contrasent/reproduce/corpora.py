@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 
 from contrasent.errors import DataError, InputError, suggestion
@@ -32,11 +33,7 @@ class Corpus(Strict):
 
     Attributes:
         files: below the data folder, any one of which will do.
-        form: of the file. "sentences": one a line. "documents": the same, the first line of each
-            document listed in its .docs.tsv.gz. "columns": CSV with a header. Of NLI
-            (source, split, label, premise, hypothesis): "labelled_pairs" of ``labels``,
-            "hypotheses": a premise with one hypothesis of each label, "labelled_sentences".
-            "duplicates": pairs that end in 1. "captions": picture#number, caption.
+        form: of the file, a name of ``READERS``; "" if it is not known here.
         columns: texts a row, of the form "columns".
         keep: the first columns that are used; 0 for all.
     """
@@ -51,9 +48,10 @@ class Corpus(Strict):
 
     def path(self, folder: Path | None) -> Path:
         """Its file in the data folder."""
-        for place in self.files if folder is not None else ():
-            if folder is not None and (folder / place).is_file():
-                return folder / place
+        found = (folder / place for place in self.files if folder is not None)
+        for path in found:
+            if path.is_file():
+                return path
         # Stored with the results, so without the name of this machine's folder.
         where = "the data folder" if folder else "the folder that CONTRASENT_DATA names"
         raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")
@@ -63,16 +61,12 @@ class Corpus(Strict):
         path = self.path(folder)
         if not self.form:
             raise DataError(f"{path}: its form is not known here")
-        return list(_READERS[self.form](path, self))
+        return list(READERS[self.form](path, self))
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A corpus that is ready to be read.
-
-    Attributes:
-        source: name of the file that it was drawn from.
-    """
+    """A corpus that is ready to be read; ``source`` is the name of the file it was drawn from."""
 
     name: str
     path: str
@@ -88,12 +82,18 @@ def _lines(path: Path) -> Iterator[str]:
             yield line.decode("utf-8").rstrip("\r\n")
 
 
+def _table(path: Path, delimiter: str) -> Iterator[Sequence[str]]:
+    """Rows of a table whose cells are quoted, without its header."""
+    table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=delimiter)
+    return (cells for _, cells in table.stream() if cells is not None)
+
+
 def _sentences(path: Path, corpus: Corpus) -> Iterator[Texts]:
     return ((line.strip(),) for line in _lines(path) if line.strip())
 
 
 def _documents(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    """Sentences in order with () before each document; a file lists the documents."""
+    """Sentences in order; the first line of each document is listed in a .docs.tsv.gz."""
     listed = path.with_name(path.name.replace(".txt.gz", ".docs.tsv.gz"))
     if not listed.is_file():
         raise DataError(f"{listed}: missing; it says where the documents of {path.name} begin")
@@ -105,21 +105,15 @@ def _documents(path: Path, corpus: Corpus) -> Iterator[Texts]:
             yield (line.strip(),)
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[Sequence[str]]:
-    """Rows of a table whose cells are quoted, without its header."""
-    table = open_table(Source(path, ".csv", str(path)), header=True, delimiter=delimiter)
-    return (cells for _, cells in table.stream() if cells is not None)
-
-
 def _columns(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    for row in _rows(path, ","):
+    for row in _table(path, ","):
         cells = tuple(" ".join(cell.split()) for cell in row[: corpus.columns])
         if len(cells) == corpus.columns and all(cells):
             yield cells[: corpus.keep or None]
 
 
-def _labelled(path: Path) -> Iterator[tuple[str, str, str]]:
-    """(label, premise, hypothesis) of NLI pairs."""
+def _nli(path: Path) -> Iterator[Texts]:
+    """(label, premise, hypothesis) of a file of source, split, label, premise, hypothesis."""
     for i, line in enumerate(_lines(path)):
         cells = line.split("\t")
         if i and len(cells) == 5 and cells[3].strip() and cells[4].strip():
@@ -127,12 +121,13 @@ def _labelled(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _labelled_pairs(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    return ((one, two) for label, one, two in _labelled(path) if label in corpus.labels)
+    return ((one, two) for label, one, two in _nli(path) if label in corpus.labels)
 
 
 def _hypotheses(path: Path, corpus: Corpus) -> Iterator[Texts]:
+    """A premise with the first hypothesis of each label."""
     found: dict[str, dict[str, str]] = {}
-    for label, one, two in _labelled(path):
+    for label, one, two in _nli(path):
         found.setdefault(one, {}).setdefault(label, two)
     for premise, by in found.items():
         if len(by) == len(corpus.labels):
@@ -140,29 +135,27 @@ def _hypotheses(path: Path, corpus: Corpus) -> Iterator[Texts]:
 
 
 def _labelled_sentences(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    texts = dict.fromkeys(text for _, *pair in _labelled(path) for text in pair)
+    texts = dict.fromkeys(text for _, *pair in _nli(path) for text in pair)
     return ((text,) for text in texts)
 
 
 def _duplicates(path: Path, corpus: Corpus) -> Iterator[Texts]:
     """Questions that were marked as duplicates: split, question 1, question 2, 0 or 1."""
-    for row in _rows(path, "\t"):
+    for row in _table(path, "\t"):
         if len(row) >= 4 and row[-1].strip() == "1":
             yield row[-3].strip(), row[-2].strip()
 
 
 def _captions(path: Path, corpus: Corpus) -> Iterator[Texts]:
-    """Pairs of captions of one picture, each caption with the next."""
-    last = ("", "")
-    for line in _lines(path):
-        name, _, text = line.partition("\t")
-        here = (name.rpartition("#")[0], text.strip())
-        if here[0] == last[0] and last[1] and here[1] and last[1] != here[1]:
-            yield last[1], here[1]
-        last = here
+    """Pairs of captions of one picture (picture#number, caption), each with the next."""
+    cut = (line.partition("\t") for line in _lines(path))
+    every = ((name.rpartition("#")[0], text.strip()) for name, _, text in cut)
+    for (before, one), (after, two) in pairwise(every):
+        if before == after and one and two and one != two:
+            yield one, two
 
 
-_READERS: dict[str, Callable[[Path, Corpus], Iterable[Texts]]] = {
+READERS: dict[str, Callable[[Path, Corpus], Iterable[Texts]]] = {
     "sentences": _sentences,
     "documents": _documents,
     "columns": _columns,
@@ -181,8 +174,8 @@ def read_corpora(folder: Path = HERE) -> dict[str, Corpus]:
     for name, data in read_toml(path).items():
         found[name] = decode(Corpus, {"name": name, **data}, path, name)
         form = found[name].form
-        if form not in ("", *_READERS):
-            raise InputError(path, f"{name}.form {form!r}: unknown{suggestion(form, _READERS)}")
+        if form not in ("", *READERS):
+            raise InputError(path, f"{name}.form {form!r}: unknown{suggestion(form, READERS)}")
     return found
 
 
@@ -200,14 +193,14 @@ def build(corpus: Corpus, sentences: int | None, data: Path | None, home: Path) 
             return found
     documents = corpus.form == "documents"
     if documents:
-        groups = _sampled_documents(list(_grouped(corpus.rows(data))), sentences)
+        parts = groupby(corpus.rows(data), key=bool)
+        groups = _sampled_documents([list(part) for some, part in parts if some], sentences)
         text = "\n\n".join("\n".join(row[0] for row in group) for group in groups) + "\n"
         count, suffix = sum(map(len, groups)), ".txt"
     else:
         rows = _sampled(corpus.rows(data), sentences)
-        width = len(rows[0]) if rows else 0
+        count, width = len(rows), len(rows[0]) if rows else 0
         text, suffix = _written(rows, width), ".txt" if width == 1 else ".csv"
-        count = len(rows)
     if count < 2:
         raise DataError(f"{source}: {count} usable rows; is it the right file?")
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -241,24 +234,10 @@ def _sampled(rows: list[Texts], count: int | None) -> list[Texts]:
     return [rows[i] for i in sorted(random.Random(SAMPLE_SEED).sample(range(len(rows)), count))]
 
 
-def _grouped(rows: Iterable[Texts]) -> Iterator[list[Texts]]:
-    group: list[Texts] = []
-    for row in [*rows, ()]:
-        if row:
-            group.append(row)
-        elif group:
-            yield group
-            group = []
-
-
 def _sampled_documents(groups: list[list[Texts]], count: int | None) -> list[list[Texts]]:
     if not count:
         return groups
     order = random.Random(SAMPLE_SEED).sample(range(len(groups)), len(groups))
-    chosen, total = [], 0
-    for i in order:
-        if total >= count:
-            break
-        chosen.append(i)
-        total += len(groups[i])
+    before = accumulate((len(groups[i]) for i in order), initial=0)
+    chosen = [i for i, total in zip(order, before, strict=False) if total < count]
     return [groups[i] for i in sorted(chosen)]

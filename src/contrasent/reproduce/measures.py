@@ -16,9 +16,9 @@ from contrasent.report import Report, Row
 from contrasent.reproduce.cells import Json
 from contrasent.reproduce.corpora import read_corpora, sample
 from contrasent.reproduce.store import departing
-from contrasent.reproduce.tables import Value
+from contrasent.reproduce.tables import Names, Value
 from contrasent.text.datasets import ScoredPairs, sts_pairs
-from contrasent.text.labelled import Captions, flickr30k, transfer_set
+from contrasent.text.labelled import flickr30k, transfer_set
 from contrasent.text.official import STS_YEARS, data_folder
 from contrasent.types import EncodeFn
 
@@ -34,7 +34,7 @@ LOWER = ("alignment", "uniformity", "anisotropy", "seconds")
 SENTENCES = 20_000
 """Of Wikipedia, where a measure reads a sample of it."""
 
-Options = Mapping[str, Value | tuple[str, ...]]
+Options = Mapping[str, Value | Names]
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
 WHOLE = ("train", "dev", "test")
@@ -67,28 +67,6 @@ def scored_pairs(
     return found
 
 
-def pair_texts(pairs: Iterable[ScoredPairs]) -> Iterator[str]:
-    """All that scored pairs consist of, the scores as text."""
-    for part in pairs:
-        yield from part.first
-        yield from part.second
-        yield part.scores.tobytes().hex()
-
-
-def transfer_texts(folder: Path | None, tasks: Iterable[str]) -> Iterator[str]:
-    """All that transfer tasks consist of, the labels as text."""
-    for task in tasks:
-        for found in transfer_set(task, folder=folder).values():
-            yield from found.first
-            yield from found.second or ()
-            yield found.labels.tobytes().hex()
-
-
-def caption_set(folder: Path | None, count: int = 0) -> Captions:
-    """The last captions of Flickr30k; all for 0."""
-    return flickr30k(folder=folder).last(count)
-
-
 FOLLOWING = ("trace", "curve")
 """Measures that a run is evaluated by on its way; its key names which one."""
 
@@ -100,11 +78,9 @@ def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trace(record: Json, **options: Any) -> Report:
-    """The path of a training run: alignment and uniformity first, last, and their change.
-
-    The notes hold it as [step, uniformity, alignment], step 0 first.
-    """
+    """The path of a training run: alignment and uniformity first, last, and their change."""
     points = [(step, Report.from_json(report)) for step, report in record["trace"]]
+    # In the notes all of it, step 0 first.
     path = [
         [step, r.one(metric="uniformity").value, r.one(metric="alignment").value]
         for step, r in points
@@ -119,20 +95,17 @@ def trace(record: Json, **options: Any) -> Report:
 
 
 def curve(record: Json, **options: Any) -> Report:
-    """Spearman's correlation while a run goes on: after so many steps, at its best, and at the end.
-
-    The notes hold all of it as [step, correlation], step 0 first.
-    """
+    """Spearman's correlation after so many steps of a run, at its best, and at the end."""
     points = [(step, Report.from_json(report)) for step, report in record["trace"]]
     rows, curves = [], {}
     for task in options["tasks"]:
-        scored = [
-            (step, r.one(task=task, metric="spearman", aggregate="all")) for step, r in points
-        ]
-        named = {str(step): row for step, row in scored}
-        named |= {"best": max(named.values(), key=lambda row: row.value), "last": scored[-1][1]}
+        named = {
+            str(step): r.one(task=task, metric="spearman", aggregate="all") for step, r in points
+        }
+        curves[task] = [[int(step), row.value] for step, row in named.items()]
+        last = named[str(points[-1][0])]
+        named |= {"best": max(named.values(), key=lambda row: row.value), "last": last}
         rows += [replace(row, aggregate=name) for name, row in named.items()]
-        curves[task] = [[step, row.value] for step, row in scored]
     return Report(tuple(rows), {"curves": curves})
 
 
@@ -155,13 +128,13 @@ class Measure:
         run: from a model, the data folder and options to a report, or where the package has such a
             function, "module:name"; of training, from the record of a run and options.
         reads: from the data folder and options to the texts that it measures on.
-        options: type (see ``Table.take``) and default of each; 0 captions or samples are all.
+        options: type and default of each; 0 captions or samples are all.
         of_training: whether it follows a training run, and needs no model.
     """
 
     run: Callable[..., Report] | str
     reads: Callable[..., Iterable[str]]
-    options: Mapping[str, tuple[Any, Value | tuple[str, ...]]] = field(default_factory=dict)
+    options: Mapping[str, tuple[Any, Value | Names]] = field(default_factory=dict)
     of_training: bool = False
 
     def complete(self, given: Options) -> Options:
@@ -187,14 +160,27 @@ def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
     return total.hexdigest()[:24]
 
 
-def _pairs(folder: Path | None, **options: Any) -> Iterable[str]:
-    """The texts of STS sets: of those that are named, else of STS-B."""
+def _pairs(folder: Path | None, **options: Any) -> Iterator[str]:
+    """STS sets, those that are named, else STS-B, the scores as text."""
     named = {k: v for k, v in options.items() if k in ("tasks", "split", "form")}
-    return pair_texts(scored_pairs(folder, **named))
+    for part in scored_pairs(folder, **named):
+        yield from part.first
+        yield from part.second
+        yield part.scores.tobytes().hex()
+
+
+def _transfer_texts(folder: Path | None, *, tasks: Iterable[str], **_: Any) -> Iterator[str]:
+    """Transfer tasks, the labels as text."""
+    for task in tasks:
+        for found in transfer_set(task, folder=folder).values():
+            yield from found.first
+            yield from found.second or ()
+            yield found.labels.tobytes().hex()
 
 
 def _captions(folder: Path | None, *, captions: int = 0, **_: Any) -> Sequence[str]:
-    return caption_set(folder, captions).texts
+    """The last captions of Flickr30k; all for 0."""
+    return flickr30k(folder=folder).last(captions).texts
 
 
 def _listed(folder: Path | None, *, documents: str, captions: int, **_: Any) -> Iterable[str]:
@@ -215,9 +201,7 @@ def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -
     return Report((*found.rows, *more.rows), found.notes, found.items | more.items)
 
 
-def _transfer(
-    encode: EncodeFn, folder: Path | None, *, tasks: tuple[str, ...], solver: str
-) -> Report:
+def _transfer(encode: EncodeFn, folder: Path | None, *, tasks: Names, solver: str) -> Report:
     from contrasent.evaluate.transfer import transfer
 
     return transfer(encode, tasks=tasks, folder=folder)
@@ -226,22 +210,14 @@ def _transfer(
 def _caption_retrieval(encode: EncodeFn, folder: Path | None, *, captions: int) -> Report:
     from contrasent.evaluate.retrieval import caption_retrieval
 
-    return caption_retrieval(encode, caption_set(folder, captions))
+    return caption_retrieval(encode, flickr30k(folder=folder).last(captions))
 
 
-def _listing(
-    encode: EncodeFn,
-    folder: Path | None,
-    *,
-    queries: tuple[str, ...],
-    documents: str,
-    captions: int,
-    k: int,
-) -> Report:
+def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, **of: Any) -> Report:
     from contrasent.evaluate.retrieval import side_by_side
 
-    if documents == "flickr30k":
-        texts = _captions(folder, captions=captions)
+    if of["documents"] == "flickr30k":
+        texts = _captions(folder, captions=of["captions"])
     else:
         parts = scored_pairs(folder)
         texts = [*(s for p in parts for s in p.first), *(s for p in parts for s in p.second)]
@@ -249,7 +225,7 @@ def _listing(
     found = side_by_side({"": encode}, wanted, texts, k=k)
     hits = [(query, found[query][""]) for query in wanted]
     best = sum(own[0][0] for _, own in hits) / len(hits)
-    row = Row(documents, "", "best_cosine", "", float(best), len(hits))
+    row = Row(of["documents"], "", "best_cosine", "", float(best), len(hits))
     return Report((row,), {"listing": hits})
 
 
@@ -259,9 +235,7 @@ def _repetition_bias(encode: EncodeFn, folder: Path | None, *, queries: int, tex
     return repetition_bias(encode, _repeated(folder, text=text), queries=queries)
 
 
-def _pair_similarity(
-    encode: EncodeFn, folder: Path | None, *, query: str, texts: tuple[str, ...]
-) -> Report:
+def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts: Names) -> Report:
     from contrasent.metrics import cosine
 
     vectors = encode([query, *texts])
@@ -272,9 +246,10 @@ def _pair_similarity(
 
 FORM = (Form, "senteval")
 ANY_SPLIT = (Literal["all", Split], "all")
+EVALUATE = "contrasent.evaluate"
 MEASURES = {
     "sts": Measure(
-        "contrasent.evaluate.sts:sts",
+        f"{EVALUATE}.sts:sts",
         _pairs,
         {
             "tasks": (tuple[Literal[Sts, "SICKR-all", "STSB-de", "STSB-es"], ...], STS),
@@ -286,10 +261,10 @@ MEASURES = {
     ),
     "transfer": Measure(
         _transfer,
-        lambda folder, tasks, **_: transfer_texts(folder, tasks),
+        _transfer_texts,
+        # The one classifier there is: stored keys hold its name.
         {
             "tasks": (tuple[Transfer, ...], get_args(Transfer)),
-            # The one classifier there is: stored keys hold its name.
             "solver": (Literal["fast"], "fast"),
         },
     ),
@@ -312,7 +287,7 @@ MEASURES = {
         of_training=True,
     ),
     "stsb_retrieval": Measure(
-        "contrasent.evaluate.retrieval:stsb_retrieval",
+        f"{EVALUATE}.retrieval:stsb_retrieval",
         _pairs,
         {
             "directions": (Literal["both", "first"], "both"),
@@ -325,16 +300,14 @@ MEASURES = {
         _listing,
         _listed,
         {
-            "queries": (tuple[str, ...], ()),
+            "queries": (Names, ()),
             "documents": (Literal["flickr30k", "stsb-test"], "flickr30k"),
             "captions": (Size, 0),
             "k": (Size, 3),
         },
     ),
     "length_bias": Measure(
-        "contrasent.evaluate.bias:length_bias",
-        _pairs,
-        {"tasks": (tuple[Sts, ...], STS), "form": FORM},
+        f"{EVALUATE}.bias:length_bias", _pairs, {"tasks": (tuple[Sts, ...], STS), "form": FORM}
     ),
     "repetition_bias": Measure(
         _repetition_bias,
@@ -344,7 +317,7 @@ MEASURES = {
     "pair_similarity": Measure(
         _pair_similarity,
         lambda folder, query, texts: (query, *texts),
-        {"query": (str, ""), "texts": (tuple[str, ...], ())},
+        {"query": (str, ""), "texts": (Names, ())},
     ),
     "speed": Measure(speed, lambda folder: (), of_training=True),
 }

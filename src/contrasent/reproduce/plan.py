@@ -25,10 +25,9 @@ from contrasent.reproduce.store import Store, departing, digest_of, folder_diges
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
-"""The version of the code, as far as numbers depend on it: raised whenever the same work gives
-other numbers than before, so that older results are not taken for today's; a default that changes
-shows in the keys by itself. (A digest of the source would throw away hours of work for every
-comment; it is recorded instead.) A measure that is named has a version of its own."""
+"""Versions of the code, raised whenever the same work gives other numbers than before, so that
+older results are not taken for today's. A default that changes shows in the keys by itself; a
+digest of the source would throw away hours of work for every comment, so it is only recorded."""
 
 INDIFFERENT = ("checkpoint_every", "heldout")
 """Settings that no number depends on."""

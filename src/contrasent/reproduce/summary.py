@@ -9,12 +9,11 @@ from contrasent.evaluate import pictures
 from contrasent.files import write_text
 from contrasent.pages import minus, render
 from contrasent.reproduce.cells import Book, Json, between, cell_texts, duration, number, p_value
-from contrasent.reproduce.console import LAB_NOTE, about, missing, noise, orders
+from contrasent.reproduce.console import LAB_NOTE, about, has_second, missing, noise, orders
 from contrasent.reproduce.figures import draw
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
-    DEFINITIONS,
     DIFFERS,
     EQUIVALENT,
     OPEN,
@@ -243,7 +242,6 @@ def page(found: Book) -> str:
     """The page's text."""
     items = found["items"]
     names = items[0]["name"] if len(items) == 1 else f"{len(items)} tables and figures"
-    scales = [scale for scale in DEFINITIONS if any(item["scale"] == scale for item in items)]
     return render(
         "reproduction.html",
         window=f" reproduces {names}",
@@ -251,11 +249,7 @@ def page(found: Book) -> str:
         lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
         run=_run(found),
         rule=RULE,
-        rules=[
-            (term, f" (scale {scale})" if len(scales) > 1 and scale else "", text)
-            for scale in [*scales, ""]
-            for term, text in DEFINITIONS[scale].items()
-        ],
+        scales=sorted({item["scale"] for item in items}),
         words=WORDS,
         items=[_item(item) for item in items],
         pictures=list(forests(found).values()) if len(items) > 1 else [],
@@ -288,8 +282,7 @@ def _item(item: Json) -> Json:
     named = {name for row in rows for name in (*row["cells"], *row["facts"])}
     against = "the published value" if item["scale"] == "paper" else repr(item["reference"])
     notes = [f"\N{GREEK CAPITAL LETTER DELTA}: difference from {against}"]
-    if any("also" in cell for row in rows for cell in row["cells"].values()):
-        notes.append(f"In brackets: {item['also_source']}")
+    notes += [f"In brackets: {item['also_source']}"] if has_second(rows) else []
     return {
         **item,
         "made": f"{made} of {len(wanted)}" if wanted else "",

@@ -26,34 +26,6 @@ RULE = (
     "so is that of any equivalence. p is adjusted for that; the 95 % intervals, and the words on "
     "the parts of a statement, are each by itself."
 )
-DEFINITIONS = {
-    "lab": {
-        AGREES: "our difference from the reference row is shown to have the published sign; where "
-        "the document prints no difference to speak of, to be smaller than the margin.",
-        DIFFERS: "it is shown to have the other sign, or to be larger than the margin.",
-        EQUIVALENT: "a difference is published, and ours is shown to be smaller than the margin.",
-    },
-    "paper": {
-        AGREES: "the published value lies in the 95 % interval around ours that allows for the "
-        "noise of both, as an exact replication does 95 times in 100; the interval reaches no "
-        "further than ten tolerances.",
-        DIFFERS: "ours is shown to be further from it than the tolerance.",
-        EQUIVALENT: "there is a difference, and it is shown to be smaller than the tolerance.",
-    },
-    "": {
-        OPEN: "none of these is shown.",
-        "Statements": "better than another row: as a difference of that sign. No worse, no "
-        "better, equal: shown not to be worse, better, or either, by the margin or more. A "
-        "statement with several parts agrees where all do and differs where one does.",
-        "Margin": "0.3 points (two one-sided tests) where an item says nothing else.",
-        "Tests": "Student's t over seeds. Rows that see the same sentences in the same order are "
-        "paired seed by seed, others compared by Welch's t. Two rows that no seed changes are "
-        "compared over the test items that they share. Where a document prints no spread, its "
-        "value is taken for a single run that varies as ours do.",
-    },
-}
-"""The words at each scale and at both."""
-
 VALUE = "value"
 """The kind of a comparison with a published value; other kinds are ``items.RELATIONS``."""
 
