@@ -1,7 +1,13 @@
-"""Runs commands as a shell does, in this process."""
+"""Runs commands as a shell does, in this process, and what needs processes or disks of its own."""
 
 import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from contrasent.cli.app import app
@@ -25,3 +31,30 @@ def run(*arguments, code=0, stdin=None):
 def printed(*arguments):
     """The JSON that a command prints."""
     return json.loads(invoke(*arguments, "--json", "--quiet").stdout)
+
+
+def script(path, *arguments, timeout=600):
+    """The JSON that a script of these tests prints, run in a process of its own."""
+    paths = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(path), *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": paths.rstrip(os.pathsep)},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@contextmanager
+def mounted(folder, options):
+    """A file system of its own, such as a small or a read-only one; chmod does not stop root."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("may not mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

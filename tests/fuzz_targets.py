@@ -87,9 +87,7 @@ def odd_bytes(draw, content):
     content = bytearray(content)
     for _ in range(1 + draw.number(4)):
         at = draw.number(max(1, len(content)))
-        new = draw.choice(
-            [b"\xff", b"\0" * 8, b"\xff" * 8, b"\x80\x7f", b"{", b'"', b"9", b"(", b"O"]
-        )
+        new = draw.choice(RUDE)
         content[at : at + len(new)] = new[: max(0, len(content) - at)]
     return bytes(content)
 

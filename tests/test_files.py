@@ -1,14 +1,13 @@
 """Writing: whole or not at all, and an OutputError that names the target."""
 
 import json
-import os
 import shutil
-import subprocess
 from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
+from commands import mounted
 from contrasent import files
 from contrasent.errors import OutputError
 from contrasent.files import (
@@ -27,24 +26,14 @@ def names(folder):
 
 @pytest.fixture(scope="session")
 def full(tmp_path_factory):
-    """A file system of 64 kB; needs the right to mount one."""
-    folder = tmp_path_factory.mktemp("full")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a file system")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(tmp_path_factory.mktemp("full"), "size=64k") as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")
 def read_only(tmp_path_factory):
-    """A read-only file system, since chmod does not stop root."""
-    folder = tmp_path_factory.mktemp("read_only")
-    mount = ["mount", "-t", "tmpfs", "-o", "ro", "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a file system")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with mounted(tmp_path_factory.mktemp("read_only"), "ro") as folder:
+        yield folder
 
 
 def test_a_file_appears_whole(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from notes import few_steps, write_notes
 
 from commands import invoke
 from contrasent import files
@@ -34,30 +35,23 @@ def model(tmp_path_factory, bert):
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory, sentences):
     """A hundred and twenty notes of a title and three sentences."""
-    folder = tmp_path_factory.mktemp("notes")
-    for n in range(120):
-        body = " ".join(sentences[(n * 5 + i * 7) % 800] for i in range(3))
-        text = f"# Note {n} {sentences[n]}\n\n{body} Filed as k{n:03d}.\n"
-        (folder / f"note-{n:03d}.md").write_text(text)
-    return folder
+    return write_notes(tmp_path_factory.mktemp("notes"), sentences, range(120))
 
 
-def few_steps(patch):
-    """Two steps for each plan and one more for the better half, whatever time is left."""
-    steps = {0: 2, 1: 1}
-    patch.setattr(selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0))
+STEPS = {0: 2, 1: 1}
+"""Two steps for each plan and one more for the better half."""
 
 
 @pytest.fixture
 def brief(monkeypatch):
-    few_steps(monkeypatch)
+    few_steps(monkeypatch, STEPS)
 
 
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory, model, documents):
     folder = tmp_path_factory.mktemp("out") / "model"
     patch = pytest.MonkeyPatch()
-    few_steps(patch)
+    few_steps(patch, STEPS)
     patch.delenv("CONTRASENT_DATA", raising=False)
     said = []
     options = {"base": str(model), "budget": 60.0, "plans": training.PLANS[:2]}

@@ -6,8 +6,9 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from notes import few_steps, write_notes
 
+from commands import run
 from contrasent.adapt import selection, training
 from contrasent.adapt.evidence import OLD, Evidence, Query, made_evidence
 from contrasent.adapt.pairs import Pair
@@ -17,22 +18,12 @@ from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED
 from contrasent.adapt.training import mixture
 from contrasent.adapt.update import open_previous, passage_of, updated_parts
 from contrasent.adapt.verdict import FORGOTTEN, Verdict, decide
-from contrasent.cli.app import app
 from contrasent.documents.passages import Passage, passages
 from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
 from contrasent.search.hybrid import SETTING, own_fusion
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer
-
-
-def write_notes(folder, sentences, numbers, words=""):
-    folder.mkdir(exist_ok=True)
-    for n in numbers:
-        body = " ".join(sentences[(n * 5 + i * 7) % 800] for i in range(3))
-        text = f"# Note {n} {sentences[n]}\n\n{body} {words} Filed as k{n:03d}.\n"
-        (folder / f"note-{n:03d}.md").write_text(text)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +34,7 @@ def home(tmp_path_factory, bert, sentences):
     place = tmp_path_factory.mktemp("update")
     Encoder.load(bert, pooler="mean", normalise=True).save(place / "tiny")
     old = write_notes(place / "old", sentences, range(100))
-    write_notes(place / "new", sentences, range(90, 180), "By the harbour.")
+    write_notes(place / "new", sentences, range(90, 180), " By the harbour.")
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CONTRASENT_DATA", raising=False)
         patch.setattr(selection.Selection, "train", lambda *_, **__: None)
@@ -58,10 +49,7 @@ OPTIONS = {"budget": 3600.0, "plans": training.PLANS[:1]}
 def two_steps():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CONTRASENT_DATA", raising=False)
-        steps = {0: 2}
-        patch.setattr(
-            selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0)
-        )
+        few_steps(patch, {0: 2})
         yield
 
 
@@ -126,8 +114,7 @@ def test_few_new_documents_are_indexed_with_the_earlier_model(home, sentences):
     ferries = [f"The ferry of pier {n} carries {n} tons of coal." for n in range(800)]
     few = write_notes(home / "few", ferries, range(180, 200))
     arguments = ("adapt", few, "-o", home / "more", "--update", home / "model", "--budget", "10s")
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    assert "the earlier model is shipped, unchanged" in result.stdout.splitlines()[-1]
+    assert "the earlier model is shipped, unchanged" in run(*arguments).splitlines()[-1]
     earlier, index = (Index.open(home / name / "index") for name in ("model", "more"))
     assert index.model == earlier.model
     assert index.manifest.settings.get(SETTING) == earlier.manifest.settings.get(SETTING)
@@ -251,11 +238,6 @@ def test_old_documents_stay_what_they_were_and_many_are_not_replayed(home, monke
     assert (unknown[:100] == SEALED).sum() == 20
 
 
-def refused(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    return result.exception
-
-
 def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
     new = home / "new"
 
@@ -286,17 +268,9 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
         update(other)
     assert not (tmp_path / "m").exists()
     (tmp_path / "empty").mkdir()
-    error = refused(
-        "adapt",
-        tmp_path / "empty",
-        "-o",
-        tmp_path / "m",
-        "--update",
-        home / "model",
-        "--budget",
-        "10s",
-    )
-    assert "the folder is empty" in str(error)
+    asked = ("adapt", tmp_path / "empty", "-o", tmp_path / "m", "--update", home / "model")
+    with pytest.raises(InputError, match="the folder is empty"):
+        run(*asked, "--budget", "10s")
 
 
 def test_a_row_of_an_index_is_the_passage_that_it_was():

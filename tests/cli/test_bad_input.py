@@ -1,10 +1,10 @@
 """Everything a user can get wrong: one line that names it and says what to do, exit code 2."""
 
-import os
 import shutil
-import subprocess
 
 import pytest
+
+from commands import mounted
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -225,14 +225,6 @@ def test_the_hub_out_of_reach(refused, good, monkeypatch):
         refused("train", good.name, "-o", "m", "--base", "a/b", words=words)
 
 
-def mounted(folder, options):
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a file system")
-    return folder
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -242,11 +234,8 @@ def mounted(folder, options):
     ids=["full", "read-only"],
 )
 def test_targets(refused, good, bert, tmp_path, options, words):
-    place = mounted(tmp_path / "disk", options)
-    try:
+    with mounted(tmp_path / "disk", options):
         refused("train", good.name, "-o", "disk/m", "--base", bert, words=["disk/m: ", *words])
-    finally:
-        subprocess.run(["umount", str(place)], check=True)
 
 
 def test_targets_that_hold_something(refused, good, bert, tmp_path):

@@ -1,13 +1,11 @@
 """The queue: killed at any instant it goes on, and nothing is computed twice."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import script
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -18,15 +16,8 @@ UNITS = 1 + 3 * 2
 @pytest.fixture(scope="module")
 def told(bert, tmp_path_factory):
     """What ``killed_reproductions.py`` found."""
-    home = tmp_path_factory.mktemp("reproduce")
-    script = str(HERE / "killed_reproductions.py")
-    command = [sys.executable, "-W", "error", script, str(bert), str(home)]
-    paths = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    home = tmp_path_factory.mktemp("killed")
+    return script(HERE / "killed_reproductions.py", bert, home, timeout=600)
 
 
 def test_an_uninterrupted_run(told):

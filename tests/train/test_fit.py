@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from commands import mounted
 from contrasent import processes
 from contrasent.errors import InputError, OutputError, TrainingError
 from contrasent.model.card import CardMetadata
@@ -556,13 +557,8 @@ def test_a_signal_finishes_the_step_and_writes_a_checkpoint(start, tmp_path, num
 
 def test_a_disk_that_fills_up_loses_nothing(start, tmp_path, monkeypatch):
     """The first checkpoints fit, a later one does not; with more room the run goes on."""
-    home = tmp_path / "disk"
-    home.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1200k", "none", str(home)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a file system")
     monkeypatch.setattr("contrasent.train.run.check_writable", lambda f, _: f.mkdir(exist_ok=True))
-    try:
+    with mounted(tmp_path / "disk", "size=1200k") as home:
         start("whole", steps=8, checkpoint_every=2)
         (home / "filler").write_bytes(b"x" * 800_000)
         with pytest.raises(OutputError, match=r"disk/m/run/.*No space left"):
@@ -573,8 +569,6 @@ def test_a_disk_that_fills_up_loses_nothing(start, tmp_path, monkeypatch):
         start("disk/m", steps=8, checkpoint_every=2, resume=True)
         assert same(weights(home / "m"), weights(tmp_path / "whole"))
         assert log(home / "m") == log(tmp_path / "whole")
-    finally:
-        subprocess.run(["umount", str(home)], check=True)
 
 
 def test_facts_reach_the_card(bert, sentences, tmp_path):

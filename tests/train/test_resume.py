@@ -1,13 +1,11 @@
 """Killed with SIGKILL at any instant and resumed, a run ends in the same bits."""
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from commands import script
 
 pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
@@ -17,13 +15,7 @@ HERE = Path(__file__).parent
 def told(bert, tmp_path_factory):
     """What ``killed_runs.py`` found."""
     home = tmp_path_factory.mktemp("killed")
-    command = [sys.executable, "-W", "error", str(HERE / "killed_runs.py"), str(bert), str(home)]
-    paths = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    done = subprocess.run(
-        command, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return script(HERE / "killed_runs.py", bert, home, timeout=900)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,18 @@
+"""Notes to adapt to, and training of a few steps whatever time is left."""
+
+from contrasent.adapt import selection
+
+
+def write_notes(folder, sentences, numbers, words=""):
+    """Notes of a title and three sentences."""
+    folder.mkdir(exist_ok=True)
+    for n in numbers:
+        body = " ".join(sentences[(n * 5 + i * 7) % 800] for i in range(3))
+        text = f"# Note {n} {sentences[n]}\n\n{body}{words} Filed as k{n:03d}.\n"
+        (folder / f"note-{n:03d}.md").write_text(text)
+    return folder
+
+
+def few_steps(patch, steps):
+    """So many steps for each plan in each round."""
+    patch.setattr(selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0))
