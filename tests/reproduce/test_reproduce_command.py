@@ -389,6 +389,14 @@ def test_the_list(call):
     assert {"simcse:table1", "simcse:figure2"} <= set(found)
 
 
+def test_the_list_needs_no_torch():
+    code = "import sys; from contrasent.cli.reproduce import reproduce as run; "
+    code += "run(listing=True, quiet=True); sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b"64 items" in done.stdout
+
+
 def test_items_are_checked(call, home):
     out, _ = call("--check", "--recipes", "recipes")
     assert out == "checked 4 items, 14 rows, 13 published values, 3 claims\n"

@@ -1,9 +1,4 @@
-"""Values over seeds, and differences of two rows.
-
-Rows that see the same sentences in the same order are paired seed by seed (Student's t of the
-differences); other rows are compared by Welch's t. Encoders, which no seed changes, are compared
-over resamples of the test items that they share.
-"""
+"""Values over seeds, and differences of two rows."""
 
 import math
 from collections.abc import Hashable
@@ -19,6 +14,7 @@ from contrasent.stats.seeds import (
     unpaired_t,
 )
 
+_from_error = EffectEstimate.from_error
 Z_95 = 1.959963984540054
 """Standard errors from a value to an end of its 95 % bootstrap interval over test items."""
 
@@ -64,8 +60,8 @@ class SeedScores:
         if self.seeded and len(self.values) > 1:
             return paired_t(self.values)
         if self.seeded or self.low is None or self.high is None:
-            return _of_error(self.mean, math.inf)
-        return _of_error(self.mean, max(self.high - self.mean, self.mean - self.low) / Z_95)
+            return _from_error(self.mean, math.inf)
+        return _from_error(self.mean, max(self.high - self.mean, self.mean - self.low) / Z_95)
 
     def interval(self) -> tuple[float, float] | None:
         """95 % interval of the mean over seeds; of a row without seeds that over test items."""
@@ -88,17 +84,17 @@ def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
         if before.order is not None and before.order == after.order and len(shared) > 1:
             return paired_t([two[seed] - one[seed] for seed in shared])
         if len(one) == len(two) == 1:
-            return _of_error(mean, math.inf)
+            return _from_error(mean, math.inf)
         return unpaired_t(before.values, after.values)
     if before.seeded or after.seeded:
         # The other row would give the same value again.
         found = (before if before.seeded else after).estimate()
-        return _of_error(mean, found.error, found.df)
+        return _from_error(mean, found.error, found.df)
     if before.draws and len(before.draws) == len(after.draws):
         pairs = zip(before.draws, after.draws, strict=True)
-        return _of_error(mean, math.sqrt(fmean((new - old) ** 2 for old, new in pairs)))
+        return _from_error(mean, math.sqrt(fmean((new - old) ** 2 for old, new in pairs)))
     # Without shared resamples: sure only where the intervals do not overlap.
-    return _of_error(mean, before.estimate().error + after.estimate().error)
+    return _from_error(mean, before.estimate().error + after.estimate().error)
 
 
 def from_published(
@@ -107,13 +103,9 @@ def from_published(
     """A row less the published value, which is the mean of so many runs that vary as ours do."""
     mean = scores.mean - value
     if not scores.seeded or len(scores.values) < 2:
-        return _of_error(mean, math.inf if scores.seeded else 0.0)
+        return _from_error(mean, math.inf if scores.seeded else 0.0)
     own = ArmSpread.of(check_scores(scores.values))
     theirs = ArmSpread(own.variance, seeds, 0)
     if deviation is not None:
         theirs = ArmSpread(deviation**2, seeds, seeds - 1 or math.inf)
-    return _of_error(mean, *unpaired_error(theirs, own))
-
-
-def _of_error(mean: float, error: float, df: float = math.inf) -> EffectEstimate:
-    return EffectEstimate.from_error(mean, error, df)
+    return _from_error(mean, *unpaired_error(theirs, own))

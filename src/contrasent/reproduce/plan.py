@@ -32,17 +32,14 @@ digest of the source would throw away hours of work for every comment, so it is 
 INDIFFERENT = ("checkpoint_every", "heldout")
 """Settings that no number depends on."""
 
+Rank = tuple[int, ...]
 OF_EVALUATION = ("evaluate_every", "patience")
 """Settings that matter where a run is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a model is trained.
-
-    Attributes:
-        trace: options of the measure that follows the training, if one does.
-    """
+    """How a model is trained; ``trace`` are options of the measure that follows it, if one does."""
 
     corpus: Built
     resolved: Resolved
@@ -51,11 +48,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Something that encodes sentences.
-
-    Attributes:
-        base: folder or file that it begins from.
-    """
+    """Something that encodes sentences; ``base`` is the folder or file that it begins from."""
 
     key: str
     kind: str
@@ -89,9 +82,9 @@ class Job:
     model: Model
     units: dict[str, Unit]
     label: str
-    rank: tuple[int, ...]
+    rank: Rank
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Json:
         """What is stored with its results."""
         model = self.model
         about = {"label": self.label, "told": model.fingerprint, "base": Path(model.base).name}
@@ -112,12 +105,7 @@ class Job:
 
 @dataclass(slots=True)
 class Plan:
-    """The work for some items.
-
-    Attributes:
-        jobs: in the order to do them in.
-        manifests: for each item, what its rows consist of.
-    """
+    """Jobs in the order to do them in, and for each item what its rows consist of."""
 
     jobs: list[Job]
     manifests: dict[str, Json] = field(default_factory=dict)
@@ -125,10 +113,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where things are.
+    """Where results and data sets are, and the folders of checkpoints.
 
     Attributes:
-        data: the folder of data sets, or None.
         base: what "@base" stands for, or "" for the scale's own.
     """
 
@@ -189,9 +176,7 @@ class Planner:
             ],
         }
 
-    def _row(
-        self, item: Item, row: TableRow, seeds: int, known: int, rank: tuple[int, ...]
-    ) -> Json:
+    def _row(self, item: Item, row: TableRow, seeds: int, known: int, rank: Rank) -> Json:
         """What a row consists of, with all ``known`` seeds; jobs of the first ``seeds``."""
         planned: Json = {"name": row.name, "kind": row.kind, "measured": {}, "models": {}}
         if row.kind not in ("train", "encoder"):
@@ -203,13 +188,13 @@ class Planner:
             for seed in range(known if row.seeded else 1):
                 for model, unit in self._seed(item, row, seed, planned):
                     if seed < seeds:
-                        label = f"{item.name} {row.name!r} seed {seed}"
-                        self._add(model, unit, label, (rank[0], seed, *rank[1:]))
+                        label, own = f"{item.name} {row.name!r} seed {seed}", (rank[0], seed)
+                        self._add(model, unit, label, (*own, *rank[1:]))
         except UserError as error:
             planned["skipped"] = str(error)
         return planned
 
-    def _add(self, model: Model, unit: Unit, label: str, rank: tuple[int, ...]) -> None:
+    def _add(self, model: Model, unit: Unit, label: str, rank: Rank) -> None:
         job = self._jobs.setdefault(model.key, Job(model, {}, label, rank))
         job.units[unit.key] = unit
         if rank < job.rank:

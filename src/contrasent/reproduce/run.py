@@ -11,9 +11,10 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from contrasent import processes, progress
 from contrasent.errors import UserError
@@ -28,14 +29,8 @@ POLL = 1.0
 Log = Callable[[str], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a plan.
-
-    Attributes:
-        made: measurements that were made, by whichever process.
-        left: jobs that were left when the budget was used up.
-    """
+class Outcome(NamedTuple):
+    """What became of a plan: measurements made, by whichever process; jobs that are left."""
 
     made: int
     left: int
@@ -52,11 +47,7 @@ def run(
     keep: bool = False,
     log: Log = str,
 ) -> Outcome:
-    """Do what is missing of a plan.
-
-    ``budget``: seconds after which no job is begun; also none that past ones of its kind say would
-    end later.
-    """
+    """Do what is missing of a plan; begin no job that would end after ``budget`` seconds."""
     for manifest in plan.manifests.values():
         store.write_manifest(manifest)
     for job in plan.jobs:
@@ -64,37 +55,27 @@ def run(
         store.skip(job.model.key, None)
     began = time.monotonic()
     queue = _Queue(store, data, budget, keep, log)
-    before = _unmeasured(plan.jobs, store)
+
+    def unmeasured() -> int:
+        return sum(not store.has(key) for job in plan.jobs for key in job.units)
+
+    before = unmeasured()
     if jobs == 1:
         queue.work(plan.jobs)
     else:
         _share(plan.jobs, queue, jobs)
     left = sum(store.skipped(job.model.key) is None for job in missing(plan.jobs, store))
-    made = before - _unmeasured(plan.jobs, store)
-    return Outcome(made, left, time.monotonic() - began)
-
-
-def _unmeasured(jobs: list[Job], store: Store) -> int:
-    return sum(not store.has(key) for job in jobs for key in job.units)
+    return Outcome(before - unmeasured(), left, time.monotonic() - began)
 
 
 def missing(jobs: list[Job], store: Store) -> list[Job]:
     """The jobs of which a measurement is not stored."""
-    return [job for job in jobs if not _done(job, store)]
-
-
-def _done(job: Job, store: Store) -> bool:
-    return all(store.has(key) for key in job.units)
+    return [job for job in jobs if not all(store.has(key) for key in job.units)]
 
 
 @dataclass(slots=True)
 class _Queue:
-    """One process's way through the jobs.
-
-    Attributes:
-        budget: seconds after which nothing is begun.
-        log: takes a line about each job; it can be pickled.
-    """
+    """One process's way through the jobs; ``log`` takes a line about each, and can be pickled."""
 
     store: Store
     data: Path | None
@@ -112,7 +93,7 @@ class _Queue:
                 busy: list[Job] = []
                 for job in waiting:
                     left = len(missing(waiting, self.store)) - 1
-                    if self.store.skipped(job.model.key) or _done(job, self.store):
+                    if self.store.skipped(job.model.key) or not missing([job], self.store):
                         advance(1)
                     elif self.budget is not None and clock.ends(job) > self.budget:
                         continue
@@ -131,10 +112,8 @@ class _Queue:
 
         name = f"[{clock.total - left}/{clock.total}] {job.label}"
         with self.store.locked(job.model.key) as ours:
-            if not ours:
-                return False
-            if _done(job, self.store):
-                return True
+            if not ours or not missing([job], self.store):
+                return ours
             began = time.monotonic()
             try:
                 found = do(job, self.store, self.data, keep=self.keep)
@@ -143,34 +122,32 @@ class _Queue:
                 self.log(f"{name}: skipped, {error}")
                 return True
         seconds = time.monotonic() - began
-        clock.note(job, seconds)
+        clock.seconds.setdefault(_kind(job), []).append(seconds)
         first = next((r.rows[0] for r in found.values() if r.rows), None)
         result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
         self.log(f"{name}: {result} ({seconds:.0f} s{clock.left(left)})")
         return True
 
 
+def _kind(job: Job) -> tuple[Hashable, ...]:
+    """What the time of a job depends on."""
+    training = job.model.training
+    if training is None:
+        return (job.model.kind,)
+    return training.resolved.objective, training.trace is not None
+
+
 class _Clock:
-    """How long jobs take, by kind of model and objective, and all of them together."""
+    """How long jobs take, by kind, and all of them together."""
 
     def __init__(self) -> None:
-        self._seconds: dict[tuple[str, str, bool], list[float]] = {}
+        self.seconds: dict[tuple[Hashable, ...], list[float]] = {}
         self._began = time.monotonic()
         self.total = 0
 
-    @staticmethod
-    def _kind(job: Job) -> tuple[str, str, bool]:
-        training = job.model.training
-        if training is None:
-            return job.model.kind, "", False
-        return job.model.kind, training.resolved.objective, training.trace is not None
-
-    def note(self, job: Job, seconds: float) -> None:
-        self._seconds.setdefault(self._kind(job), []).append(seconds)
-
     def ends(self, job: Job) -> float:
         """Seconds from the beginning to the end of a job, if others of its kind are a guide."""
-        known = self._seconds.get(self._kind(job), [0.0])
+        known = self.seconds.get(_kind(job), [0.0])
         return time.monotonic() - self._began + sum(known) / len(known)
 
     def left(self, jobs: int) -> str:
