@@ -1,6 +1,5 @@
 """The encoder: backbone, pooler and head, from sentences to vectors."""
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +24,14 @@ from contrasent.model.backbone import (
 )
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.description import describe
-from contrasent.model.golden import PROBES, EncoderConfig, Golden, check_weights, write_golden
+from contrasent.model.golden import (
+    PROBES,
+    EncoderConfig,
+    Golden,
+    check_weights,
+    model_identity,
+    write_golden,
+)
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
 from contrasent.model.poolers import POOLERS, check_pooler
 from contrasent.model.pretrained import resolve
@@ -177,17 +183,8 @@ class Encoder(PooledBackbone):
     @property
     def identity(self) -> str:
         """A hash of all that decides the vectors: weights, tokenizer, settings, prompts."""
-        digest = hashlib.sha256()
-        settings = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
-        digest.update(repr(settings).encode())
-        if self.prompts.texts:
-            prompts = sorted(self.prompts.texts.items())
-            digest.update(repr((prompts, self.prompts.default)).encode())
-        digest.update(self.tokenizer.to_str().encode())
-        for key, value in sorted(self.state_dict().items()):
-            digest.update(key.encode())
-            digest.update(np.ascontiguousarray(value.detach().cpu().numpy()).data)
-        return digest.hexdigest()
+        arrays = {key: value.detach().cpu().numpy() for key, value in self.state_dict().items()}
+        return model_identity(self, arrays)
 
     @property
     def config(self) -> EncoderConfig:

@@ -5,11 +5,13 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from contrasent.errors import ModelError
 from contrasent.files import atomic_file, write_json
@@ -93,6 +95,21 @@ def write_golden(folder: Path, golden: Golden) -> None:
     weights = [*folder.glob("*.safetensors"), *folder.glob("[0-9]*_*/*.safetensors")]
     names = sorted(path.relative_to(folder).as_posix() for path in weights)
     write_json(folder / WEIGHTS, {name: digest(folder / name) for name in names})
+
+
+def model_identity(model: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """A hash of all that decides a model's vectors: weights, tokenizer, settings, prompts."""
+    found = hashlib.sha256()
+    settings = (model.pooling, model.normalise, model.lower_case, model.max_tokens)
+    found.update(repr(settings).encode())
+    if model.prompts.texts:
+        prompts = sorted(model.prompts.texts.items())
+        found.update(repr((prompts, model.prompts.default)).encode())
+    found.update(model.tokenizer.to_str().encode())
+    for key, value in sorted(arrays.items()):
+        found.update(key.encode())
+        found.update(np.ascontiguousarray(value).data)
+    return found.hexdigest()
 
 
 def digest(path: Path) -> str:

@@ -1,6 +1,5 @@
 """A model that encodes without torch: a BERT-like encoder in numpy, its pooler and its head."""
 
-import hashlib
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from contrasent.errors import ModelError, OptionError
 from contrasent.metrics import normalize
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.description import describe
-from contrasent.model.golden import check_weights
+from contrasent.model.golden import check_weights, model_identity
 from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
 from contrasent.model.poolers import check_pooler
 from contrasent.model.poolers.names import AVERAGED
@@ -109,17 +108,7 @@ class NumpyModel:
     @property
     def identity(self) -> str:
         """The same hash as of :class:`contrasent.model.encoder.Encoder`."""
-        digest = hashlib.sha256()
-        settings = (self.pooling, self.normalise, self.lower_case, self.max_tokens)
-        digest.update(repr(settings).encode())
-        if self.prompts.texts:
-            prompts = sorted(self.prompts.texts.items())
-            digest.update(repr((prompts, self.prompts.default)).encode())
-        digest.update(self.tokenizer.to_str().encode())
-        for key, value in sorted(self._state().items()):
-            digest.update(key.encode())
-            digest.update(np.ascontiguousarray(value).data)
-        return digest.hexdigest()
+        return model_identity(self, self._state())
 
     def _state(self) -> dict[str, NDArray[Any]]:
         """The tensors that the torch model has, by its names for them."""
