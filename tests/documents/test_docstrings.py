@@ -43,20 +43,6 @@ def names(folder: Path) -> list[str]:
 # From a docstring to prose
 
 
-def both(docstring: str) -> tuple[str, str]:
-    return summary_and_explanation(textwrap.dedent(docstring))
-
-
-def test_summary_and_explanation_of_one_paragraph():
-    docstring = """Sort the rows of a table.  Rows with equal keys
-        keep the order in which they came, e.g. the order of a file.
-        """
-    assert summary_and_explanation(docstring) == (
-        "Sort the rows of a table.",
-        "Rows with equal keys keep the order in which they came, e.g. the order of a file.",
-    )
-
-
 @pytest.mark.parametrize(
     "section",
     [
@@ -98,16 +84,13 @@ def test_what_is_no_prose_is_passed_over(between):
     assert summary_and_explanation(docstring) == ("Sort the rows of a table.", MORE)
 
 
-@pytest.mark.parametrize(
-    "title",
-    [
-        "sort(table, key=None) -> list",
-        "table.sort",
-        "Sorting.",
-        "=======\nSorting\n=======",
-        "Sorting of all tables\n---------------------",
-    ],
-)
+TITLES = [
+    "sort(table, key=None) -> list", "table.sort", "Sorting.", "=======\nSorting\n=======",
+    "Sorting of all tables\n---------------------",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("title", TITLES)
 def test_titles_and_signatures_are_no_summaries(title):
     docstring = f"{title}\n\nSort the rows of a table.\n\n{MORE}"
     assert summary_and_explanation(docstring) == ("Sort the rows of a table.", MORE)
@@ -116,13 +99,13 @@ def test_titles_and_signatures_are_no_summaries(title):
 def test_mark_up_is_taken_off():
     docstring = """
         Sort as :func:`sorted`, :meth:`~list.sort` do, or :class:`a table <.Table>` of :mod:`.csv`.
+        The *first* of **all** ``keys`` is `found <https://example.org>`_ by `name` [1]_, e.g. one.
 
-        The *first* of **all** ``keys`` is `found <https://example.org>`_ by `name` [1]_. The
-        [`Table`] is [documented](other.md) for :obj:`!args` here , and so is ``names[i]``.
+        The [`Table`] is [documented](other.md) for :obj:`!args` here , and so is ``names[i]``.
         """
-    assert both(docstring) == (
+    assert summary_and_explanation(docstring) == (
         "Sort as sorted, sort do, or a table of csv.",
-        "The first of all keys is found by name. "
+        "The first of all keys is found by name, e.g. one. "
         "The Table is documented for args here, and so is names[i].",
     )
 
@@ -134,15 +117,20 @@ def test_a_long_explanation_ends_with_a_sentence():
     assert explanation == " ".join([MORE] * -(-LONGEST // words))
 
 
-@pytest.mark.parametrize(
-    "docstring", ["", "   \n", "x", "Sorts.", "{}", "-> int", "%(summary)s of the table", "@, ="]
-)
-def test_nothing_to_read(docstring):
-    assert summary_and_explanation(docstring) == ("", "")
-
-
-def test_an_explanation_must_explain():
-    assert both("Sort the rows of a table.\n\nIt is fast.") == ("Sort the rows of a table.", "")
+def test_a_docstring_without_a_summary_or_an_explanation():
+    for docstring in (
+        "",
+        "   \n",
+        "x",
+        "Sorts.",
+        "{}",
+        "-> int",
+        "%(summary)s of the table",
+        "@, =",
+    ):
+        assert summary_and_explanation(docstring) == ("", ""), docstring
+    docstring = "Sort the rows of a table.\n\nIt is fast."
+    assert summary_and_explanation(docstring) == ("Sort the rows of a table.", "")
 
 
 @given(st.text(st.characters(codec="utf-8") | st.sampled_from("\n`*:.-= "), max_size=200))
@@ -210,14 +198,9 @@ def test_modules_classes_and_functions_are_named(source, tmp_path):
     }
 
 
-def test_sources_are_never_run(source, tmp_path):
-    source("bomb.py", '"""The module must not be imported."""\nraise SystemExit("imported")\n')
-    assert names(tmp_path) == ["bomb"]
-    assert "bomb" not in sys.modules
-
-
-def test_files_that_cannot_be_parsed_are_counted(source, tmp_path):
-    source("a.py", '"""The first of the modules."""\nx = "\\d"\n')
+def test_sources_are_never_run_and_those_that_cannot_be_parsed_are_counted(source, tmp_path):
+    bomb = '"""The first of the modules."""\nx = "\\d"\nraise SystemExit("imported")\n'
+    source("a.py", bomb)
     source("broken.py", "def (:\n")
     source("nul.py", b'"""The text of this."""\0')
     source("latin.py", b'"""The text caf\xe9 of this."""')
@@ -232,6 +215,7 @@ def test_files_that_cannot_be_parsed_are_counted(source, tmp_path):
         "The text of a café there.",
     }
     assert gc.isenabled()
+    assert "a" not in sys.modules
 
 
 def test_links_are_not_followed(source, tmp_path):
@@ -249,16 +233,10 @@ def test_the_order_is_the_same_every_time_and_files_can_be_limited(source, tmp_p
     few = read_documentation([tmp_path], limit_files=5).documented
     assert [one.name for one in few] == ["m00", "m04", "m08", "m12", "m16"]
     assert len(read_documentation([tmp_path], limit_files=50).documented) == 20
-
-
-def test_files_can_be_limited_to_those_near_their_root(source, tmp_path):
-    for name in ("a.py", "b/__init__.py", "b/c/d.py"):
-        source(name, '"""The text of this module is this."""')
-    found = [one.name for one in read_documentation([tmp_path], depth=2).documented]
-    assert found == ["a", "b"]
-
-
-def test_a_folder_that_is_not_there(tmp_path):
+    for name in ("b/__init__.py", "b/c/d.py"):
+        source(f"near/{name}", '"""The text of this module is this."""')
+    near = read_documentation([tmp_path / "near"], depth=2).documented
+    assert [one.name for one in near] == ["b"]
     with pytest.raises(InputError, match="no such folder"):
         read_documentation([tmp_path / "gone"])
 
@@ -328,8 +306,7 @@ def documents(monkeypatch, found, limit=1000):
     monkeypatch.setattr(docstrings, "read_documentation", lambda depth: Reading(found, 7, 2))
     read = InstalledDocumentation(limit)
     listed = list(read)
-    assert read.report.documents == len(listed)
-    assert read.report.files == 7
+    assert (read.report.documents, read.report.files) == (len(listed), 7)
     assert read.report.skipped["no Python that can be parsed"].count == 2
     assert all(one.docstring and one.title == one.id for one in listed)
     return [one.sections[0].paragraphs for one in listed]
@@ -359,13 +336,10 @@ def test_no_two_documents_say_the_same(monkeypatch):
 
 
 def test_what_is_generated_is_kept_ten_times(monkeypatch):
-    many = [
-        pair(f"Show the state of lamp number {i}.", f"Lamp {i} stands in the hall.")
-        for i in range(50)
-    ]
-    alike = [
-        pair(f"Lamp {i} is on.", f"The light of a lamp shows the way to {i}.") for i in range(50)
-    ]
+    state, on = "Show the state of lamp number {0}.", "Lamp {0} is on."
+    hall, light = "Lamp {0} stands in the hall.", "The light of a lamp shows the way to {0}."
+    many = [pair(state.format(i), hall.format(i)) for i in range(50)]
+    alike = [pair(on.format(i), light.format(i)) for i in range(50)]
     assert len(documents(monkeypatch, many)) == 10
     assert len(documents(monkeypatch, alike)) == 10
     assert len(documents(monkeypatch, [*many, *alike])) == 20

@@ -1,8 +1,5 @@
 """Passages: nothing lost, nothing twice, nothing too long; copies against a plain loop."""
 
-import itertools
-import re
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,9 +50,7 @@ def test_every_word_is_in_one_passage_in_order_and_none_is_too_long(found, title
                 # Headings may stand before a paragraph, as lines of the text; nothing else may.
                 wanted = "".join(text.split())
                 before = rest.index(wanted)
-                names = re.escape("".join("".join(one_section.headings).split()))
-                allowed = "".join("".join(h.split()) for h in one_section.headings)
-                assert not before or allowed.endswith(rest[:before]), (rest[:before], names)
+                assert "".join("".join(one_section.headings).split()).endswith(rest[:before])
                 rest = rest[before + len(wanted) :]
         assert not rest
 
@@ -104,14 +99,8 @@ def test_titles_take_a_quarter_at_most():
 
 
 def test_what_many_documents_repeat_is_removed_and_counted_but_never_all():
-    many = [
-        document(
-            f"Text number {'x' * i} of all.",
-            f"Copyright 200{i}. All rights reserved.",
-            id=str(i),
-        )
-        for i in range(8)
-    ]
+    own, common = "Text number {} of all.", "Copyright 200{}. All rights reserved."
+    many = [document(own.format("x" * i), common.format(i), id=str(i)) for i in range(8)]
     alone = document("Copyright 1999. All rights reserved.", id="alone")
     result = passages([*many, alone], count_tokens=words, max_tokens=60)
     assert result.boilerplate == 8
@@ -123,7 +112,7 @@ def test_what_many_documents_repeat_is_removed_and_counted_but_never_all():
 
 def test_copies_are_removed_and_stood_for():
     river = (
-        "Rivers carry sand and mud and stones down to the wide sea where waves grind them all " * 2
+        "Rivers carry sand and mud and stones down to a wide sea where waves grind them all " * 2
     )
     near = river.replace("stones", "pebbles", 1)
     given = [river, "Other text.", f"  {river.upper()}", near, "Rivers carry other things."]
@@ -195,4 +184,4 @@ def test_sentences_end_where_they_do(text, count):
 @given(st.text(alphabet=st.sampled_from('ab. \n。!?"A1२।'), max_size=60))
 def test_sentences_joined_are_the_text(text):
     assert "".join(split(text)) == text
-    assert all(itertools.starmap(len, ((piece,) for piece in split(text) if text)))
+    assert all(split(text)) or not text

@@ -1,10 +1,7 @@
-"""The files behind a source: of a folder, a zip archive or a gzip file, or the source itself.
+"""The files behind a source: of a folder, a zip archive or a gzip file, or the source itself."""
 
-Nothing is unpacked to disk and no name in an archive is followed, so that none can lead outside;
-what is unpacked in memory is bounded by the reader. What may hold secrets, what is hidden, and what
-tools left there (caches, installed packages) is passed over, and every file that is passed over is
-reported with the reason.
-"""
+# Nothing is unpacked to disk and no name in an archive is followed, so that none can lead outside.
+# What may hold secrets, is hidden, or was left by tools is passed over, with its reason reported.
 
 import fnmatch
 import gzip
@@ -16,14 +13,10 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-Skip = Callable[[str, str], None]
-"""skip(reason, name)"""
+Skip = Callable[[str, str], None]  # skip(reason, name)
 
-LARGEST_ARCHIVE = 1 << 34
-"""Bytes that all files of an archive may take together when they are unpacked."""
-
-LARGEST_RATIO = 250
-"""An archived file that unpacks to so many times its size was made to fill memory."""
+LARGEST_ARCHIVE = 1 << 34  # bytes that all files of an archive may take when they are unpacked
+LARGEST_RATIO = 250  # a file that unpacks to so many times its size was made to fill memory
 
 _SECRETS = (
     ".env", ".env.*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx",
@@ -38,23 +31,14 @@ _TOOLS = frozenset(["node_modules", "__pycache__", "site-packages", "venv", "vir
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file.
+    """A file of a source."""
 
-    Attributes:
-        name: its path relative to the source, with "/" between folders.
-        suffix: that of its format, in lower case, without ".gz"; "" if it has none.
-        size: its bytes; of a gzip file those on disk.
-        packed: whether it is read through gzip, so that ``size`` says little.
-        path: on disk, of the file or of the archive that holds it.
-        member: its name in the archive; "" of a file.
-    """
-
-    name: str
-    suffix: str
-    size: int
-    packed: bool
-    path: str
-    member: str = ""
+    name: str  # its path relative to the source, with "/" between folders
+    suffix: str  # that of its format, in lower case, without ".gz"; "" if it has none
+    size: int  # its bytes; of a gzip file those on disk
+    packed: bool  # whether it is read through gzip
+    path: str  # on disk, of the file or of the archive that holds it
+    member: str = ""  # its name in the archive
 
     def open(self) -> IO[bytes]:
         """Its content; the stream can seek."""
@@ -137,14 +121,12 @@ def _shown(name: str) -> str:
 
 def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
     suffix = path.suffix.lower()
-    size = path.stat().st_size
     if suffix == ".zip":
         yield from _archive(path, name, skip)
-    elif suffix == ".gz":
-        inner = Path(path.stem).suffix.lower()
-        yield Entry(name, inner, size, True, str(path))
     else:
-        yield Entry(name, suffix, size, False, str(path))
+        packed = suffix == ".gz"
+        suffix = Path(path.stem).suffix.lower() if packed else suffix
+        yield Entry(name, suffix, path.stat().st_size, packed, str(path))
 
 
 def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
@@ -161,18 +143,16 @@ def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
         seen = set[str]()
         for info in infos:
             whole = f"{name}/{_shown(info.filename)}"
+            suffix = PurePosixPath(info.filename).suffix.lower()
             if info.is_dir():
                 continue
             if reason := _reason_in_archive(info, seen):
                 skip(reason, whole)
-                continue
-            seen.add(info.filename)
-            suffix = PurePosixPath(info.filename).suffix.lower()
-            packed = suffix == ".gz"
-            if packed or suffix == ".zip":
+            elif suffix in (".gz", ".zip"):
                 skip("archive within an archive", whole)
-                continue
-            yield Entry(whole, suffix, info.file_size, False, str(path), info.filename)
+            else:
+                yield Entry(whole, suffix, info.file_size, False, str(path), info.filename)
+            seen.add(info.filename)
 
 
 def _reason_in_archive(info: zipfile.ZipInfo, seen: set[str]) -> str | None:

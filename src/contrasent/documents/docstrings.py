@@ -1,7 +1,4 @@
-"""The documentation of the installed packages, read as text: a corpus that every machine has.
-
-Sources are parsed, never imported; :mod:`contrasent.documents.installed` says which.
-"""
+"""The documentation of the installed packages, parsed and never imported, as documents."""
 
 import ast
 import gc
@@ -20,45 +17,29 @@ from contrasent.documents.prose import summary_and_explanation
 from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError
 
-LARGEST = 2_000_000
-"""Bytes of a source file; what is larger was written by a program."""
+LARGEST = 2_000_000  # bytes of a source file; what is larger was written by a program
+REPEATS = 10  # texts that start alike: what was generated would drown what was written
+DEPTH = 3  # parts of a path: half of the files, which define most of the names of few parts
+OPENING = 6  # words by which texts start alike
 
-REPEATS = 10
-"""Texts that start alike: what was copied or generated would drown what was written."""
-
-DEPTH = 3
-"""Parts of a path: half of the files, which define most of the names of few parts."""
-
-OPENING = 6
-"""Words by which texts start alike."""
-
-
+Offers = dict[tuple[str, str], list[str]]  # of an origin and a name, the packages importing it
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True, slots=True)
 class Documented:
-    """A function, class or module and what its docstring says.
+    """A function, class or module and what its docstring says."""
 
-    Attributes:
-        name: the dotted name to import it by, as far as it is known without importing.
-        explanation: the prose that follows, at most about 80 words; "" if there is none.
-    """
-
-    name: str
+    name: str  # the dotted name to import it by, as far as it is known without importing
     summary: str
-    explanation: str
+    explanation: str  # the prose that follows, at most about 80 words; "" if there is none
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read.
+    """What was read."""
 
-    Attributes:
-        documented: in the order of their files and lines.
-    """
-
-    documented: list[Documented]
+    documented: list[Documented]  # in the order of their files and lines
     files: int
     skipped: int
 
@@ -89,15 +70,11 @@ def read_documentation(
     if limit_files is not None and limit_files < len(files):
         files = [files[i * len(files) // limit_files] for i in range(limit_files)]
     modules: list[_Module] = []
-    skipped = 0
     with progress.task("Reading documentation", len(files), "files") as advance, _no_collection():
         for root, path in files:
-            module = _parse(root, path)
-            skipped += module is None
-            if module is not None:
-                modules.append(module)
+            modules += filter(None, [_parse(root, path)])
             advance()
-    return Reading(list(_documented(modules)), len(modules), skipped)
+    return Reading(list(_documented(modules)), len(modules), len(files) - len(modules))
 
 
 @contextmanager
@@ -109,9 +86,6 @@ def _no_collection() -> Iterator[None]:
         yield
     finally:
         restore()
-
-
-# What a file says
 
 
 def _parse(root: Path, path: Path) -> _Module | None:
@@ -173,7 +147,7 @@ def _origin(package: str, statement: ast.ImportFrom) -> str:
 def _documented(modules: list[_Module]) -> Iterator[Documented]:
     """Shorten names to where packages offer them, and texts to summary and explanation."""
     public = {module.name: module.public for module in modules}
-    offers: dict[tuple[str, str], list[str]] = {}
+    offers: Offers = {}
     for module in modules:
         for origin, name in module.imports:
             if f"{origin}.".startswith(f"{module.name}."):
@@ -189,10 +163,7 @@ def _documented(modules: list[_Module]) -> Iterator[Documented]:
 
 
 def _shortest(
-    module: str,
-    inner: str,
-    offers: dict[tuple[str, str], list[str]],
-    public: dict[str, frozenset[str] | None],
+    module: str, inner: str, offers: Offers, public: dict[str, frozenset[str] | None]
 ) -> str:
     """numpy.linalg._linalg.svd -> numpy.linalg.svd, because numpy.linalg imports it from there."""
     top = inner.split(".")[0]
@@ -206,15 +177,8 @@ def _shortest(
     return f"{module}.{inner}" if inner else module
 
 
-# As documents
-
-
 class InstalledDocumentation:
-    """The documentation of the installed packages, a document a name, as a source of documents.
-
-    Names that people look for: public and explained, those of the fewest parts first. No two
-    have a summary or an explanation in common, and ``REPEATS`` at most start with the same words.
-    """
+    """The documentation of the installed packages, a document a public and explained name."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.report = limit, ReadReport()
@@ -244,11 +208,8 @@ def _distinct(documented: Iterable[Documented]) -> Iterator[Documented]:
     for one in documented:
         both = (one.summary.casefold(), one.explanation.casefold())
         starts = [" ".join(text.split()[:OPENING]) for text in both]
-        if (
-            one.explanation
-            and texts.isdisjoint(both)
-            and all(openings[start] < REPEATS for start in starts)
-        ):
+        few = all(openings[start] < REPEATS for start in starts)
+        if one.explanation and texts.isdisjoint(both) and few:
             texts.update(both)
             openings.update(starts)
             yield one

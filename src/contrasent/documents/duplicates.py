@@ -1,12 +1,9 @@
-"""Texts that say the same: exact copies, near copies by MinHash, and paragraphs of every page.
+"""Texts that say the same: exact copies, near copies by MinHash, and paragraphs of every page."""
 
-A near copy shares, of all runs of three words that either text has, at least ``ALIKE`` (Jaccard's
-coefficient). Candidates come from MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and
-Ullman, Mining of Massive Datasets, section 3.4) and are then compared exactly, so nothing is
-removed by chance; a copy at the threshold is missed with a probability of 8e-6. A text is compared
-with its ``MOST`` likeliest candidates and a bucket holds ``MOST`` texts, so that time is linear:
-of very many texts that are somewhat alike, some near copies are kept.
-"""
+# A near copy shares at least ALIKE of all runs of three words of both texts (Jaccard). Candidates
+# come from MinHash signatures in bands (Broder 1997; Leskovec, Rajaraman and Ullman, Mining of
+# Massive Datasets, section 3.4) and are compared exactly; a copy at the threshold is missed with a
+# probability of 8e-6. A text has MOST candidates and a bucket MOST texts, so that time is linear.
 
 import hashlib
 import re
@@ -22,15 +19,12 @@ from contrasent.documents.sections import Document, Section
 
 ALIKE = 0.85
 RUN = 3
-BANDS, ROWS = 16, 4
-"""At 0.85, (1 - 0.85**4)**16 of the copies are missed."""
-
+BANDS, ROWS = 16, 4  # at 0.85, (1 - 0.85**4)**16 of the copies are missed
+MOST = 16
+_SEEN = 0.6  # share of common minima below which texts are near copies with probability 1e-8
 # Scripts without spaces: each letter is a word.
 _LETTERS = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"[{_LETTERS}]|[^\W{_LETTERS}]+")
-MOST = 16
-_SEEN = 0.6
-"""Share of minima in common below which texts are no near copies (with a probability of 1e-8)."""
 _NUMBER = re.compile(r"\d+")
 _random = np.random.default_rng(20_261_122)
 _FACTORS = _random.integers(1, 1 << 63, (BANDS * ROWS, 1), dtype=np.uint64) | np.uint64(1)
@@ -40,8 +34,6 @@ _SUMMANDS = _random.integers(0, 1 << 63, (BANDS * ROWS, 1), dtype=np.uint64)
 def shingles(text: str) -> NDArray[np.uint64]:
     """Hashes of a text's runs of ``RUN`` words, letter case aside, each once; sorted."""
     words = [zlib.crc32(word.encode("utf-8")) for word in _WORD.findall(text.casefold())]
-    if not words:
-        return np.empty(0, np.uint64)
     hashes = np.array(words, np.uint64)
     run = hashes[: max(len(hashes) - RUN + 1, 1)].copy()
     for i in range(1, min(RUN, len(hashes))):  # modulo 2**64
@@ -97,11 +89,8 @@ def _minima(runs: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def recurring(documents: Sequence[Document]) -> set[int]:
-    """Hashes of paragraphs that so many documents share that they say nothing of any.
-
-    That is a half of the documents, at least 3, or 10, or one in a thousand. Documents of one
-    paragraph do not count: rows of a table may well be alike.
-    """
+    """Hashes of paragraphs that so many documents share that they say nothing of any."""
+    # Documents of one paragraph do not count: rows of a table may well be alike.
     counts: Counter[int] = Counter()
     for document in documents:
         paragraphs = {_key(p) for section in document.sections for p in section.paragraphs}

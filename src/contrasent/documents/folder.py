@@ -1,9 +1,4 @@
-"""The documents of a folder, an archive or a file: text with its title, headings and order.
-
-Formats whose names are in ``FORMATS`` are read; the parsers come with the extra ``documents``
-where Python has none. A file that cannot be read does not end the work: it is passed over, and
-:class:`ReadReport` counts it by its reason.
-"""
+"""The documents of a folder, an archive or a file: text with its title, headings and order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +15,7 @@ from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
 from contrasent.text.sources import missing
 
-Parsed = tuple[str, tuple[Section, ...]]
-
-CHARACTERS = 1_000_000_000
-"""Characters of all documents together; they are held in memory later."""
+CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
 _REMEDIES = {
     "no text (a scan?)": "run scans through OCR first",
     "too large": f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl with a "
@@ -44,21 +36,14 @@ class Skipped:
 
 @dataclass(slots=True)
 class ReadReport:
-    """What was read and what was not.
+    """What was read and what was not."""
 
-    Attributes:
-        files: files that gave at least one document.
-        characters: characters of their text, titles and headings aside.
-        encodings: how many text files are in each encoding.
-        columns: for each table, which columns were read as what.
-    """
-
-    files: int = 0
+    files: int = 0  # that gave at least one document
     documents: int = 0
-    characters: int = 0
+    characters: int = 0  # of their text, titles and headings aside
     skipped: dict[str, Skipped] = field(default_factory=dict)
     encodings: dict[str, int] = field(default_factory=dict)
-    columns: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)  # of each table, what was read as what
     keys: int = 0
 
     def skip(self, reason: str, name: str) -> None:
@@ -80,13 +65,11 @@ class ReadReport:
 
     def lines(self) -> list[str]:
         """The report for a person, a line each."""
-        shown = [
-            f"{self.documents:,} documents of {self.files:,} files, {self.characters:,} characters"
-        ]
-        others = {name: n for name, n in self.encodings.items() if name != "utf-8"}
+        of = f"{self.files:,} files, {self.characters:,} characters"
+        shown = [f"{self.documents:,} documents of {of}"]
+        others = sorted((name, n) for name, n in self.encodings.items() if name != "utf-8")
         if others:
-            listed = ", ".join(f"{n:,} in {name}" for name, n in sorted(others.items()))
-            shown.append(f"not in UTF-8: {listed}")
+            shown.append(f"not in UTF-8: {', '.join(f'{n:,} in {name}' for name, n in others)}")
         shown += [f"{name}: {columns}" for name, columns in list(self.columns.items())[:5]]
         if self.keys:
             shown.append(f"left out {self.keys:,} lines that hold a key or a password")
@@ -97,34 +80,22 @@ class ReadReport:
 
 
 class Documents(Protocol):
-    """Documents that can be read anew, in the same order; ``str`` of them says where they are.
+    """Documents that can be read anew, in the same order; ``str`` of them says where they are."""
 
-    Attributes:
-        report: of the last iteration that ended, or of the one that is under way.
-    """
+    report: ReadReport  # of the last iteration that ended, or of the one that is under way
 
-    report: ReadReport
-
-    def __iter__(self) -> Iterator[Document]:
-        """Read all documents."""
-        ...
+    def __iter__(self) -> Iterator[Document]: ...
 
 
 class DocumentSource:
-    """The documents of a folder, an archive or a file, see :class:`Documents`.
-
-    Attributes:
-        report: of the last iteration that ended, or of the one that is under way.
-    """
+    """The documents of a folder, an archive or a file, see :class:`Documents`."""
 
     def __init__(
         self, source: Path, columns: Sequence[str] | None, characters: int, most: int
     ) -> None:
-        self.source = source
-        self.columns = columns
-        self.report = ReadReport()
+        self.source, self.columns, self.report = source, columns, ReadReport()
         self._characters, self._most = characters, most
-        self._lacking: tuple[str, NoSuchColumn] | None = None
+        self._lacking: list[tuple[str, Any]] = []  # tables, and the arguments of their errors
 
     def __str__(self) -> str:
         return str(self.source)
@@ -133,12 +104,12 @@ class DocumentSource:
         """Read all documents."""
         report = self.report = ReadReport()
         seen = set[str]()
-        self._lacking = None
+        self._lacking.clear()
         with (
             progress.task("Reading documents", None, "files") as advance,
             FileReader(self.columns, self._most) as reader,
         ):
-            for entry in self.entries():
+            for entry in entries(self.source, report.skip):
                 if report.characters > self._characters:
                     limit = f"beyond {self._characters:,} characters; choose a smaller source"
                     report.skip(limit, entry.name)
@@ -155,17 +126,11 @@ class DocumentSource:
                     yield document
                 report.files += report.documents > before
                 advance(documents=report.documents)
-        lacking: tuple[str, NoSuchColumn] | None = self._lacking
-        if lacking is not None and not report.columns:
-            name, lack = lacking
-            problem = f"no such column in {name}"
-            raise OptionError("--columns", lack.args[0], problem, choices=lack.args[1])
+        if self._lacking and not report.columns:
+            name, (column, choices) = self._lacking[0]
+            raise OptionError("--columns", column, f"no such column in {name}", choices=choices)
         if report.documents == 0:
             raise InputError(self.source, _nothing(report))
-
-    def entries(self) -> Iterator[Entry]:
-        """The files, in the order of their paths; those that are passed over go to the report."""
-        return entries(self.source, self.report.skip)
 
     def _guarded(self, reader: FileReader, entry: Entry) -> Iterator[Document]:
         """The documents of a file, as far as it can be read."""
@@ -178,7 +143,7 @@ class DocumentSource:
                         raise Skip(f"the rest, beyond {self._characters:,} characters")
                     yield document
         except NoSuchColumn as error:
-            self._lacking = self._lacking or (entry.name, error)
+            self._lacking.append((entry.name, error.args))
             report.skip("table without the chosen columns", entry.name)
         except Skip as skip:
             report.skip(skip.args[0], entry.name)

@@ -1,9 +1,6 @@
-"""Which source files the installed packages consist of.
+"""The source files that installed distributions list as theirs, and the standard library's."""
 
-Only files that installed distributions list as theirs, and those of the standard library. What was
-installed from a folder, an archive or a repository may be the user's own and private: it is passed
-over. So is everything outside these folders, whatever links lead there.
-"""
+# What was installed from a folder, an archive or a repository may be the user's own and private.
 
 import site
 import sysconfig
@@ -11,11 +8,11 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
+# Folders whose documentation is not for the package's users, or is another package's.
 PASSED_OVER = frozenset(
     {"test", "tests", "_tests", "idlelib", "lib2to3", "turtledemo", "_vendor", "_vendored"}
     | {"__pycache__", "site-packages", "dist-packages"}
 )
-"""Folders whose documentation is not for the package's users, or is another package's."""
 
 
 def sources_below(folders: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
@@ -73,10 +70,7 @@ def _distributed(folder: Path) -> set[Path]:
 
 
 def _is_own(distribution: Distribution) -> bool:
-    """Whether it came straight from a folder, an archive or a repository, not from an index.
-
-    PEP 610 has installers leave a file that says so. Conda's packages carry one as well, which
-    names the machine that built them.
-    """
+    """Whether it came straight from a folder, an archive or a repository, not from an index."""
+    # By PEP 610; conda's packages carry that file as well, for the machine that built them.
     installer = (distribution.read_text("INSTALLER") or "").strip()
     return distribution.read_text("direct_url.json") is not None and installer != "conda"

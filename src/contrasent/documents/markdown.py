@@ -1,8 +1,4 @@
-"""Markdown and notebooks to sections.
-
-Blocks are read by markdown-it; mark-up within lines is taken off here, which is twice as fast as
-its inline parser and all that plain text needs.
-"""
+"""Markdown and notebooks to sections: blocks by markdown-it, mark-up within lines here."""
 
 import json
 import re

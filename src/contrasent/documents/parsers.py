@@ -1,9 +1,4 @@
-"""One file's bytes to its title and sections, by the format that its suffix names.
-
-Office files, PDF, EPUB, HTML, reStructuredText and notebooks become Markdown by the library
-kreuzberg, and Markdown becomes sections here. What runs in this module runs in a process of its
-own, see :mod:`contrasent.documents.worker`.
-"""
+"""One file's bytes to its title and sections, by its suffix; run by the reading process."""
 
 import json
 import re
@@ -16,20 +11,11 @@ from contrasent.documents.markdown import read_markdown, read_notebook
 from contrasent.documents.plain import decode, read_python, read_text, sniff
 from contrasent.documents.secrets import without_keys
 from contrasent.documents.sections import Document, Section
-from contrasent.documents.table import (
-    Row,
-    as_row,
-    csv_rows,
-    jsonl_rows,
-    parquet_rows,
-    read_rows,
-)
-from contrasent.errors import InputError
+from contrasent.documents.table import Row, as_row, csv_rows, jsonl_rows, parquet_rows, read_rows
 from contrasent.text.sources import LONGEST
 
 Parsed = tuple[str, tuple[Section, ...]]
-Part = tuple[list[Document], dict[str, Any]]
-"""Some documents of a file, and facts about it for the report."""
+Part = tuple[list[Document], dict[str, Any]]  # documents, and facts of the file for the report
 
 TEXT: dict[str, Callable[[str], Parsed]] = {
     **dict.fromkeys((".md", ".markdown", ".mdx"), read_markdown),
@@ -37,7 +23,7 @@ TEXT: dict[str, Callable[[str], Parsed]] = {
     ".ipynb": read_notebook,
     ".py": read_python,
 }
-CONVERTED = {
+CONVERTED = {  # formats that kreuzberg reads, with their media types
     ".pdf": "application/pdf",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
@@ -47,18 +33,12 @@ CONVERTED = {
     ".rst": "text/x-rst",
     **dict.fromkeys((".html", ".htm", ".xhtml"), "text/html"),
 }
-"""Formats that kreuzberg reads, with their media types."""
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
-FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)
-"""Suffixes that are read; each also as gzip, and in a zip."""
-LARGEST = 200_000_000
-"""Bytes of a file that is one document; a larger one is a dump, to be split or made a table."""
-TEXT_LIMIT = 5_000_000
-"""Characters of a file that is one document, unless ``--max-file-text`` says otherwise."""
-AT_ONCE = 200
-"""Rows of a table that are handed over together."""
-MUCH = 1_000_000
-"""Characters of rows that are handed over, however few they are."""
+FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)  # also as gzip, in a zip
+LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
+TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
+AT_ONCE = 200  # rows of a table that are handed over together
+MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
 # Of HTML, kreuzberg writes what the head says before the text.
 _HEAD = re.compile(r"\A---\n(?>[\w.:-]+:[^\n]*\n)*(?:---\n|\n*## title:[^\n]*\n|\n)")
@@ -72,11 +52,7 @@ class Skip(Exception):
 
 
 def documents(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
-    """The documents of a file, some at a time; ``most``: characters of one.
-
-    Raises:
-        Skip: the file, or what is left of it, is not read; with the reason.
-    """
+    """The documents of a file, some at a time; ``most``: characters of one."""
     if entry.size == 0:
         raise Skip("empty")
     if entry.suffix in TABLES:
@@ -108,11 +84,11 @@ def _too_much(most: int) -> Skip:
 
 
 def _content(entry: Entry) -> bytes:
-    if entry.size > LARGEST:
-        raise Skip("too large")
-    with entry.open() as stream:
-        data = stream.read(LARGEST + 1)
-    if len(data) > LARGEST:
+    data = b""
+    if entry.size <= LARGEST:
+        with entry.open() as stream:
+            data = stream.read(LARGEST + 1)
+    if max(entry.size, len(data)) > LARGEST:
         raise Skip("too large")
     return data
 
@@ -176,32 +152,26 @@ def _paged(pages: Sequence[Any], title: str) -> Parsed:
 def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
     with entry.open() as stream:
         facts: dict[str, Any] = {}
-        skipped: list[None] = []
-        rows = _rows(entry, stream, facts)
-        try:
-            chosen, found = read_rows(rows, columns, lambda: skipped.append(None))
-        except InputError:  # of the parquet reader
-            raise
-        except ValueError:
-            raise Skip("table without a column of text") from None
-        facts["columns"] = str(chosen)
-        made: list[Document] = []
+        chosen, found = read_rows(_rows(entry, stream, facts), columns)
+        if not chosen:
+            raise Skip("table without a column of text")
+        counts = {"columns": chosen, "keys": 0, "skipped": 0}
+        facts, made = {**facts, **counts}, list[Document]()
         much, room = 0, max(most, LARGEST_RATIO * entry.size)
         for identity, title, sections in found:
             kept, keys = without_keys(sections)
-            facts["keys"] = facts.get("keys", 0) + keys
+            facts["keys"] += keys
             if not kept or (size := _size(kept)) > most:
-                skipped.append(None)
+                facts["skipped"] += 1
                 continue
             made.append(Document(f"{entry.name}#{identity}", title, kept))
             much, room = much + size, room - size
             if len(made) == AT_ONCE or much > MUCH or room < 0:
-                yield made, {**facts, "skipped": len(skipped)}
-                made, much, facts = [], 0, {"columns": str(chosen)}
-                skipped.clear()
+                yield made, facts
+                made, much, facts = [], 0, dict(counts)
             if room < 0:
                 raise Skip("the rest, a table that unpacks to too much")
-        yield made, {**facts, "skipped": len(skipped)}
+        yield made, facts
 
 
 def _rows(entry: Entry, stream: IO[bytes], facts: dict[str, Any]) -> Iterator[Row | None]:

@@ -1,12 +1,10 @@
-"""Documents cut into passages that a model reads whole.
+"""Documents cut into passages that a model reads whole, each below its title and headings."""
 
-A document that fits is one passage. Of others, sections are cut at their paragraphs and sentences
-into parts of about one length, and small neighbouring sections are put together. Passages do not
-overlap. Each is embedded and indexed with its title and headings before it, since its own text
-seldom repeats what it is about.
-"""
+# A document that fits is one passage. Of others, sections are cut at their paragraphs and sentences
+# into parts of about one length, and small neighbouring sections are put together, without overlap.
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,21 +15,13 @@ from contrasent.documents.sections import Document
 from contrasent.errors import OptionError
 from contrasent.types import batched
 
-_PAGE = re.compile(r"page \d+")
-"""A heading that stands for a page; it says nothing of the text below."""
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
-FEWEST = 16
-"""Tokens that a passage must be able to hold."""
-
-PREFIX = 0.25
-"""Share of a passage's tokens that its title and headings may take."""
-
-SMALL = 0.25
-"""Share of a passage's tokens below which a section joins its neighbour."""
-
-AT_ONCE = 256
-"""Documents whose tokens are counted together."""
+_PAGE = re.compile(r"page \d+")  # a heading that says nothing of the text below
+FEWEST = 16  # tokens that a passage must be able to hold
+PREFIX = 0.25  # share of a passage's tokens that its title and headings may take
+SMALL = 0.25  # share of a passage's tokens below which a section joins its neighbour
+AT_ONCE = 256  # documents whose tokens are counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +58,8 @@ class PassageSet:
 
     def lines(self) -> list[str]:
         """The counts for a person, a line each."""
-        shown = [
-            f"{len(self.passages):,} passages of {len(self.documents):,} documents, "
-            f"{self.cut:,} of them cut"
-        ]
+        of = f"{len(self.documents):,} documents, {self.cut:,} of them cut"
+        shown = [f"{len(self.passages):,} passages of {of}"]
         if self.boilerplate:
             shown.append(f"removed {self.boilerplate:,} paragraphs that many documents repeat")
         if self.exact or self.near:
@@ -101,37 +89,32 @@ def passages(
         raise OptionError("max_tokens", max_tokens, f"a passage needs at least {FEWEST}")
     common = recurring(held)
     cleaned = [without(document, common) for document in held] if common else held
-    removed = sum(map(_paragraphs, held)) - sum(map(_paragraphs, cleaned))
-    cutter = _Cutter(count_tokens, max_tokens)
-    every = list(cutter.cut(cleaned))
+    every = list(_Cutter(count_tokens, max_tokens).cut(cleaned))
     texts = [passage.indexed for passage in every]
     first = near_copies(texts)
     number: dict[int, int] = {}
     holding: list[list[int]] = [[] for _ in held]
-    pieces = [0] * len(held)
     exact = 0
     for i, (passage, original) in enumerate(zip(every, first, strict=True)):
-        pieces[passage.document] += 1
         if original == i:
             number[i] = len(number)
         else:
-            one, other = (texts[at].casefold().split() for at in (i, original))
-            exact += one == other
+            exact += texts[i].casefold().split() == texts[original].casefold().split()
         if number[original] not in holding[passage.document]:
             holding[passage.document].append(number[original])
     return PassageSet(
         tuple(every[i] for i in number),
         tuple(document.id for document in held),
         tuple(map(tuple, holding)),
-        boilerplate=removed,
+        boilerplate=_paragraphs(held) - _paragraphs(cleaned),
         exact=exact,
         near=len(every) - len(number) - exact,
-        cut=sum(count > 1 for count in pieces),
+        cut=sum(passage.order == 1 for passage in every),
     )
 
 
-def _paragraphs(document: Document) -> int:
-    return sum(len(section.paragraphs) for section in document.sections)
+def _paragraphs(documents: Iterable[Document]) -> int:
+    return sum(len(section.paragraphs) for one in documents for section in one.sections)
 
 
 class _Cutter:
@@ -166,10 +149,9 @@ class _Cutter:
             yield whole
             return
         groups: list[list[_Part]] = []
-        small = SMALL * self._most
         for part in parts:
-            last = groups[-1] if groups else None
-            if last and min(sum(one.size for one in last), part.size) < small:
+            last = groups[-1] if groups else []
+            if last and min(sum(one.size for one in last), part.size) < SMALL * self._most:
                 together = _joined([*last, part], self._tokens)
                 if together.size <= self._room(document, together.headings):
                     last.append(part)
@@ -182,8 +164,7 @@ class _Cutter:
     def _balanced(self, part: _Part, room: int) -> Iterator[_Part]:
         """Cut a part at its pieces, each of them within the room, into parts of about one size."""
         pieces, tokens = self._within(part.pieces, part.tokens, room)
-        left, taken = sum(tokens), 0
-        start = 0
+        left, taken, start = sum(tokens), 0, 0
         for i, size in enumerate(tokens):
             count = -(-(left + taken) // room)  # parts that the rest takes at least
             if taken and (taken + size > room or taken >= (left + taken) / count):
@@ -199,41 +180,34 @@ class _Cutter:
         """Pieces longer than the room cut at lines, else sentences, else words, else letters."""
         fitting, sizes = list[str](), list[int]()
         for piece, size in zip(pieces, tokens, strict=True):
-            if size <= room or len(piece) < 2:
-                fitting.append(piece)
-                sizes.append(size)
-                continue
-            finer = _finer(piece, -(-size // room) + 1)
-            more, counts = self._within(finer, self._tokens(finer), room)
+            more, counts = [piece], [size]
+            if size > room and len(piece) > 1:
+                finer = _finer(piece, -(-size // room) + 1)
+                more, counts = self._within(finer, self._tokens(finer), room)
             fitting += more
             sizes += counts
         return fitting, sizes
 
     def _fitted(self, made: list[tuple[int, Document, _Part]]) -> Iterator[Passage]:
         """Passages; those that are longer together than their pieces were are cut again."""
-        whole = list[tuple[int, Document, _Part]](made)
         while True:
-            shown = [self._shown(document, part) for _, document, part in whole]
-            counts = self._count(
-                [f"{prefix}\n{text}" if prefix else text for prefix, text in shown]
-            )
-            if all(count <= self._most for count in counts):
+            found, orders = list[Passage](), Counter[int]()
+            for number, document, part in made:
+                text = "".join(part.pieces).strip("\n ")
+                prefix = self._prefix(document.title, part.headings)[0]
+                name = f"{document.id}#{orders[number]}"
+                where = (name, number, document.title, part.headings, orders[number])
+                found.append(Passage(*where, text, prefix, document.docstring))
+                orders[number] += bool(text)
+            counts = self._count([passage.indexed for passage in found])
+            if max(counts, default=0) <= self._most:
                 break
-            finer = []
-            for (number, document, part), count in zip(whole, counts, strict=True):
-                halves = [part] if count <= self._most else _halves(part)
-                finer += [(number, document, half) for half in halves]
-            whole = finer
-        places: dict[int, int] = {}
-        for (number, document, part), (prefix, text) in zip(whole, shown, strict=True):
-            if text:
-                order = places[number] = places.get(number, -1) + 1
-                name = f"{document.id}#{order}"
-                where = (name, number, document.title, part.headings, order)
-                yield Passage(*where, text, prefix, document.docstring)
-
-    def _shown(self, document: Document, part: _Part) -> tuple[str, str]:
-        return self._prefix(document.title, part.headings)[0], "".join(part.pieces).strip("\n ")
+            made = [
+                (number, document, half)
+                for (number, document, part), count in zip(made, counts, strict=True)
+                for half in ([part] if count <= self._most else _halves(part))
+            ]
+        yield from (passage for passage in found if passage.text)
 
     def _room(self, document: Document, headings: tuple[str, ...]) -> int:
         return self._most - self._special - self._prefix(document.title, headings)[1]
@@ -263,12 +237,8 @@ def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
 def _parts(document: Document) -> Iterator[_Part]:
     for section in document.sections:
         pieces: list[str] = []
-        for paragraph in section.paragraphs:
-            found = (
-                paragraph.splitlines(keepends=True)
-                if "\n" in paragraph
-                else sentences.split(paragraph)
-            )
+        for text in section.paragraphs:
+            found = text.splitlines(keepends=True) if "\n" in text else sentences.split(text)
             pieces += [*found[:-1], f"{found[-1]}\n"]
         yield _Part(section.headings, pieces)
 
@@ -278,24 +248,23 @@ def _joined(parts: list[_Part], count: Callable[[Sequence[str]], list[int]]) -> 
     if len(parts) == 1:
         return parts[0]
     common = parts[0].headings
-    for part in parts[1:]:
-        same = [a == b for a, b in zip(common, part.headings, strict=False)]
-        common = common[: same.index(False) if False in same else len(same)]
-    pieces, tokens, above = list[str](), list[int](), common
-    heads = []
     for part in parts:
-        shared = 0
-        while (
-            shared < min(len(above), len(part.headings)) and above[shared] == part.headings[shared]
-        ):
-            shared += 1
-        heads.append([f"{name}\n" for name in part.headings[shared:]])
+        common = common[: _shared(common, part.headings)]
+    heads, above = [], common
+    for part in parts:
+        below = part.headings[_shared(above, part.headings) :]
+        heads.append([f"{name}\n" for name in below])
         above = part.headings
     counts = iter(count([head for some in heads for head in some]))
+    pieces, tokens = list[str](), list[int]()
     for part, some in zip(parts, heads, strict=True):
         pieces += [*some, *part.pieces]
         tokens += [*islice(counts, len(some)), *part.tokens]
     return _Part(common, pieces, tokens)
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    return [*(a == b for a, b in zip(one, other, strict=False)), False].index(False)
 
 
 def _finer(piece: str, count: int) -> list[str]:

@@ -11,8 +11,7 @@ from contrasent.documents.prose import without_markup
 from contrasent.documents.sections import Section, SectionBuilder
 from contrasent.documents.table import is_set_out
 
-SAMPLE = 1 << 16
-"""Bytes from which an encoding is guessed."""
+SAMPLE = 1 << 16  # bytes from which an encoding is guessed
 
 _MARKS = [
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -27,11 +26,7 @@ _RULE = re.compile(r"^\s*([-=~*_#+])\1{2,}\s*$")
 
 
 def encoding_of(sample: bytes, *, whole: bool) -> str:
-    """The encoding of a text by its first bytes.
-
-    A byte order mark decides, then UTF-8 if it fits, then charset-normalizer where it is
-    installed, then Windows' Western European letters.
-    """
+    """The encoding of a text by its first bytes, Windows' Western European letters at last."""
     for mark, name in _MARKS:
         if sample.startswith(mark):
             return name
@@ -79,10 +74,7 @@ def read_text(text: str) -> tuple[str, tuple[Section, ...]]:
         blocks = text.split("\n")
     for block in blocks:
         lines = [line for line in block.splitlines() if line.strip() and not _RULE.match(line)]
-        if is_set_out(lines):
-            builder.lines("\n".join(lines))
-        else:
-            builder.paragraph(" ".join(lines))
+        builder.lines("\n".join(lines)) if is_set_out(lines) else builder.paragraph(" ".join(lines))
     return builder.finish()
 
 
@@ -112,8 +104,7 @@ def _add(
     if docstring := ast.get_docstring(node):
         _add_docstring(builder, docstring)
         shown = node.body[0]
-        before = lines[start : shown.lineno - 1]
-        builder.lines("\n".join(before))
+        builder.lines("\n".join(lines[start : shown.lineno - 1]))
         start = shown.end_lineno or start
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         for inner in node.body:
@@ -131,7 +122,5 @@ def _add(
 def _add_docstring(builder: SectionBuilder, docstring: str) -> None:
     """Add a docstring's paragraphs; lists of parameters and examples keep their lines."""
     for block in re.split(r"\n\s*\n", inspect.cleandoc(docstring)):
-        if _SET_OUT.search(block):
-            builder.lines(block)
-        else:
-            builder.paragraph(without_markup(block))
+        set_out = _SET_OUT.search(block)
+        builder.lines(block) if set_out else builder.paragraph(without_markup(block))

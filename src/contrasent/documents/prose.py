@@ -1,19 +1,12 @@
-"""From a docstring to its summary and the prose that explains it.
-
-Docstrings come in the styles of NumPy, Google and Sphinx, with mark-up, code and tables between
-the sentences. What is no English sentence is left out rather than mended.
-"""
+"""From a docstring, of any style, to its summary and the English prose that explains it."""
 
 import inspect
 import re
 
 from contrasent.documents import sentences
 
-LONGEST = 80
-"""Words of an explanation; it ends with the sentence that reaches them."""
-
-SHORTEST = 8
-"""Words below which the text after a summary explains nothing."""
+LONGEST = 80  # words of an explanation; it ends with the sentence that reaches them
+SHORTEST = 8  # words below which the text after a summary explains nothing
 
 _STOP = re.compile(
     r"""^\s*(
@@ -56,26 +49,18 @@ _BOILERPLATE = re.compile(
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _COMMON = frozenset(
-    re.findall(
-        r"\w+",
-        """
-        a an the this that these those it its is are was were be been being has have had do does
-        can could may might must shall should will would not no nor or and but if when where
-        while which who what how than then so as at by for from in into of off on onto out over
-        to up with without under between through during before after above below each every all
-        any some such only other same both more most one two you your we our they their there
-        here also used using use
-        """,
-    )
-)
+    re.findall(r"\w+", """
+    a an the this that these those it its is are was were be been being has have had do does can
+    could may might must shall should will would not no nor or and but if when where while which who
+    what how than then so as at by for from in into of off on onto out over to up with without under
+    between through during before after above below each every all any some such only other same
+    both more most one two you your we our they their there here also used using use
+    """)
+)  # fmt: skip
 
 
 def summary_and_explanation(docstring: str) -> tuple[str, str]:
-    """Split a docstring into its first sentence and the prose that follows it.
-
-    The prose ends where parameters, examples or another section begin; lists, tables, code and
-    directives are passed over, inline mark-up is taken off.
-    """
+    """Split a docstring into its first sentence and the prose before its first section."""
     found = _sentences(docstring)
     if not found or not _is_summary(found[0]):
         return "", ""

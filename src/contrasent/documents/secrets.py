@@ -25,14 +25,13 @@ _KEY = re.compile(
     """,
     re.VERBOSE,
 )
-_HINTS = (
+_HINTS = (  # one of them stands in every key
     "-----BEGIN", "AKIA", "ASIA", "ABIA", "ACCA", "sk-", "k_live_", "k_test_", "gh", "glpat-",
     "xox", "AIza", "ya29.", "hf_", "npm_", "pypi-", "SG.", "eyJ", "://",
 )  # fmt: skip
-"""One of them stands in every key."""
 _END = "-----END"
+# In the lines of a private key: base 64, or a header.
 _OF_KEY = re.compile(r"[A-Za-z0-9+/=]{30}|^[\w-]+: |^[A-Za-z0-9+/=]*$")
-"""In the lines of a private key: base 64, or a header."""
 
 
 def without_keys(sections: Iterable[Section]) -> tuple[tuple[Section, ...], int]:

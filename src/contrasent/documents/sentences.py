@@ -1,8 +1,4 @@
-"""Sentences of any language: where a paragraph may be cut.
-
-One regular expression over Unicode's terminators and a short list of abbreviations. A wrong cut
-only moves the border between two passages; a cut that is missed leaves a longer sentence.
-"""
+"""Sentences of any language: where a paragraph may be cut."""
 
 import re
 

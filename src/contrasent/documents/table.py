@@ -1,14 +1,9 @@
-"""Tables to documents, a row each: csv, tsv, jsonl, json and parquet.
-
-Rows are streamed. A row that cannot be read is passed over and counted, not an error: this is text
-to learn from, where :mod:`contrasent.text.tables` reads what a user prepared for training.
-"""
+"""Tables to documents, a row each, by what they hold; rows that cannot be read are counted."""
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import IO, Any
 
@@ -17,13 +12,10 @@ from contrasent.text.sources import LONGEST, Source
 from contrasent.text.tables import open_table
 
 Row = Mapping[str, Any]
+Columns = tuple[str, str, Sequence[str]]  # of the id, the title and the texts; "" for none
 
-SAMPLE = 200
-"""Rows from which columns are guessed."""
-
-SHORTEST = 20
-"""Characters that texts have on average in a column that is taken for text by their length."""
-
+SAMPLE = 200  # rows from which columns are guessed
+SHORTEST = 20  # characters that texts have on average in a column taken for text by its length
 _IDS = ("_id", "id", "doc_id", "docid", "pid", "uuid")
 _TITLES = ("title", "titel", "titre", "heading", "headline", "name", "subject", "question")
 _TEXTS = (
@@ -36,43 +28,27 @@ class NoSuchColumn(Exception):
     """A table lacks a column that was chosen; ``args`` are the column and those there are."""
 
 
-@dataclass(frozen=True, slots=True)
-class TableColumns:
-    """Which columns hold what; "" and () where there is none."""
-
-    id: str
-    title: str
-    texts: tuple[str, ...]
-
-    def __str__(self) -> str:
-        parts = [f"text from {' and '.join(self.texts)}"]
-        parts += [
-            f"{what} from {name}" for what, name in (("title", self.title), ("id", self.id)) if name
-        ]
-        return ", ".join(parts)
-
-
 def read_rows(
-    rows: Iterator[Row | None], columns: Sequence[str] | None, skip: Callable[[], None]
-) -> tuple[TableColumns, Iterator[tuple[str, str, tuple[Section, ...]]]]:
-    """Choose columns and read rows."""
+    rows: Iterator[Row | None], columns: Sequence[str] | None
+) -> tuple[str, Iterator[tuple[str, str, tuple[Section, ...]]]]:
+    """Name the chosen columns, "" if none holds text, and read each row's id, title and text."""
     sample = list(islice(rows, SAMPLE))
-    chosen = _choose([row for row in sample if row], columns)
+    identity, heading, texts = _choose([row for row in sample if row], columns)
 
     def documents() -> Iterator[tuple[str, str, tuple[Section, ...]]]:
         for number, row in enumerate(chain(sample, rows), 1):
-            parts = [] if row is None else [_text(row.get(name)) for name in chosen.texts]
+            cells = row or {}
+            parts = [_text(cells.get(name)) for name in texts]
             paragraphs = tuple(p for part in parts for p in _paragraphs(part))
-            title = one_line(_text(row.get(chosen.title))) if row and chosen.title else ""
-            if not paragraphs:
-                if not title:
-                    skip()
-                    continue
+            title = one_line(_text(cells.get(heading))) if heading else ""
+            if title and not paragraphs:
                 paragraphs, title = (title,), ""
-            name = _text(row.get(chosen.id)).strip() if row and chosen.id else ""
-            yield name or str(number), title, (Section((), paragraphs),)
+            name = _text(cells.get(identity)).strip() if identity else ""
+            yield name or str(number), title, (Section((), paragraphs),) if paragraphs else ()
 
-    return chosen, documents()
+    named = ((" and ".join(texts), "text"), (heading, "title"), (identity, "id"))
+    shown = ", ".join(f"{what} from {name}" for name, what in named if name)
+    return shown if texts else "", documents()
 
 
 def _text(cell: Any) -> str:
@@ -102,7 +78,7 @@ def is_set_out(lines: Sequence[str]) -> bool:
     return indented > len(lines) / 4 or short > 0.7 * len(lines)
 
 
-def _choose(rows: list[Row], columns: Sequence[str] | None) -> TableColumns:
+def _choose(rows: list[Row], columns: Sequence[str] | None) -> Columns:
     """Choose columns by their names, or the one with the longest texts."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     known = {name.casefold(): name for name in reversed(names)}
@@ -115,7 +91,7 @@ def _choose(rows: list[Row], columns: Sequence[str] | None) -> TableColumns:
             if name not in names:
                 raise NoSuchColumn(name, names)
         several = len(columns) > 1
-        return TableColumns(first(_IDS), columns[0] if several else "", tuple(columns[several:]))
+        return first(_IDS), columns[0] if several else "", columns[several:]
     lengths = {
         name: sum(len(_text(row.get(name))) for row in rows if not isinstance(row.get(name), int))
         for name in names
@@ -123,11 +99,10 @@ def _choose(rows: list[Row], columns: Sequence[str] | None) -> TableColumns:
     text = first([name for name in _TEXTS if name in known and lengths[known[name]]])
     if not text:
         text = max(names, key=lambda name: lengths[name], default="")
-        if lengths.get(text, 0) < SHORTEST * len(rows):
-            raise ValueError("no column of text")
+        if not text or lengths[text] < SHORTEST * len(rows):
+            return "", "", ()
     title = first([name for name in _TITLES if known.get(name) != text])
-    identity = first([name for name in _IDS if known.get(name) != text])
-    return TableColumns(identity, title, (text,) if text else ())
+    return first([name for name in _IDS if known.get(name) != text]), title, (text,)
 
 
 def jsonl_rows(lines: Iterator[str]) -> Iterator[Row | None]:
@@ -165,16 +140,14 @@ def csv_rows(lines: Iterator[str], delimiter: str) -> Iterator[Row | None]:
         except csv.Error:
             yield None
             continue
-        if not any(cell.strip() for cell in cells):
-            if names is not None:
-                yield None
-            continue
-        if names is None:
-            header = _is_header(cells)
-            names = [c.strip() for c in cells] if header else [str(i) for i in range(len(cells))]
-            if header:
-                continue
-        yield dict(zip(names, cells, strict=False))
+        blank = not any(cell.strip() for cell in cells)
+        if names is not None:
+            yield None if blank else dict(zip(names, cells, strict=False))
+        elif not blank and _is_header(cells):
+            names = [cell.strip() for cell in cells]
+        elif not blank:
+            names = [str(i) for i in range(len(cells))]
+            yield dict(zip(names, cells, strict=True))
 
 
 def _is_header(cells: Sequence[str]) -> bool:

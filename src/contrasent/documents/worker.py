@@ -1,9 +1,7 @@
-"""Reading files in a process of its own, so that no file can hang or kill the run.
+"""Reading files in a process of its own, so that no file can hang or kill the run."""
 
-The process is sent a file's place as a line of JSON and answers with its documents, some at a time.
-A file that gives no answer for too long, or that takes too much memory, costs that process its
-life; it is skipped, and the next file is read by a new one.
-"""
+# The process gets a file's place as a line of JSON and answers with its documents, some at a time.
+# It ends with a file that gives no answer for too long or takes too much memory; a new one goes on.
 
 import json
 import os
@@ -22,10 +20,8 @@ from contrasent.documents.parsers import Part, Skip, documents
 from contrasent.documents.sections import Document, Section
 from contrasent.documents.table import NoSuchColumn
 
-SECONDS = 20.0
-"""Between two answers about one file."""
-MEMORY = 2 << 30
-"""Bytes of address space beyond those that the process has when it starts."""
+SECONDS = 20.0  # between two answers about one file
+MEMORY = 2 << 30  # bytes of address space beyond those that the process has when it starts
 COMMAND = [sys.executable, "-P", "-m", "contrasent.documents.worker"]
 # Each thread, and each arena of its allocations, counts towards the address space.
 _FEW = dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -47,12 +43,7 @@ class FileReader:
         self._end()
 
     def read(self, entry: Entry) -> Iterator[Part]:
-        """The documents of a file, some at a time, with facts about the file.
-
-        Raises:
-            Skip: the file is not read; with the reason.
-            NoSuchColumn: a table lacks a column that was chosen.
-        """
+        """The documents of a file, some at a time, with facts about the file."""
         process = self._started()
         assert process.stdin is not None
         order = {"entry": asdict(entry), "columns": self.columns, "most": self.most}
@@ -68,8 +59,7 @@ class FileReader:
                     raise Skip(answer["skip"])
                 if "lacking" in answer:
                     raise NoSuchColumn(*answer["lacking"])
-                if ready:
-                    answer["done"]
+                if ready and answer["done"]:
                     return
                 yield [_document(one) for one in answer["documents"]], answer["facts"]
         except (KeyError, TypeError, ValueError, AttributeError):  # no answer of ours
@@ -120,24 +110,14 @@ class FileReader:
 
 
 def _document(data: dict[str, Any]) -> Document:
-    sections = tuple(Section(tuple(heads), tuple(texts)) for heads, texts in data["sections"])
-    return Document(data["id"], data["title"], sections, data["docstring"])
-
-
-def _shown(document: Document) -> dict[str, Any]:
-    sections = [(part.headings, part.paragraphs) for part in document.sections]
-    return {
-        "id": document.id,
-        "title": document.title,
-        "sections": sections,
-        "docstring": document.docstring,
-    }
+    sections = ({name: tuple(texts) for name, texts in part.items()} for part in data["sections"])
+    return Document(**{**data, "sections": tuple(Section(**part) for part in sections)})
 
 
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:
     try:
         for found, facts in documents(Entry(**order["entry"]), order["columns"], order["most"]):
-            yield {"documents": [_shown(one) for one in found], "facts": facts}
+            yield {"documents": [asdict(one) for one in found], "facts": facts}
         yield {"done": True}
     except Skip as skip:
         yield {"skip": skip.args[0]}
