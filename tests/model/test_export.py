@@ -108,7 +108,6 @@ def test_openvino_is_first_called_by_one_thread(models, tmp_path, monkeypatch):
 
 
 def test_openvino_in_int8_meets_few_shapes(models, tmp_path, sentences, monkeypatch):
-    """It makes kernels for every shape, and keeps them."""
     pytest.importorskip("openvino")
     export(models["bert"], tmp_path / "q", engine="openvino", calibration=sentences[:50])
     opened, shapes = runtime.open_session, []

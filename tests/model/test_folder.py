@@ -104,13 +104,9 @@ def test_the_older_schema_is_written(bert, tmp_path):
     encoder.save(tmp_path / "m")
     m = tmp_path / "m"
     kinds = [(row["path"], row["type"]) for row in read_json(m / "modules.json")]
-    old = "sentence_transformers.models."
-    assert kinds == [
-        ("", old + "Transformer"),
-        ("1_Pooling", old + "Pooling"),
-        ("2_Dense", old + "Dense"),
-        ("3_Normalize", old + "Normalize"),
-    ]
+    steps = [("", "Transformer")]
+    steps += [(f"{i}_{name}", name) for i, name in enumerate(("Pooling", "Dense", "Normalize"), 1)]
+    assert kinds == [(path, f"sentence_transformers.models.{name}") for path, name in steps]
     told = read_json(m / "1_Pooling" / "config.json")
     assert told["word_embedding_dimension"] == 32
     on = [key for key, value in told.items() if key.startswith("pooling_mode") and value]
@@ -122,23 +118,12 @@ def test_the_older_schema_is_written(bert, tmp_path):
     told = read_json(m / "2_Dense" / "config.json")
     assert told["activation_function"] == "torch.nn.modules.activation.Tanh"
     assert read_json(m / "config_sentence_transformers.json")["similarity_fn_name"] == "cosine"
-    files = sorted(str(p.relative_to(m)) for p in m.rglob("*") if p.is_file())
-    assert files == [
-        "1_Pooling/config.json",
-        "2_Dense/config.json",
-        "2_Dense/model.safetensors",
-        "3_Normalize/config.json",
-        "README.md",
-        "config.json",
-        "config_sentence_transformers.json",
-        "golden/vectors.safetensors",
-        "golden/weights.json",
-        "model.safetensors",
-        "modules.json",
-        "sentence_bert_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
+    files = {str(p.relative_to(m)) for p in m.rglob("*") if p.is_file()}
+    named = "1_Pooling/config.json 2_Dense/config.json 2_Dense/model.safetensors"
+    named += " 3_Normalize/config.json README.md config.json config_sentence_transformers.json"
+    named += " golden/vectors.safetensors golden/weights.json model.safetensors modules.json"
+    named += " sentence_bert_config.json tokenizer.json tokenizer_config.json"
+    assert files == set(named.split())
 
 
 @pytest.mark.parametrize("name", ["first_last", "embeddings_last", "last_two"])
@@ -172,24 +157,10 @@ REFUSED = {
         lambda m: modules(m, ["Transformer", "LSTM"]),
         r"modules.json: module 'sentence_transformers.models.LSTM' is not supported",
     ),
-    "modules": (
-        lambda m: write(m / "modules.json", {"type": "x"}),
-        "modules.json: not a list of modules",
-    ),
-    "json": (
-        lambda m: (m / "modules.json").write_text("[{"),
-        "modules.json: not valid JSON",
-    ),
+    "json": (lambda m: (m / "modules.json").write_text("[{"), "modules.json: not valid JSON"),
     "pooling": (
         lambda m: write(m / "1_Pooling" / "config.json", {"pooling_mode": "lasttoken"}),
         r"1_Pooling/config.json: pooling \['lasttoken'\] is not supported",
-    ),
-    "two poolings": (
-        lambda m: write(
-            m / "1_Pooling" / "config.json",
-            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
-        ),
-        "pooling .*cls_token.*mean_tokens.* is not supported",
     ),
     "no pooling": (
         lambda m: (m / "1_Pooling" / "config.json").unlink(),
@@ -219,14 +190,6 @@ REFUSED = {
             modules(m, ["Transformer", "Pooling", "Dense"]),
             dense(m / "2_Dense"),
             edit(m / "2_Dense" / "config.json", out_features=7),
-        ),
-        "2_Dense: the weights do not fit its config.json",
-    ),
-    "dense without sizes": (
-        lambda m: (
-            modules(m, ["Transformer", "Pooling", "Dense"]),
-            dense(m / "2_Dense"),
-            write(m / "2_Dense" / "config.json", {"bias": True}),
         ),
         "2_Dense: the weights do not fit its config.json",
     ),

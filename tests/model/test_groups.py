@@ -40,10 +40,3 @@ def test_every_row_once_shortest_first(rows):
     assert sorted(np.concatenate([np.empty(0, np.int64), *groups]).tolist()) == [*range(len(rows))]
     edges = [(rows[g].min(), rows[g].max()) for g in groups]
     assert all(high <= low for (_, high), (low, _) in pairwise(edges))
-
-
-def test_ends_of_the_scale():
-    rows = np.array([3, 3, 9, 1, 9])
-    assert [g.tolist() for g in by_length(rows, overhead=0)] == [[3], [0, 1], [2, 4]]
-    assert [sorted(g.tolist()) for g in by_length(rows, overhead=1000)] == [[0, 1, 2, 3, 4]]
-    assert by_length(np.empty(0, np.int64)) == []

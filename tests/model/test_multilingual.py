@@ -32,7 +32,6 @@ def model(tmp_path_factory):
 
 
 def test_a_translation_is_nearer_than_another_sentence(model):
-    """Bitext retrieval between English and nine languages, both ways."""
     languages = list(SAME)
     assert len(languages) == 10
     museum, dog = (

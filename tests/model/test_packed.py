@@ -45,11 +45,7 @@ def test_a_packing_holds_every_token_once():
     assert packing.groups == (Group(1, 1), Group(1, 2), Group(2, 3))
     assert packing.firsts.tolist() == [0, 1, 3, 6]
     blocks = packing.split(packing.ids[:, None])
-    assert [block[..., 0].tolist() for block in blocks] == [
-        [[3]],
-        [[1, 2]],
-        [[5, 6, 7], [8, 9, 10]],
-    ]
+    assert [b[..., 0].tolist() for b in blocks] == [[[3]], [[1, 2]], [[5, 6, 7], [8, 9, 10]]]
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
@@ -163,7 +159,6 @@ def looped(encoder, packing, masks, *, firsts=False):
 
 @pytest.mark.parametrize("firsts", [False, True])
 def test_with_dropout_it_is_the_loop_with_the_same_masks(bert, masks, firsts):
-    """With ``firsts`` the last layer is that of [CLS] vectors, whose attention has dropout too."""
     encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.2)
     packing = Packing.of(tokens)
     (ours,) = packed.states(encoder.backbone, packing, firsts=firsts)
@@ -248,7 +243,6 @@ def test_what_changes_the_layers_takes_the_plain_way(bert, tiny):
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 @pytest.mark.parametrize("pooling", ["mean", "cls", "first_last"])
 def test_in_bf16_it_is_as_near_to_the_truth_as_the_backbone(tiny, kind, pooling, monkeypatch):
-    """Vectors and gradients of autocast, packed and padded, each against float64."""
     encoder, tokens = load(tiny[kind], pooler=pooling, dropout=0.0, attention_dropout=0.0)
     vectors = encoder(tokens)
     truth = {"vectors": vectors.detach(), **gradients(encoder, vectors)}
@@ -285,7 +279,6 @@ def test_in_bf16_it_is_as_near_to_the_truth_as_the_backbone(tiny, kind, pooling,
 
 
 def test_dropout_in_bf16_is_that_of_float32(bert):
-    """The same seed draws the same masks: what is lost is lost in both."""
     encoder, tokens = load(bert, dropout=0.3, attention_dropout=0.3)
     encoder.float()
     found = []

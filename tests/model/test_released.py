@@ -100,11 +100,8 @@ def test_the_vectors_are_those_the_paper_evaluates(
     assert Encoder.load(tmp_path / "model").encode(TEXTS) == pytest.approx(wanted, abs=1e-6)
 
 
-def test_every_method_has_a_layout():
-    assert {layout[0] for layout in LAYOUTS} == set(METHODS)
-
-
 def test_what_the_files_do_not_tell_is_asked(checkpoint):
+    assert {layout[0] for layout in LAYOUTS} == set(METHODS)
     folder = checkpoint(TANH)
     with pytest.raises(OptionError, match=r"--method.*before the head .*or after it"):
         import_checkpoint(folder)

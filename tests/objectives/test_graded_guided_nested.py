@@ -9,15 +9,7 @@ from contrasent.engine.masked_models import Guide
 from contrasent.engine.registry import check, find
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.types import Batch
-from plain_loops import (
-    complex_cosine,
-    cosine,
-    loop,
-    loop_cosent,
-    loop_gist,
-    loop_ranking,
-    pairs,
-)
+from plain_loops import complex_cosine, cosine, loop, loop_cosent, loop_gist, loop_ranking, pairs
 
 
 def vectors(encoder, tokens):

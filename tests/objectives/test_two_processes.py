@@ -12,11 +12,7 @@ def cases(masked, guide):
     head = {"language_head": masked, "mask_ratio": 0.4}
     return {
         "simcse": {},
-        "simcse batchnorm symmetric": {
-            "projector": "batchnorm",
-            "symmetric": True,
-            "temperature": 1.0,
-        },
+        "simcse symmetric": {"projector": "batchnorm", "symmetric": True, "temperature": 1.0},
         "simcse two encoders": {"encoders": 2},
         "simcse_supervised": {"alpha": 0.5},
         "esimcse": {"queue_size": 9, "rate": 0.6},

@@ -145,14 +145,11 @@ def test_columns_of_a_corpus(pairs, tokenizer):
     made = Collator(pairs, rows_of(pairs, 6), (Identity(), Identity()), tokenizer).batch(3)
     assert made.rows.tolist() == rows_of(pairs, 6).at(3).tolist()
     assert (made.step, len(made)) == (3, 6)
-    expected = [
-        [tokenizer([ROWS[row][column]])[0][0].tolist() for row in made.rows] for column in range(3)
-    ]
-    assert lists(made) == expected
+    for column, found in enumerate(lists(made)):
+        assert found == [tokenizer([ROWS[row][column]])[0][0].tolist() for row in made.rows]
 
 
 def test_equal_sentences_in_different_rows_get_views_of_their_own(tokenizer, tmp_path):
-    """The row is part of what seeds a view: the same in any batch, others in other rows."""
     cache = tokenised(open_corpus([ROWS[0][0]] * 30), tokenizer, tmp_path / "c", lower=False)
     views = (Identity(), RepeatTokens(rate=1.0, rule="paper"), DeleteWords(percent=40))
     seen = []
@@ -188,7 +185,6 @@ def test_views_of_single_sentences(single, tokenizer):
 
 
 def test_parts_make_the_batch(single, tokenizer):
-    """What W processes of p parts each see is, put together, what one process sees."""
     views = (RepeatWords(rate=0.3), RepeatTokens(rate=0.3))
     collator = Collator(single, rows_of(single, 12), views, tokenizer)
     whole = collator.batch(2)

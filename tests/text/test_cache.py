@@ -63,16 +63,9 @@ def test_anything_else_makes_it_anew(tokenizer, bert, tmp_path):
         return json.loads((tmp_path / "c" / "meta.json").read_text())["key"]
 
     changed = [*ROWS[:2], ("kettle " * 19, "x")]
-    keys = [
-        key(),
-        key(rows=changed),
-        key(columns=(1, 0)),
-        key(lower=True),
-        key(tokenizer=Tokenizer.load(bert, max_tokens=11)),
-        key(),
-    ]
-    assert len(set(keys)) == 5
-    assert keys[0] == keys[-1]
+    keys = [key(), key(rows=changed), key(columns=(1, 0)), key(lower=True)]
+    keys += [key(tokenizer=Tokenizer.load(bert, max_tokens=11)), key()]
+    assert len(set(keys)) == 5 and keys[0] == keys[-1]
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
 
 
@@ -107,13 +100,6 @@ def test_runs_share_a_folder(tokenizer, bert, tmp_path, monkeypatch):
     assert len([p for p in (tmp_path / "c").iterdir() if p.is_dir()]) == 2
 
 
-def test_lower_casing(tiny, tmp_path):
-    tokenizer = Tokenizer.load(tiny["roberta"], max_tokens=30)
-    cache = tokenised(open_corpus(["A MAP", "b"]), tokenizer, tmp_path / "c", lower=True)
-    assert cache.tokens(0, np.array([0]))[0].tolist() == tokenizer(["a map"])[0][0].tolist()
-    assert cache.text(0, 0) == "A MAP"
-
-
 def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "CHUNK", 2)
     path = tmp_path / "pairs.tsv"
@@ -126,7 +112,6 @@ def test_a_corpus_that_breaks_off_leaves_nothing(tokenizer, tmp_path, monkeypatc
 
 
 def test_a_cache_that_was_cut_off_is_made_anew(tokenizer, tmp_path):
-    """meta.json is written last; without it nothing counts."""
     tokenised(open_corpus(ROWS), tokenizer, tmp_path / "c", lower=False)
     (tmp_path / "c" / "meta.json").unlink()
     (tmp_path / "c" / "0.text").write_bytes(b"")
@@ -193,7 +178,6 @@ def test_processes_make_the_shards_that_one_makes(tokenizer, tmp_path, shards):
 
 
 def test_a_row_is_there_before_its_shard(tokenizer, tmp_path, shards, monkeypatch):
-    """A large corpus is not waited for; nobody makes its shards here."""
     monkeypatch.setattr(module, "WAITED_FOR", 100)
     expected, _ = serial(tokenizer)
     begun = tokenised(open_corpus(LINES), tokenizer, tmp_path / "c", lower=False, workers=False)
@@ -221,7 +205,6 @@ def test_one_process_helps_a_training_that_does_not_wait(
 
 
 def test_what_was_made_before_a_kill_is_not_made_again(tokenizer, tmp_path, shards):
-    """The process that tokenises is killed; its workers end, and the next one goes on."""
     folder, texts = tmp_path / "c", tmp_path / "texts.txt"
     texts.write_text("\n".join(LINES))
     pid = os.fork()

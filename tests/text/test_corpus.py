@@ -88,13 +88,7 @@ ARRAYS = "".join(json.dumps(row) + "\n" for row in TRIPLES)
 CRLF = b'\xef\xbb\xbftext,more\r\n"one\r\ntwo",b\r\n\r\nc,d\r\n'
 LISTED = '{"id": 1, "text": "One.", "tags": []}\n{"text": "Two.", "more": 3}\n'
 CASES = [
-    (
-        "a.txt",
-        "  One.\t\n\nTwo, \ttab.\n   \nThree",
-        None,
-        ("0",),
-        ["One.", "Two, \ttab.", "Three"],
-    ),
+    ("a.txt", "  One.\t\n\nTwo, \ttab.\n \nThree", None, ("0",), ["One.", "Two, \ttab.", "Three"]),
     ("a.txt", b"\xef\xbb\xbfone\r\ntwo\rthree", None, ("0",), ["one", "two", "three"]),
     *(
         (name, content, *chosen)
@@ -139,9 +133,6 @@ def test_parquet(parquet):
     assert corpus.names == ("text", "more")
     assert list(corpus) == list(corpus) == [("a b", "x"), ("c", "y"), ("d", "z")]
     assert list(open_corpus(path, columns=[2, "text"])) == [("x", "a b"), ("y", "c"), ("z", "d")]
-
-
-def test_parquet_in_many_batches_keeps_order_and_row_numbers(parquet):
     texts = [f"sentence {i}" for i in range(5000)]
     assert [row for (row,) in open_corpus(parquet("a.parquet", text=texts))] == texts
     texts[4321] = " "
@@ -235,14 +226,17 @@ def test_the_digest_is_that_of_the_bytes_and_of_the_choice(put):
     digest = open_corpus(path).digest()
     assert digest == open_corpus(path).digest() == open_corpus(path, columns=NAMES).digest()
     assert digest == open_corpus(put("moved/b.csv", path.read_bytes())).digest()
+    rated = put("r.csv", "one,two,three\na,b,1\nc,d,2\n")
     others = [
         open_corpus(path, columns=["anchor"]),
         open_corpus(path, columns=["positive", "anchor", "negative"]),
         open_corpus(path, columns=[0, 1, 2]),
         open_corpus(put("c.csv", quoted([NAMES, *TRIPLES[:2]]))),
         open_corpus(TRIPLES),
+        open_corpus(rated, columns=("one", "two", "three")),
+        open_corpus(rated, columns=("one", "two"), score="three"),
     ]
-    assert len({digest, *(other.digest() for other in others)}) == 6
+    assert len({digest, *(other.digest() for other in others)}) == 8
     int(digest, 16)
     assert len(digest) == len(hashlib.sha256().hexdigest())
 
@@ -280,6 +274,8 @@ def test_a_folder_without_text(put):
     put("c/empty.txt", "\n\n")
     put("c/more.txt", "")
     fails(lambda: open_corpus(folder), "all files are empty")
+    (folder / "b.txt").symlink_to(folder / "gone.txt")
+    fails(lambda: open_corpus(folder), "b.txt: cannot read (No such file or directory)")
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.txt.gz"])
@@ -299,38 +295,29 @@ NO_HEADER = "the first row must name the columns but "
     ("name", "content", "options", "words"),
     [
         ("a.csv", "text,more\n", {}, "a.csv: one row only, the header"),
-        ("a.tsv", "text\tmore\n", {}, "a.tsv: one row only, the header"),
         ("a.docx", b"PK", {}, "unknown format (suffix .docx); rename it to one of .txt"),
         ("LICENSE", "text", {}, "unknown format (suffix none)"),
         # Text that is none; bytes that are not UTF-8 name line and character.
         ("a.txt", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt:5: byte 0xe9 at character 4 is not UTF-8"),
-        ("a.csv", b"text,more\n\n\n\ncaf\xe9,x\n", {}, "a.csv:5: byte 0xe9 at character 4"),
-        ("a.tsv", b"text\tmore\n\n\n\ncaf\xe9\tx\n", {}, "a.tsv:5: byte 0xe9 at character 4"),
         ("a.jsonl", b'"fine"\n\n\n\n"caf\xe9"\n', {}, "a.jsonl:5: byte 0xe9 at character 5"),
         ("a.txt.gz", b"fine\n\n\n\ncaf\xe9\n", {}, "a.txt.gz:5: byte 0xe9 at character 4"),
         ("a.txt", "one\ntwo\n".encode("utf-16"), {}, "a.txt:1: the file is UTF-16"),
         ("a.txt", "fine\nb\0d\n", {}, "a.txt:2: the text holds a NUL byte"),
-        ("a.csv", "text,more\nb\0d,x\n", {}, "a.csv:2: the text holds a NUL byte"),
-        ("a.tsv", "text\tmore\nb\0d\tx\n", {}, "a.tsv:2: the text holds a NUL byte"),
         ("a.jsonl", '"fine"\n"b\\u0000d"\n', {}, "a.jsonl:2: the text holds a NUL byte"),
         ("a.jsonl", '"fine"\n"\\ud83d"\n', {}, "a.jsonl:2: half a surrogate pair"),
         # Rows that are not like the first.
         ("a.csv", "text,more\na,b\nc\n", {}, "a.csv:3: 1 columns where the first row has 2"),
         ("a.csv", 'text,more\n"a\nb",c\nd,e,f\n', {}, "a.csv:4: 3 columns where"),
-        ("a.tsv", "text\tmore\na\tb\n\nc\n", {}, "a.tsv:4: 1 columns"),
-        ("a.jsonl", '["a", "b"]\n["c"]\n', {}, "a.jsonl:2: 1 columns"),
         ("a.csv", 'text,more\na,b\n"c,d\ne,f\ng,h\n', {}, "a.csv:3: the row is no csv"),
         # Columns that are not there, and a first row that is no header.
         ("a.csv", THREE, {"columns": ["anchr"]}, "columns 'anchr': no such column"),
         ("a.csv", THREE, {"columns": ["anchr"]}, "did you mean 'anchor'?"),
         ("a.csv", THREE, {"columns": [3]}, "has columns 0 to 2"),
-        ("a.csv", THREE, {"columns": [-1]}, "columns -1:"),
         ("a.csv", THREE, {"columns": []}, "at least one"),
         ("a.txt", "one\ntwo\n", {"columns": ["text"]}, "have no names; choose by position, 0 to 0"),
         ("a.csv", "A fox.,It rests.\nb,c\n", {}, NO_HEADER + "reads like data, 'A fox.'"),
         ("a.csv", "a,a\nb,c\n", {}, NO_HEADER + "holds 'a' twice"),
         ("a.csv", ",a\n0,c\n", {}, NO_HEADER + "holds an empty name"),
-        ("a.csv", "1,a\nb,c\n", {}, NO_HEADER + "reads like data, '1'"),
         ("a.csv", "text;more\nb;c\n", {}, "the first row is one column with ';' in it"),
         ("a.csv", "text\tmore\nb\tc\n", {}, r"the first row is one column with '\t' in it"),
         ("a.csv", "id,text\n17,One.\n", {}, "column 'id' holds numbers ('17')"),
@@ -341,7 +328,6 @@ NO_HEADER = "the first row must name the columns but "
         ("a.jsonl", '"a"\n" "\n', {}, "a.jsonl:2: blank sentence; remove the row"),
         ("a.jsonl", '{"t": "a"}\n{"t": 3}\n', {}, "a.jsonl:2: column 't' holds 3"),
         ("a.jsonl", '{"t": "a"}\n{"s": "b"}\n', {}, "a.jsonl:2: column 't' is missing"),
-        ("a.jsonl", '{"t": "a"}\n{"t": null}\n', {}, "a.jsonl:2: column 't' is missing"),
         ("a.jsonl", '"a"\n{"t": \n', {}, "a.jsonl:2: the line is no JSON"),
         ("a.jsonl", '"a"\n["b"]\n', {}, "a.jsonl:2: ['b'] is no string"),
         ("a.jsonl", "3\n", {}, "a.jsonl:1: 3 is neither a string"),
@@ -349,7 +335,6 @@ NO_HEADER = "the first row must name the columns but "
         ("a.jsonl", '"a"\n' + "9" * 5000 + "\n", {}, "a.jsonl:2: the line is no JSON that can be"),
         # Scores.
         ("a.csv", "a,b,s\nu,v,1\nw,x,high\n", {"score": "s"}, "a.csv:3: label 'high' is not a"),
-        ("a.csv", "a,b,s\nu,v,1\nw,x,inf\n", {"score": "s"}, "a.csv:3: label 'inf' is not a fin"),
         ("a.csv", "a,b,rating\nu,v,1\n", {"score": "ratng"}, "did you mean 'rating'"),
         ("a.jsonl", '{"a": "x", "s": 1}\n{"a": "x"}\n', {"score": "s"}, "a.jsonl:2: the label is"),
     ],
@@ -404,12 +389,6 @@ def test_broken_files(put, parquet):
     data = bytearray(parquet("b.parquet", text=[f"text {i}" for i in range(9000)]).read_bytes())
     data[100:4000] = b"\xff" * 3900
     fails(reading(put("b.parquet", bytes(data))), "b.parquet: ")
-
-
-def test_a_link_that_leads_nowhere(put):
-    folder = put("c/a.txt", "one\ntwo\n").parent
-    (folder / "b.txt").symlink_to(folder / "gone.txt")
-    fails(lambda: open_corpus(folder), "b.txt: cannot read (No such file or directory)")
 
 
 def test_a_line_without_end_is_refused(put, monkeypatch):
@@ -498,28 +477,6 @@ def test_labelled_pairs_that_cannot_be(put, name, content, columns, words):
 # Real files
 
 
-@pytest.mark.data
-@pytest.mark.skipif("CONTRASENT_DATA" not in os.environ, reason="CONTRASENT_DATA is not set")
-def test_real_files(tmp_path):
-    data = Path(os.environ["CONTRASENT_DATA"])
-    triples = open_corpus(data / "nli" / "nli_triples.csv")
-    assert triples.names == ("sent0", "sent1", "hard_neg")
-    assert sum(1 for _ in triples) == 47_911
-    wiki = open_corpus(data / "wiki" / "wiki1m_for_simcse.head.txt")
-    assert sum(1 for _ in wiki) + wiki.skipped == 11_914
-    found = 0
-    for part, count in {"train": 5749, "dev": 1500, "test": 1379}.items():
-        tsv = tmp_path / f"{part}.tsv"
-        tsv.symlink_to(data / "STS-raw" / "STSBenchmark" / f"sts-{part}.csv")
-        assert len(read_labelled_pairs(tsv, columns=(5, 6, 4))) == count
-        found += 1
-    assert found == 3
-    german = data / "STSB-multi-mt" / "stsb-de-dev.csv"
-    assert len(read_labelled_pairs(german, columns=(0, 1, 2))) == 1500
-    questions = open_corpus(data / "qqp" / "qqp_subset.tsv", columns=["question1", "question2"])
-    assert sum(1 for _ in questions) == 9600
-
-
 RATED = [
     ("A fox sleeps.", "A fox naps.", 4.5),
     ("A fox sleeps.", "A ship sails.", 0),
@@ -549,13 +506,3 @@ def test_scores_stand_beside_the_texts(put, parquet, kind):
     assert list(corpus) == [row[:2] for row in RATED]
     assert corpus.scores.tolist() == [4.5, 0.0, 5.0]
     assert corpus.names == {"memory": ("0", "1"), "no header": ("1", "2")}.get(kind, ("one", "two"))
-
-
-def test_the_choice_of_scores_is_part_of_the_digest(put):
-    path = put("r.csv", "one,two,three\na,b,1\nc,d,2\n")
-    digests = {
-        open_corpus(path, columns=("one", "two", "three")).digest(),
-        open_corpus(path, columns=("one", "two"), score="three").digest(),
-        open_corpus(path, columns=("one", "two")).digest(),
-    }
-    assert len(digests) == 3

@@ -68,7 +68,6 @@ def faq(questions, answers):
 
 
 def test_questions_that_share_answers():
-    """Whole groups while they are small; one large group gives queries, or the other way round."""
     split = hold_out(open_corpus(faq(4170, 750)), 1000, seed=0)
     assert len(split.train) >= 4170 * 4 // 5
     assert 139 <= len(split.queries) <= 167  # of five or six rows each, in 834
@@ -171,7 +170,4 @@ def test_documents_are_held_out_whole(tmp_path):
 
 def test_what_finds_what_in_a_document():
     found = passages([["a", "b"], ["c", "d", "e", "f", "g"]])
-    assert found == {
-        "rest": (["a", "c"], ["b", "d e f g"]),
-        "next": (["a", "d"], ["b", "e"]),
-    }
+    assert found == {"rest": (["a", "c"], ["b", "d e f g"]), "next": (["a", "d"], ["b", "e"])}

@@ -53,14 +53,9 @@ def train(base, folder, kind, *, resume):
     if kind == "pairs":
         rows = [(SENTENCES[i], SENTENCES[i + 1], SENTENCES[i + 2], "a map") for i in range(60)]
         learner.views = (Identity(), RepeatTokens(rate=0.5, rule="paper"))
-    judge = evaluate if kind != "pairs" else None
-    options = {
-        "evaluate": judge,
-        "geometry": evaluate,
-        "resume": resume,
-        "facts": CardMetadata(base="tiny"),
-    }
-    module.fit(learner, rows, settings, folder=folder, **options)
+    options = {"evaluate": evaluate if kind != "pairs" else None, "geometry": evaluate}
+    facts = CardMetadata(base="tiny")
+    module.fit(learner, rows, settings, folder=folder, resume=resume, facts=facts, **options)
 
 
 def inside_log(instants):

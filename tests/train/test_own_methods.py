@@ -100,8 +100,7 @@ def test_the_command_checks_it(run, own, sentences, tmp_path):
         _, err = run(*check, *wrong, code=2)
         assert problem in err
     own.write_text(METHOD.replace("cosines.square()", "cosines.squared()"))
-    out, _ = run(*check, code=1)
-    assert "FAILED  one step: AttributeError in away.py" in out
+    assert "FAILED  one step: AttributeError in away.py" in run(*check, code=1)[0]
 
 
 BROKEN = {
@@ -123,8 +122,7 @@ def base(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "check",
-    [pytest.param(c, marks=pytest.mark.slow) if "processes" in c else c for c in BROKEN],
+    "check", [pytest.param(c, marks=pytest.mark.slow) if "processes" in c else c for c in BROKEN]
 )
 def test_a_check_fails_where_it_should_and_says_why(check, own, base):
     before, after, message = BROKEN[check]
@@ -216,11 +214,7 @@ def test_a_subclass_has_the_parameters_of_its_base_and_is_kept_in_a_combination(
         (METHOD.replace("import torch\n", "import trch\n"), "a.py", "cannot be imported (Module"),
         (METHOD.replace("rate:", "batch:"), "a.py", "has the name of a setting of the run"),
         (None, "nomodule:Away", "there is no module 'nomodule'"),
-        (
-            None,
-            "contrasent.objectives.simcse:SimCS",
-            "has no Objective 'SimCS'; name",
-        ),
+        (None, "contrasent.objectives.simcse:SimCS", "has no Objective 'SimCS'; name"),
     ],
 )
 def test_a_file_that_cannot_be_is_refused_in_one_line(tmp_path, monkeypatch, text, name, message):

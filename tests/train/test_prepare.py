@@ -1,13 +1,8 @@
 """From names and settings to an objective."""
 
-import json
-
-import pytest
 import torch
 
-from contrasent.errors import OptionError
 from contrasent.model.encoder import Encoder
-from contrasent.objectives.simcse import SimCSE
 from contrasent.train.prepare import prepare
 from contrasent.train.settings import Settings
 
@@ -51,26 +46,3 @@ def test_parameters_reach_the_objective(bert):
     told = learner.describe()
     assert {key: told[key] for key in given} == given
     assert told["name"] == "simcse"
-
-
-def test_an_objective_tells_no_more_than_its_parameters(bert):
-    encoder = Encoder.load(bert, pooler="mean")
-    one, two = SimCSE(encoder, temperature=0.1), SimCSE(encoder=encoder, temperature=0.1)
-    assert one.describe() == two.describe()
-    assert json.loads(json.dumps(two.describe()))["temperature"] == 0.1
-
-
-@pytest.mark.parametrize(
-    ("objective", "given", "message"),
-    [
-        ("simcse", {"projector": "tahn"}, "did you mean 'tanh'"),
-        ("simcse", {"similarity": "cosin"}, "did you mean 'cosine'"),
-        ("simcse", {"view": "cropp"}, "did you mean 'crop'"),
-        ("simcse", {"temperature": 0.0}, "temperature 0.0: must be"),
-        ("simcse_supervised", {"alpha": -1.0}, "alpha -1.0: must be"),
-        ("simsce", {}, "did you mean 'simcse'"),
-    ],
-)
-def test_wrong_parameters_are_refused_before_training(bert, objective, given, message):
-    with pytest.raises(OptionError, match=message):
-        prepare(bert, objective, given, Settings())

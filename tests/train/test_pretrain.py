@@ -1,13 +1,10 @@
 """The script benchmarks/pretrain.py: vocabulary, masks, loss, resuming, and what it leaves."""
 
-from collections import Counter
-from itertools import pairwise
-
 import numpy as np
 import pytest
 import torch
 from benchmarks import pretrain as pretrain_
-from benchmarks.pretrain import MARKS, MaskedPretraining, load_start, main, word_pieces, write_start
+from benchmarks.pretrain import MaskedPretraining, load_start, main, word_pieces, write_start
 from transformers import AutoModelForMaskedLM
 
 from commands import run
@@ -22,42 +19,6 @@ from contrasent.types import Batch
 TINY = ["--layers", "2", "--hidden", "32", "--heads", "2", "--vocabulary", "160"]
 SHORT = ["batch=16", "max_tokens=24", "steps=8", "lr=3e-3", "checkpoint_every=3", "seed=5"]
 SHAPE = {"layers": 2, "hidden": 32, "heads": 2, "vocabulary": 160, "cased": False}
-
-
-def merges(words, size):
-    """Byte-pair merges written out: the most frequent neighbours, of equal ones the first."""
-    pieces = {w: [w[0], *(f"##{letter}" for letter in w[1:])] for w in words}
-    letters = sorted({letter for word in words for letter in word})
-    ids = dict.fromkeys([*letters, *(f"##{letter}" for letter in letters)])
-    ids = {piece: i for i, piece in enumerate(ids)}
-    while len(ids) + len(MARKS) < size:
-        counts = Counter()
-        for word, count in words.items():
-            for pair in pairwise(pieces[word]):
-                counts[pair] += count
-        counts = {pair: count for pair, count in counts.items() if count >= 2}
-        if not counts:
-            break
-        one, two = min(counts, key=lambda p: (-counts[p], ids[p[0]], ids[p[1]]))
-        joined = one + two.removeprefix("##")
-        ids.setdefault(joined, len(ids))
-        for word, own in pieces.items():
-            i, made = 0, []
-            while i < len(own):
-                both = own[i : i + 2] == [one, two]
-                made.append(joined if both else own[i])
-                i += 2 if both else 1
-            pieces[word] = made
-    return set(ids)
-
-
-def test_word_pieces_are_merged_by_frequency(sentences):
-    texts = [s.lower().replace(".", "").replace(",", "") for s in sentences[:120]]
-    words = Counter(word for text in texts for word in text.split())
-    for size in (70, 90, 120):
-        found = word_pieces(lambda: texts, size)
-        assert set(found.get_vocab()) == merges(words, size) | set(MARKS)
-        assert found.get_vocab_size() == size
 
 
 def test_a_vocabulary_is_the_same_whatever_the_order(sentences):
@@ -189,23 +150,6 @@ def test_what_it_leaves_is_a_base(text, sentences):
     assert base_kind(text / "base") == LANGUAGE_MODEL
     run("train", "text.txt", "-o", "model", "--base", "base", "--set", "steps=2", "-q")
     assert Encoder.load(text / "model").encode(sentences[:3]).shape == (3, 32)
-
-
-@pytest.mark.parametrize(
-    ("options", "problem"),
-    [
-        ("--layers 0", "--layers 0: must be 1 or more"),
-        ("--hidden 60 --heads 7", "does not divide 60 dimensions"),
-        ("--vocabulary 3", "a vocabulary of 3 is too small"),
-        ("--set temperature=1", "no setting of pre-training"),
-        ("--set step=4", "did you mean 'steps'"),
-        ("--columns 3", "text.txt"),
-    ],
-)
-def test_a_wrong_option_is_named(text, options, problem):
-    with pytest.raises(SystemExit, match=problem):
-        main(["text.txt", "-o", "base", *options.split()])
-    assert not (text / "base").exists()
 
 
 def test_another_shape_or_setting_does_not_resume(text, monkeypatch):

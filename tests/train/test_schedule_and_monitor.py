@@ -54,9 +54,3 @@ def test_collapse():
         TrainingError, match=r"collapsed, .* cosine of 0\.9990; the last checkpoint"
     ):
         again.check(230, near, 1e-3)
-
-
-def test_objectives_without_that_cosine_are_left_alone():
-    monitor = Monitor()
-    for step in range(1000):
-        monitor.check(step, {"loss": 1.0}, 1e-3)
