@@ -85,14 +85,3 @@ def test_labels_without_a_reason_are_not_learnt():
     accuracy = (found.guesses == labels).mean()
     assert 0.5 - 0.12 < accuracy < 0.5 + 0.12
     assert 0.5 - 0.15 < found.dev < 0.5 + 0.15
-
-
-@pytest.mark.parametrize(("train", "dev"), [(120, 0), (80, 0), (60, 20)])
-def test_progress_counts_every_fit(train, dev):
-    random = np.random.default_rng(8)
-    problem = Problem(
-        random.normal(size=(120, 3)).astype(np.float32), random.integers(0, 2, 120), train, dev, 2
-    )
-    counted = []
-    classify(problem, 1, counted.append)
-    assert sum(counted) == problem.fits

@@ -9,16 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.errors import DataError, InputError
+from contrasent.evaluate import decisions
 from contrasent.evaluate.compare import compare_reports
-from contrasent.evaluate.decisions import (
-    Thresholds,
-    clustering,
-    kmeans,
-    pair_classification,
-    triplet_accuracy,
-    v_measure,
-    v_measures,
-)
+from contrasent.evaluate.decisions import Thresholds, kmeans, pair_classification, v_measure
 from contrasent.metrics import cosine
 from contrasent.stats.bootstrap import draw_counts, item_keys
 from contrasent.text.labelled import Labelled, Triples, inference_triples, question_pairs
@@ -122,13 +115,13 @@ def test_triples_are_right_where_the_entailed_sentence_is_nearer(items_give_the_
         ("cd", "aaab", "ab", "gh"),
         "here",
     )
-    (found,) = triplet_accuracy(letters, triples).items.values()
+    (found,) = decisions.triplet_accuracy(letters, triples).items.values()
     assert found.columns.tolist() == [[1, 0, 1, 0]]
     assert found.keys[0] == found.keys[1] == item_keys(["aab"])[0]
     many = Triples(
         *(column * 10 for column in (triples.premises, triples.entailed, triples.contradicted)), "x"
     )
-    report = triplet_accuracy(letters, many)
+    report = decisions.triplet_accuracy(letters, many)
     assert items_give_the_values(report) == 1
     row = report.one(metric="accuracy_triplet")
     assert (row.value, row.count) == (0.5, 40)
@@ -193,7 +186,7 @@ def test_v_measure_is_the_definition(n, seed):
     classes, groups = random.integers(0, 3, n).tolist(), random.integers(0, 4, n).tolist()
     assert v_measure(classes, groups) == pytest.approx(loop_v_measure(classes, groups), abs=1e-5)
     counts = np.concatenate(list(draw_counts([n], 3, seed)))
-    for row, found in zip(counts, v_measures(classes, groups, counts), strict=True):
+    for row, found in zip(counts, decisions.v_measures(classes, groups, counts), strict=True):
         items = [i for i in range(n) for _ in range(int(row[i]))]
         expected = loop_v_measure([classes[i] for i in items], [groups[i] for i in items])
         assert found == pytest.approx(expected, abs=1e-5)
@@ -222,7 +215,7 @@ def test_the_row_is_the_mean_over_starts(items_give_the_values):
         return vectors[[int(s.split()[1]) for s in sentences]]
 
     data = {"here": Labelled(texts, None, labels)}
-    report = clustering(encode, data, starts=3)
+    report = decisions.clustering(encode, data, starts=3)
     assert items_give_the_values(report) == 1
     row = report.one(metric="v_measure")
     found = [kmeans(vectors, 3, (0, start)).tolist() for start in range(3)]

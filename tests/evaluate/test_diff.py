@@ -10,17 +10,9 @@ from hypothesis import strategies as st
 
 from contrasent import metrics
 from contrasent.errors import DataError, OptionError
+from contrasent.evaluate import rankings
 from contrasent.evaluate.diff import diff_models, shift
-from contrasent.evaluate.rankings import (
-    Ranked,
-    compare_groups,
-    document_error,
-    measured,
-    nearest,
-    script,
-    spare,
-    text_groups,
-)
+from contrasent.evaluate.rankings import compare_groups, document_error, measured, nearest
 
 TEXTS = [f"note {n} about {'harbours' if n % 2 else 'gardens'}" for n in range(120)]
 
@@ -150,7 +142,8 @@ def test_a_sample_of_documents_widens_the_interval():
     errors, means = [], []
     for _ in range(60):
         rows = random.choice(3000, 300, replace=False)
-        old, new = (nearest(queries, d[rows], 10 + spare(10, True)) for d in (documents, moved))
+        depth = 10 + rankings.spare(10, True)
+        old, new = (nearest(queries, d[rows], depth) for d in (documents, moved))
         errors.append(document_error(old, new, 10, 300, random))
         means.append(
             [m.value for m in measured(old, new, 10, [str(q) for q in range(60)], 1, 1, 0)]
@@ -162,7 +155,7 @@ def test_a_sample_of_documents_widens_the_interval():
     alone = measured(old, new, 10, texts, 300, 300, 0)[1]
     wider = measured(old, new, 10, texts, 300, 3000, 0)[1]
     assert wider.high - wider.low > alone.high - alone.low
-    assert isinstance(old.cut(3), Ranked) and old.cut(3).rows.shape == (60, 3)
+    assert isinstance(old.cut(3), rankings.Ranked) and old.cut(3).rows.shape == (60, 3)
 
 
 def test_groups_that_changed_more():
@@ -186,11 +179,11 @@ def test_groups_raise_few_false_alarms():
 
 
 def test_lengths_and_scripts():
-    assert script("Straße 12") == "latin"
-    assert script("дорога") == "cyrillic"
-    assert script("日本語") == "cjk"
-    assert script("12 + 3") == "none"
-    groups = text_groups(["a" * n for n in range(1, 31)])
+    assert rankings.script("Straße 12") == "latin"
+    assert rankings.script("дорога") == "cyrillic"
+    assert rankings.script("日本語") == "cjk"
+    assert rankings.script("12 + 3") == "none"
+    groups = rankings.text_groups(["a" * n for n in range(1, 31)])
     assert [groups["length"].count(name) for name in dict.fromkeys(groups["length"])] == [10] * 3
 
 

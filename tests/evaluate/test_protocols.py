@@ -5,15 +5,7 @@ import pytest
 
 from contrasent.errors import OptionError
 from contrasent.evaluate import protocols as module
-from contrasent.evaluate.protocols import (
-    PROTOCOLS,
-    every_protocol,
-    fit,
-    linear_start,
-    relatedness,
-    spread_scores,
-    with_bias,
-)
+from contrasent.evaluate.protocols import every_protocol, fit, linear_start, relatedness
 from contrasent.evaluate.sts import sts
 from contrasent.report import Report, Row
 from contrasent.text.datasets import ScoredPairs
@@ -39,11 +31,11 @@ def test_every_protocol_is_the_mean_of_its_own_seven_values(data_folder, monkeyp
     monkeypatch.setattr(module, "relatedness", stand_in)
     report = every_protocol(encode, resamples=0)
     found = [row for row in report if row.task.startswith("protocol ")]
-    assert len(PROTOCOLS) == 10
+    assert len(module.PROTOCOLS) == 10
     assert len(found) == 11  # hill2016 gives two metrics
     for row in found:
         name = row.task.split()[1]
-        protocol = PROTOCOLS[name]
+        protocol = module.PROTOCOLS[name]
         own = sts(encode, aggregate=protocol.aggregate, resamples=0)
         values = [own.one(task=t, metric=row.metric).value for t in STS_TASKS]
         if protocol.regressor:
@@ -70,15 +62,15 @@ def test_first_weights_are_those_of_a_seeded_linear_layer(inputs, outputs, seed)
 
 
 def test_a_score_is_shared_by_its_neighbours():
-    found = spread_scores(np.array([1.0, 3.25, 5.0]))
+    found = module.spread_scores(np.array([1.0, 3.25, 5.0]))
     np.testing.assert_allclose(found, [[1, 0, 0, 0, 0], [0, 0, 0.75, 0.25, 0], [0, 0, 0, 0, 1]])
-    assert spread_scores(np.array([0.25])).tolist() == [[0.25, 0, 0, 0, 0]]
+    assert module.spread_scores(np.array([0.25])).tolist() == [[0.25, 0, 0, 0, 0]]
 
 
 def made(n, seed, d=4):
     random = np.random.default_rng(seed)
     x = random.normal(size=(n, d)).astype(np.float32)
-    return with_bias(x), np.clip(2.5 + x[:, 0] + 0.3 * random.normal(size=n), 0, 5)
+    return module.with_bias(x), np.clip(2.5 + x[:, 0] + 0.3 * random.normal(size=n), 0, 5)
 
 
 def test_the_training_is_pytorchs(monkeypatch):
@@ -96,7 +88,8 @@ def test_the_training_is_pytorchs(monkeypatch):
         model.weight.copy_(torch.tensor(start[:-1].T))
         model.bias.copy_(torch.tensor(start[-1]))
     optimiser = torch.optim.Adam(model.parameters())
-    x, y = torch.tensor(features["train"][:, :-1]), torch.tensor(spread_scores(gold["train"]))
+    x = torch.tensor(features["train"][:, :-1])
+    y = torch.tensor(module.spread_scores(gold["train"]))
     random = np.random.RandomState(9)
     seen = []
     for _ in range(2):

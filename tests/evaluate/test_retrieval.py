@@ -9,15 +9,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import DataError, OptionError
 from contrasent.evaluate import retrieval as module
-from contrasent.evaluate.retrieval import (
-    caption_retrieval,
-    folder_retrieval,
-    rank_documents,
-    rank_vectors,
-    retrieval,
-    side_by_side,
-    stsb_retrieval,
-)
+from contrasent.evaluate.retrieval import folder_retrieval, rank_documents, rank_vectors, retrieval
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.labelled import Captions
 
@@ -137,32 +129,32 @@ def test_pairs_of_score_five_are_asked_among_all_other_sentences(
         "here",
     )
     monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
-    report = stsb_retrieval(letters, directions="first")
+    report = module.stsb_retrieval(letters, directions="first")
     assert report.notes["pairs"] == report.rows[0].count == 3
     assert report.notes["documents"] == 9  # "ij" twice is one document
     # aab finds aba at once; cd finds dcc; ij is its own pair and stays.
     assert report.one(metric="recall@1").value == 1.0
-    both = stsb_retrieval(letters, directions="both")
+    both = module.stsb_retrieval(letters, directions="both")
     assert both.rows[0].count == 6
     assert items_give_the_values(both) == 5
     keys = both.items[both.rows[0].key].keys
     assert keys[:3].tolist() == keys[3:].tolist()  # the two directions of a pair are one item
     with pytest.raises(OptionError, match="did you mean 'both'"):
-        stsb_retrieval(letters, directions="bot")
+        module.stsb_retrieval(letters, directions="bot")
 
 
 def test_a_query_is_not_its_own_answer(monkeypatch):
     pairs = ScoredPairs("STSB", ("aa", "b"), ("ab", "aac"), np.array([5.0, 0.0]), "here")
     monkeypatch.setattr(module, "sts_pairs", lambda task, **_: (pairs,))
     # Of "aa": "aac" (0.89) stands before "ab" (0.71); "aa" itself does not count.
-    report = stsb_retrieval(letters, directions="first", k=(1, 2))
+    report = module.stsb_retrieval(letters, directions="first", k=(1, 2))
     assert report.one(metric="recall@1").value == 0.0
     assert report.one(metric="recall@2").value == 1.0
 
 
 def test_captions_of_a_picture_belong_together(items_give_the_values):
     captions = Captions(("aab", "aba", "cd", "dc", "ff"), ("1", "1", "2", "2", "3"))
-    report = caption_retrieval(letters, captions, k=(1,))
+    report = module.caption_retrieval(letters, captions, k=(1,))
     assert items_give_the_values(report) == 3
     assert report.one(metric="recall@1").value == 1.0
     assert report.one(metric="recall@1").count == 2
@@ -171,7 +163,9 @@ def test_captions_of_a_picture_belong_together(items_give_the_values):
 
 
 def test_listings_stand_side_by_side():
-    found = side_by_side({"a": letters, "b": letters}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2)
+    found = module.side_by_side(
+        {"a": letters, "b": letters}, ["aab"], ["aab", "aba", "aaa", "cd"], k=2
+    )
     assert found["aab"]["a"] == found["aab"]["b"]
     assert [text for _, text in found["aab"]["a"]] == ["aba", "aaa"]
 

@@ -417,18 +417,12 @@ def test_what_a_combination_would_lose_is_refused(load, own):
 
 def test_published_defaults():
     published = {
-        # Wu et al. (2022), section 4.2: a "relatively large momentum" of 0.995.
-        ("esimcse", "momentum"): 0.995,
-        # Section 5.6, Table 10: best at a queue of 2.5 times the batch, which is 64 (section 4.2).
-        ("esimcse", "queue_size"): round(2.5 * 64),
-        # Chuang et al. (2022), section 5, "Coefficient lambda" (Table 8): best at 0.005.
-        ("diffcse", "difference_weight"): 0.005,
-        # Section 5, "Masking ratio" (Table 7): best around 30 %.
-        ("diffcse", "mask_ratio"): 0.30,
-        # Devlin et al. (2019), section 3.1: 15 %. Gao et al. (2021), appendix D, Table D.2: best on
-        # transfer at lambda = 0.1.
-        ("masked_lm", "mask_ratio"): 0.15,
-        ("masked_lm", "masked_lm_weight"): 0.1,
+        ("esimcse", "momentum"): 0.995,  # Wu et al. (2022), section 4.2
+        ("esimcse", "queue_size"): round(2.5 * 64),  # section 5.6, Table 10; batches of 64
+        ("diffcse", "difference_weight"): 0.005,  # Chuang et al. (2022), section 5, Table 8
+        ("diffcse", "mask_ratio"): 0.30,  # section 5, Table 7
+        ("masked_lm", "mask_ratio"): 0.15,  # Devlin et al. (2019), section 3.1
+        ("masked_lm", "masked_lm_weight"): 0.1,  # Gao et al. (2021), appendix D, Table D.2
     }
     found = {(name, key): parameters(name)[key].default for name, key in published}
     assert found == published

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from contrasent.text.corpus import open_corpus
 from contrasent.train.fit import fit
 from contrasent.train.prepare import prepare
-from contrasent.train.settings import Settings, choose
+from contrasent.train.settings import Settings
 
 SETTINGS = Settings(batch=8, steps=5, max_tokens=24, checkpoint_every=2, lr=1e-3, seed=4)
 
@@ -72,12 +72,3 @@ def test_every_kind_of_view_trains(bert, masked, sentences, tmp_path, case):
     objective = prepare(bert, name, given, SETTINGS)
     fit(objective, corpus, SETTINGS, folder=tmp_path / "model")
     assert objective.describe()["name"] == name
-
-
-def test_parameters_of_a_combination_are_settings(masked):
-    chosen = choose(
-        {"queue_size": "64", "factor": "1.0", "lr": "1e-5", "generator": "x"},
-        "diffcse+esimcse+simcse_plus_plus",
-    )
-    assert chosen.run == {"lr": 1e-5}
-    assert chosen.objective == {"queue_size": 64, "factor": 1.0, "generator": "x"}

@@ -10,16 +10,7 @@ from hypothesis import strategies as st
 
 from contrasent.errors import OptionError, TrainingError
 from contrasent.text import batches as module
-from contrasent.text.batches import (
-    FINE,
-    HELDOUT,
-    ORDER,
-    VIEW,
-    BucketPlan,
-    Collator,
-    Plan,
-    random_for,
-)
+from contrasent.text.batches import BucketPlan, Collator, Plan, random_for
 from contrasent.text.cache import tokenised
 from contrasent.text.corpus import open_corpus
 from contrasent.text.tokens import Tokenizer
@@ -107,13 +98,20 @@ def test_small_corpora_and_impossible_batches():
 
 
 def test_random_streams_are_apart():
-    keys = list(product((0, 1, 2**62), (ORDER, HELDOUT, VIEW, VIEW + 1), (0, 1, 7), (0, 1, 7)))
+    keys = list(
+        product(
+            (0, 1, 2**62),
+            (module.ORDER, module.HELDOUT, module.VIEW, module.VIEW + 1),
+            (0, 1, 7),
+            (0, 1, 7),
+        )
+    )
     starts = [tuple(random_for(s, p, a, b).integers(2**63, size=3)) for s, p, a, b in keys]
     assert len(set(starts)) == len(keys) == 108
     again = [tuple(random_for(s, p, a, b).integers(2**63, size=3)) for s, p, a, b in keys]
     assert again == starts
     # Views of any column are apart from every other purpose.
-    assert not {ORDER, HELDOUT} & {VIEW + column for column in range(50)}
+    assert not {module.ORDER, module.HELDOUT} & {module.VIEW + column for column in range(50)}
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +244,7 @@ def bucket(length, cuts):
 @given(
     seed=st.integers(0, 99),
     lengths=st.lists(st.integers(1, 12), min_size=40, max_size=90),
-    cuts=st.sampled_from([(3,), (5,), (8,), FINE]),
+    cuts=st.sampled_from([(3,), (5,), (8,), module.FINE]),
 )
 def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts):
     rows = np.arange(1000, 1000 + len(lengths))
@@ -267,7 +265,7 @@ def test_every_batch_is_of_one_bucket_and_no_row_comes_twice(seed, lengths, cuts
 
 def test_the_fine_buckets_are_the_papers_six():
     lengths = np.tile(np.arange(1, 13), 2)
-    plan = BucketPlan.divide(np.arange(24), lengths, cuts=FINE, batch=2, seed=0)
+    plan = BucketPlan.divide(np.arange(24), lengths, cuts=module.FINE, batch=2, seed=0)
     assert plan.sizes == (6, 2, 2, 2, 2, 10)
 
 

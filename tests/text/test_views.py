@@ -14,27 +14,9 @@ from hypothesis import strategies as st
 from tokenizers.models import WordLevel
 
 from contrasent.errors import DataError, ModelError, OptionError
+from contrasent.text import views
 from contrasent.text.tokens import Tokenizer
-from contrasent.text.views import (
-    STOP_WORDS,
-    VIEWS,
-    Crop,
-    DeleteOneWord,
-    DeleteWords,
-    Identity,
-    InsertMask,
-    InsertMaskedPrediction,
-    InsertStopWords,
-    NextSentence,
-    RepeatTokens,
-    RepeatWords,
-    ReplaceMasked,
-    ReplaceSynonym,
-    make_view,
-    options_of,
-    word_continuations,
-    wordnet_synonyms,
-)
+from contrasent.text.views import VIEWS, make_view, options_of, wordnet_synonyms
 
 few = settings(max_examples=40, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
@@ -73,18 +55,18 @@ def half_up(count: int, percent: int) -> int:
 
 
 EXAMPLES = {
-    "dropout": Identity(),
-    "crop": Crop(percent=30),
-    "delete_words": DeleteWords(percent=30),
-    "delete_one_word": DeleteOneWord(),
-    "synonym": ReplaceSynonym(synonyms=lambda w: SYNONYMS.get(w, [])),
-    "masked_lm": ReplaceMasked(mask=MASK, fill=fill, continues=CONTINUES),
-    "repeat_words": RepeatWords(),
-    "repeat_tokens": RepeatTokens(),
-    "insert_stop_words": InsertStopWords(),
-    "insert_mask": InsertMask(mask=MASK, continues=CONTINUES),
-    "insert_prediction": InsertMaskedPrediction(where=InsertMask(mask=MASK), fill=fill),
-    "next_sentence": NextSentence(reach=3),
+    "dropout": views.Identity(),
+    "crop": views.Crop(percent=30),
+    "delete_words": views.DeleteWords(percent=30),
+    "delete_one_word": views.DeleteOneWord(),
+    "synonym": views.ReplaceSynonym(synonyms=lambda w: SYNONYMS.get(w, [])),
+    "masked_lm": views.ReplaceMasked(mask=MASK, fill=fill, continues=CONTINUES),
+    "repeat_words": views.RepeatWords(),
+    "repeat_tokens": views.RepeatTokens(),
+    "insert_stop_words": views.InsertStopWords(),
+    "insert_mask": views.InsertMask(mask=MASK, continues=CONTINUES),
+    "insert_prediction": views.InsertMaskedPrediction(where=views.InsertMask(mask=MASK), fill=fill),
+    "next_sentence": views.NextSentence(reach=3),
 }
 
 
@@ -138,7 +120,7 @@ def test_many_sentences_are_one_by_one(name):
 @given(seed=seeds, text=sentences, percent=st.integers(0, 99))
 def test_crop_keeps_one_run_of_the_right_length(seed, text, percent):
     words = text.split()
-    kept = Crop(percent=percent)(text, rng(seed)).split()
+    kept = views.Crop(percent=percent)(text, rng(seed)).split()
     assert len(kept) == (max(1, half_up(len(words), 100 - percent)) if words else 0)
     runs = [words[i : i + len(kept)] for i in range(len(words) - len(kept) + 1)]
     assert kept in runs
@@ -146,7 +128,7 @@ def test_crop_keeps_one_run_of_the_right_length(seed, text, percent):
 
 def test_crop_starts_anywhere():
     text = "zero one two three four five six seven eight nine"
-    firsts = Counter(Crop(percent=30)(text, rng(k)).split()[0] for k in range(400))
+    firsts = Counter(views.Crop(percent=30)(text, rng(k)).split()[0] for k in range(400))
     assert set(firsts) == {"zero", "one", "two", "three"}
     assert min(firsts.values()) > 60
 
@@ -155,7 +137,7 @@ def test_crop_starts_anywhere():
 @given(seed=seeds, text=sentences, percent=st.integers(0, 99))
 def test_deletion_removes_the_right_number(seed, text, percent):
     words = text.split()
-    kept = DeleteWords(percent=percent)(text, rng(seed)).split()
+    kept = views.DeleteWords(percent=percent)(text, rng(seed)).split()
     gone = min(half_up(len(words), percent), max(len(words) - 1, 0))
     assert len(words) - len(kept) == gone
     assert subsequence(kept, words)
@@ -163,9 +145,9 @@ def test_deletion_removes_the_right_number(seed, text, percent):
 
 def test_deleting_one_word_may_hit_any_word_but_never_the_only_one():
     text = "red green blue"
-    results = {DeleteOneWord()(text, rng(k)) for k in range(60)}
+    results = {views.DeleteOneWord()(text, rng(k)) for k in range(60)}
     assert results == {"green blue", "red blue", "red green"}
-    assert DeleteOneWord()("alone", rng(0)) == "alone"
+    assert views.DeleteOneWord()("alone", rng(0)) == "alone"
 
 
 def numbers_of_repeats(view, sentence) -> set[int]:
@@ -190,15 +172,18 @@ COUNTS = {
 @pytest.mark.parametrize(
     ("view", "counts"),
     [
-        (RepeatTokens(**CODE), "code"),
-        (InsertMask(mask=MASK, **CODE), "code"),
-        (InsertMaskedPrediction(where=InsertMask(mask=MASK, **CODE), fill=fill), "code"),
-        (RepeatTokens(**PAPER), "paper"),
-        (InsertMask(mask=MASK, **PAPER), "paper"),
-        (RepeatWords(**CODE), "words"),
-        (InsertStopWords(**CODE), "words"),
-        (RepeatWords(**PAPER), "paper, words"),
-        (InsertStopWords(**PAPER), "paper, words"),
+        (views.RepeatTokens(**CODE), "code"),
+        (views.InsertMask(mask=MASK, **CODE), "code"),
+        (
+            views.InsertMaskedPrediction(where=views.InsertMask(mask=MASK, **CODE), fill=fill),
+            "code",
+        ),
+        (views.RepeatTokens(**PAPER), "paper"),
+        (views.InsertMask(mask=MASK, **PAPER), "paper"),
+        (views.RepeatWords(**CODE), "words"),
+        (views.InsertStopWords(**CODE), "words"),
+        (views.RepeatWords(**PAPER), "paper, words"),
+        (views.InsertStopWords(**PAPER), "paper, words"),
     ],
     ids=lambda v: v if isinstance(v, str) else type(v).__name__,
 )
@@ -213,7 +198,7 @@ def test_rules_of_repetition(view, counts):
 @given(seed=seeds, ids=rows, rule=st.sampled_from(["code", "paper"]))
 def test_repeated_tokens_stand_behind_themselves(seed, ids, rule):
     ids = np.arange(len(ids), dtype=np.int32)
-    longer = RepeatTokens(rule=rule)(ids, rng(seed)).tolist()
+    longer = views.RepeatTokens(rule=rule)(ids, rng(seed)).tolist()
     assert sorted(set(longer)) == ids.tolist()
     assert longer == sorted(longer)
     assert max(Counter(longer).values(), default=0) <= 2
@@ -222,7 +207,7 @@ def test_repeated_tokens_stand_behind_themselves(seed, ids, rule):
 def test_code_never_repeats_the_last_word_and_the_paper_may():
     text = "north south east west up down"
     for rule, last in (("code", False), ("paper", True)):
-        out = [RepeatWords(rule=rule)(text, rng(k)).split() for k in range(200)]
+        out = [views.RepeatWords(rule=rule)(text, rng(k)).split() for k in range(200)]
         assert all(w == sorted(w, key=text.split().index) for w in out)
         assert any(w[-2:] == ["down", "down"] for w in out) is last
         assert {w for x in out for w, c in Counter(x).items() if c == 2} == (
@@ -232,10 +217,10 @@ def test_code_never_repeats_the_last_word_and_the_paper_may():
 
 def test_stop_words_are_inserted_after_words():
     text = "ALPHA BETA GAMMA DELTA EPSILON ZETA"
-    out = [InsertStopWords(rule="paper")(text, rng(k)).split() for k in range(200)]
+    out = [views.InsertStopWords(rule="paper")(text, rng(k)).split() for k in range(200)]
     for words in out:
         assert [w for w in words if w.isupper()] == text.split()
-        assert all(w in STOP_WORDS for w in words if not w.isupper())
+        assert all(w in views.STOP_WORDS for w in words if not w.isupper())
         assert words[0] == "ALPHA"
     assert len({w for words in out for w in words if not w.isupper()}) > 50
 
@@ -243,7 +228,7 @@ def test_stop_words_are_inserted_after_words():
 @few
 @given(seed=seeds, ids=rows)
 def test_masks_are_inserted_between_words(seed, ids):
-    view = InsertMask(mask=MASK, continues=CONTINUES, rule="paper")
+    view = views.InsertMask(mask=MASK, continues=CONTINUES, rule="paper")
     longer, where = view.insert(ids, rng(seed))
     assert np.array_equal(np.delete(longer, where), ids)
     assert (longer[where] == MASK).all()
@@ -254,10 +239,10 @@ def test_masks_are_inserted_between_words(seed, ids):
 
 def test_inserted_predictions_are_the_best():
     ids = np.arange(5, 25, dtype=np.int32)
-    where = InsertMask(mask=MASK, rule="paper")
+    where = views.InsertMask(mask=MASK, rule="paper")
     for k in range(20):
         masked, places = where.insert(ids, rng(k))
-        filled = InsertMaskedPrediction(where=where, fill=fill)(ids, rng(k))
+        filled = views.InsertMaskedPrediction(where=where, fill=fill)(ids, rng(k))
         expected = masked.copy()
         for p in places.tolist():
             expected[p] = 5 + p
@@ -273,7 +258,7 @@ def test_masked_replacement_takes_whole_words(seed, ids, percent):
         seen.extend(zip(masked, positions, strict=True))
         return fill(masked, positions)
 
-    view = ReplaceMasked(mask=MASK, fill=spy, continues=CONTINUES, percent=percent)
+    view = views.ReplaceMasked(mask=MASK, fill=spy, continues=CONTINUES, percent=percent)
     out = view(ids, rng(seed))
     starts = [i for i in range(len(ids)) if i == 0 or ids[i] < 30]
     count = half_up(len(starts), percent)
@@ -293,7 +278,7 @@ def test_sampling_follows_the_softmax():
     def uneven(masked, positions):
         return [np.log(np.tile([[0.7, 0.2, 0.1]], (len(p), 1))) for p in positions]
 
-    view = ReplaceMasked(mask=MASK, fill=uneven, percent=99, draw="sample")
+    view = views.ReplaceMasked(mask=MASK, fill=uneven, percent=99, draw="sample")
     ids = np.full(3000, 9, dtype=np.int32)
     counts = Counter(view(ids, rng(0)).tolist())
     for token, share in enumerate([0.7, 0.2, 0.1]):
@@ -318,7 +303,7 @@ def test_synonym_keeps_capital_and_punctuation():
 
 def test_next_sentence_stays_in_the_document():
     for reach, left, offsets in [(1, 5, {1}), (3, 5, {1, 2, 3}), (3, 2, {1, 2}), (3, 1, {1})]:
-        assert {NextSentence(reach=reach)(left, rng(k)) for k in range(80)} == offsets
+        assert {views.NextSentence(reach=reach)(left, rng(k)) for k in range(80)} == offsets
 
 
 def wordnet(folder):
@@ -397,11 +382,11 @@ def tokenizer(vocabulary: list[str]) -> Tokenizer:
 
 def test_where_words_continue():
     wordpiece = tokenizer(["[UNK]", "[MASK]", "play", "##ing"])
-    assert word_continuations(wordpiece).tolist() == [False, False, False, True]
+    assert views.word_continuations(wordpiece).tolist() == [False, False, False, True]
     bytelevel = tokenizer(["<unk>", "<mask>", "Ġplay", "ing"])
-    assert word_continuations(bytelevel).tolist() == [False, False, False, True]
-    assert word_continuations(tokenizer(["[UNK]", "word"])) is None
-    assert word_continuations(None) is None
+    assert views.word_continuations(bytelevel).tolist() == [False, False, False, True]
+    assert views.word_continuations(tokenizer(["[UNK]", "word"])) is None
+    assert views.word_continuations(None) is None
 
 
 def test_views_by_name_take_their_options():

@@ -37,12 +37,3 @@ def test_fresh_weights_come_of_the_seed_alone(bert):
     assert not torch.equal(one, three)
     assert not torch.equal(head, other)
     assert not torch.equal(one, head)
-
-
-def test_parameters_reach_the_objective(bert):
-    given = {"temperature": 0.2, "similarity": "dot", "projector": "none", "symmetric": True}
-    learner = prepare(bert, "simcse", given, Settings())
-    assert learner.projector is None
-    told = learner.describe()
-    assert {key: told[key] for key in given} == given
-    assert told["name"] == "simcse"

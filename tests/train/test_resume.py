@@ -46,7 +46,3 @@ def test_what_is_compared(told):
     points = [run["kills"][0] for run in told["views"][1:]]
     assert min(points) < 25
     assert max(points) > 90
-
-
-def test_a_finished_run_returns_at_once(told):
-    assert told["again"] == [0, True]

@@ -31,14 +31,6 @@ def test_a_former_name_still_sets_what_it_set():
     assert renamed({"fresh": 1}, ["fresh"]) == {"fresh": 1}  # a method's own parameter
 
 
-def test_values_of_a_recipe():
-    given = {"batch": 32, "lr": 1, "normalise": False, "steps": 10, "alpha": 2, "head": "none"}
-    chosen = choose(given, "simcse_supervised")
-    assert chosen.run == {"batch": 32, "lr": 1.0, "normalise": False, "steps": 10, "head": "none"}
-    assert isinstance(chosen.run["lr"], float)
-    assert chosen.objective == {"alpha": 2.0}
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
