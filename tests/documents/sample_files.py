@@ -46,6 +46,14 @@ def saved(file):
     return stream.getvalue()
 
 
+def zipped(files):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return stream.getvalue()
+
+
 def epub():
     package = """<package xmlns="http://www.idpf.org/2007/opf"><metadata
       xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Rivers</dc:title></metadata><manifest>
@@ -53,18 +61,15 @@ def epub():
       <item id="b" href="text/b.xhtml" media-type="application/xhtml+xml"/>
       <item id="a" href="text/a.xhtml" media-type="application/xhtml+xml"/></manifest>
       <spine><itemref idref="n"/><itemref idref="b"/><itemref idref="a"/></spine></package>"""
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr(
-            "META-INF/container.xml",
-            '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
-            '<rootfile full-path="in/book.opf"/></rootfiles></container>',
-        )
-        archive.writestr("in/book.opf", package)
-        archive.writestr("in/nav.xhtml", "<ol><li>Contents</li></ol>")
-        archive.writestr("in/text/a.xhtml", f"<h1>Two</h1><p>{PROSE}</p>")
-        archive.writestr("in/text/b.xhtml", "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>")
-    return stream.getvalue()
+    container = '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    return zipped({
+        "META-INF/container.xml":
+            f'{container}<rootfile full-path="in/book.opf"/></rootfiles></container>',
+        "in/book.opf": package,
+        "in/nav.xhtml": "<ol><li>Contents</li></ol>",
+        "in/text/a.xhtml": f"<h1>Two</h1><p>{PROSE}</p>",
+        "in/text/b.xhtml": "<h1>One</h1><p>Starts.</p><h2>Bank</h2><p>Mud.</p>",
+    })  # fmt: skip
 
 
 def docx():
@@ -117,17 +122,9 @@ ODT = (
 
 
 def odt():
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.text")
-        archive.writestr("content.xml", ODT)
-    return stream.getvalue()
+    return zipped({"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": ODT})
 
 
 def paged():
-    pages = [
-        [(12, "The banks of a river are made of mud and some-"), (12, "times of stone.")],
-        [],
-        [(12, "It ends here.")],
-    ]
-    return pdf(pages, "Rivers at large")
+    first = [(12, "The banks of a river are made of mud and some-"), (12, "times of stone.")]
+    return pdf([first, [], [(12, "It ends here.")]], "Rivers at large")

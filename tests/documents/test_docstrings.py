@@ -43,19 +43,19 @@ def names(folder: Path) -> list[str]:
 # From a docstring to prose
 
 
-@pytest.mark.parametrize(
-    "section",
-    [
-        "Parameters\n----------\nx : int\n    The number of all the rows in the table.",
-        "Args:\n    x: The number of all the rows in the table.",
-        ":param x: The number of all the rows in the table.",
-        "Returns: The number of all the rows in the table.",
-        ">>> sort(table)\nThe number of all the rows in the table.",
-        "Example:\n\nThe number of all the rows in the table.",
-        "Notes\n=====\nThe number of all the rows in the table.",
-        "```python\nThe number of all the rows in the table.\n```",
-    ],
-)
+SECTIONS = [
+    "Parameters\n----------\nx : int\n    The number of all the rows in the table.",
+    "Args:\n    x: The number of all the rows in the table.",
+    ":param x: The number of all the rows in the table.",
+    "Returns: The number of all the rows in the table.",
+    ">>> sort(table)\nThe number of all the rows in the table.",
+    "Example:\n\nThe number of all the rows in the table.",
+    "Notes\n=====\nThe number of all the rows in the table.",
+    "```python\nThe number of all the rows in the table.\n```",
+]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("gap", ["\n", "\n\n"])
 def test_sections_end_the_prose(section, gap):
     docstring = f"Sort the rows of a table.\n\n{MORE}{gap}{section}\n\n{MORE} Again."
@@ -282,12 +282,9 @@ def test_this_environment():
     assert len(files) > 2000
     assert all(path.is_relative_to(root) and path.resolve() == path for root, path in files)
     assert {root for root, _ in files} <= roots
-    own = {
-        Path(str(distribution.locate_file(file))).resolve()
-        for distribution in [Distribution.from_name("contrasent")]
-        for file in distribution.files or ()
-    }
-    assert not own & {path for _, path in files}
+    own = Distribution.from_name("contrasent")
+    mine = {Path(str(own.locate_file(file))).resolve() for file in own.files or ()}
+    assert not mine & {path for _, path in files}
     found = read_documentation(limit_files=len(files) // 40)
     kept = [one for one in found.documented if one.explanation]
     assert found.skipped < 5

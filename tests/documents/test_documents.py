@@ -112,14 +112,11 @@ def test_tables_of_ids_titles_and_texts_need_no_options(tmp_path, form, packed):
     elif form == "jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in BEIR))
     else:
-        mark = "," if form == "csv" else "\t"
-        path.write_text(
-            "".join(f"{mark.join(row)}\n" for row in [BEIR[0], *map(dict.values, BEIR)])
-        )
+        rows, mark = [BEIR[0], *map(dict.values, BEIR)], "," if form == "csv" else "\t"
+        path.write_text("".join(f"{mark.join(row)}\n" for row in rows))
     if packed:
-        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
-        path.unlink()
-        path = path.with_name(path.name + ".gz")
+        content, path = path.read_bytes(), path.with_name(f"{path.name}.gz")
+        path.write_bytes(gzip.compress(content))
     source = open_documents(path)
     found = [(d.id, d.title, d.sections) for d in source]
     assert found == [
@@ -241,15 +238,12 @@ def test_keys_within_documents_are_left_out_and_counted(tmp_path):
 
 def test_an_archive_is_read_in_place_and_cannot_lead_outside(tmp_path):
     path = tmp_path / "a.zip"
+    evil = ("../evil.md", "/evil.md", "..\\evil.md", ".env", "x/.git/config.md", "in.zip")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("docs/b.md", f"# B\n\n{PROSE}")
         archive.writestr("a.jsonl", json.dumps(BEIR[0]) + "\n")
-        archive.writestr("../evil.md", PROSE)
-        archive.writestr("/evil.md", PROSE)
-        archive.writestr("..\\evil.md", PROSE)
-        archive.writestr(".env", PROSE)
-        archive.writestr("x/.git/config.md", PROSE)
-        archive.writestr("in.zip", b"PK")
+        for name in evil:
+            archive.writestr(name, PROSE)
         archive.writestr("bomb.txt", b"a" * 10_000_000)
     source = open_documents(path)
     assert [d.id for d in source] == ["a.zip/a.jsonl#d7", "a.zip/docs/b.md"]
