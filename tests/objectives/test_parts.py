@@ -349,8 +349,9 @@ def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
     registry.check("diffcse", {"generator": str(masked["bert"])}, base=tiny["bert"])
     with pytest.raises(ModelError, match="is not the encoder's"):
         registry.check("diffcse", {"generator": str(masked["roberta"])}, base=tiny["bert"])
-    with pytest.raises(ModelError, match="has no masked-LM head"):
-        registry.check("diffcse", {"generator": str(tiny["bert"])}, base=tiny["bert"])
+    filler = {"view": "masked_lm", "filler": str(masked["roberta"])}
+    with pytest.raises(ModelError, match="is not the encoder's"):
+        registry.check("simcse", filler, base=tiny["bert"])
 
 
 def test_constructors_check_too(load):
