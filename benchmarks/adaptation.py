@@ -46,7 +46,7 @@ class Judged:
         from contrasent.model.encoder import Encoder
         from contrasent.model.pretrained import resolve
         from contrasent.postprocess import whitening
-        from contrasent.search.lexical import Lexical
+        from contrasent.search.words import Bm25
 
         self.reading = load_reading(passages)
         documents = [passage.document for passage in self.reading.passages]
@@ -55,7 +55,7 @@ class Judged:
             self.reading.texts, documents, self.reading.holding, user_queries
         )
         texts = self.evidence.texts  # the passages, and copies of them that judged documents hold
-        self.lexical = Lexical.build(texts)
+        self.lexical = Bm25.of(texts)
         encode = Encoder.load(resolve(BASE), normalise=False).encode
         encoded = passages.with_name("base.npy")
         rows = np.load(encoded) if encoded.is_file() else encode(self.reading.texts)

@@ -55,16 +55,9 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def binary(vectors: np.ndarray, queries: np.ndarray) -> None:
     """Time and recall of binary codes with exact scores of the candidates."""
-    from contrasent.search.backends import BinaryCodes
-    from contrasent.search.index import Index
-    from contrasent.search.manifest import Manifest
-    from contrasent.search.segment import Segment, Strings
+    from contrasent.search.binary import BinaryCodes
 
-    count = len(vectors)
-    empty = Strings(np.empty(0, np.uint8), np.zeros(count + 1, np.int64))
-    segment = Segment(vectors, empty, empty, empty, np.zeros(count, np.uint64))
-    index = Index(Manifest("", "", "cosine", vectors.shape[1]), [segment])
-    built = BinaryCodes.of([vectors], count, vectors.shape[1])
+    built = BinaryCodes.of(vectors)
     times, found = [], []
     for query in queries:
         began = time.perf_counter()
@@ -72,7 +65,9 @@ def binary(vectors: np.ndarray, queries: np.ndarray) -> None:
         scores = vectors[near] @ query
         rows = near[np.argsort(-scores, kind="stable")[:10]]
         times.append(1000 * (time.perf_counter() - began))
-        found.append(len(set(rows) & set(index.nearest(query[None], 10)[1][0])) / 10)
+        best = Best(1, 10)
+        scan(query[None], [(0, vectors)], best)
+        found.append(len(set(rows) & set(best.rows[0])) / 10)
     middle, recall = statistics.median(times), statistics.mean(found)
     met = middle <= BINARY_GOAL and recall >= RECALL
     print(

@@ -103,7 +103,8 @@ def encode(texts):
 
 @cache
 def _index_files():
-    from contrasent.search.index import Index
+    from contrasent.search.building import create
+    from contrasent.search.store import Facts
     from contrasent.search.writer import Writer
 
     with tempfile.TemporaryDirectory() as place:
@@ -111,7 +112,7 @@ def _index_files():
         rows = [
             (f"text {n} é", f"id{n}", {"n": n, "tags": ["a"]} if n % 2 else None) for n in range(9)
         ]
-        Index.create(folder, encode, rows, model="m", source="s", settings={"max_tokens": 5})
+        create(folder, encode, rows, Facts(model="m", source="s", settings={"max_tokens": 5}))
         with Writer(folder) as writer:
             writer.delete(["id3"])
         return {
@@ -141,28 +142,22 @@ def _in_folder(files, use):
         use(folder)
 
 
-def index_manifest(data):
-    files = dict(_index_files())
-    files["index.json"] = odd_json(Draw(data), json.loads(files["index.json"]))
-    _in_folder(files, _use_index)
-
-
 def index_files(data):
     draw, files = Draw(data), dict(_index_files())
-    name = draw.choice(sorted(files.keys() - {"index.json", ".lock"}))
+    name = draw.choice(sorted(files.keys() - {".lock"}))
     files[name] = odd_bytes(draw, files[name])
     _in_folder(files, _use_index)
 
 
 def milvus_json(data):
     """What stands in the folder of an index in Milvus, up to the connection."""
-    from contrasent.search.manifest import MILVUS
-    from contrasent.search.milvus import read_place
+    from dataclasses import asdict
 
-    about = json.loads(_index_files()["index.json"])
-    about = {key: about[key] for key in ("model", "source", "metric", "dimension", "settings")}
-    told = {"uri": "", "collection": "c", "recall": 1.0, "manifest": about}
-    _in_folder({MILVUS: odd_json(Draw(data), told)}, lambda folder: read_place(folder))
+    from contrasent.search.milvus import PLACE, _read
+    from contrasent.search.store import Facts
+
+    facts = asdict(Facts(model="m", dimension=3, settings={"uri": "", "collection": "c"}))
+    _in_folder({PLACE: odd_json(Draw(data), facts)}, lambda folder: _read(folder))
 
 
 # --------------------------------------------------------------------------- model folders
@@ -213,7 +208,7 @@ def golden_and_weights(data):
 
 
 def filters(data):
-    from contrasent.search.filters import Columns, check_where, milvus_expression, parse_where
+    from contrasent.search.filters import check_where, milvus_expression, parse_where
     from contrasent.search.index import Index
 
     draw = Draw(data)
@@ -234,7 +229,7 @@ def filters(data):
     check_where(where)
     values = [None, {"n": 3, "tags": ["a", 1]}, {"a": {"b": "x"}}, [1], "text"]
     index = Index.build(encode, ["1", "2", "3", "4", "5"], metadata=values)
-    Columns(index.segments[0]).mask(where)
+    index.matching(where)
     milvus_expression(where)
 
 
@@ -339,7 +334,7 @@ def records(data):
 TARGETS = {
     function.__name__: function
     for function in (
-        index_manifest, index_files, milvus_json, model_folder, golden_and_weights, filters,
+        index_files, milvus_json, model_folder, golden_and_weights, filters,
         requests, records,
     )
 }  # fmt: skip

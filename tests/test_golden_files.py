@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from contrasent.encoding.shards import read_manifest, read_shards
+from contrasent.errors import InputError
 from contrasent.model.doctor import examine_folder
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import read_golden
 from contrasent.report import read_reports
-from contrasent.search.hybrid import Fusion, Hybrid
 from contrasent.search.index import Index
 
 VERSIONS = sorted((Path(__file__).parent / "golden").iterdir())
@@ -36,13 +36,9 @@ def test_models_give_the_vectors_that_they_gave(golden):
     assert all(one.good for one in examine_folder(encoder, read_golden(golden / "model")))
 
 
-def test_indexes_find_what_they_found(golden):
-    encoder = Encoder.load(golden / "model")
-    texts = (golden / "texts.txt").read_text("utf-8").splitlines()
-    index = Index.open(golden / "index")
-    assert [hits[0].text for hits in index.search(texts, encode=encoder.encode, k=1)] == texts
-    (hits,) = Hybrid.open(index, Fusion(0.5)).search([texts[2]], encode=encoder.encode, k=1)
-    assert hits[0].text == texts[2]
+def test_an_index_of_an_earlier_format_says_so(golden):
+    with pytest.raises(InputError, match="earlier format; build it again"):
+        Index.open(golden / "index")
 
 
 def test_shards_and_reports_are_read(golden):

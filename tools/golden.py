@@ -46,7 +46,7 @@ def main() -> None:
     ratings = "\n".join(f"{a},{b},{n}" for n, (a, b) in enumerate(pairwise(TEXTS)))
     (target / "ratings.csv").write_text(ratings + "\n", "utf-8")
     commands = (
-        "index model texts.txt -o index --hybrid",
+        "index model texts.txt -o index",
         "encode model texts.txt -o shards",
         "evaluate model --pairs ratings.csv --columns 0,1,2 --json report.json",
     )

@@ -31,8 +31,8 @@ PYTHON = {
         "contrasent.train.run.Run contrasent.adapters.sentence_transformers.ObjectiveLoss"
     ),
     "Search": (
-        "contrasent.search.opening contrasent.search.hybrid.Fusion "
-        "contrasent.search.lexical.Lexical contrasent.search.pairs"
+        "contrasent.search.opening contrasent.search.ranking.Ranker "
+        "contrasent.search.words.Bm25 contrasent.search.pairs"
     ),
     "Losses": "contrasent.losses",
     "Methods": "contrasent.engine",

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 EXTRAS = tuple(
-    "parquet documents offline synonyms report serve faiss onnx openvino milvus sklearn".split()  # noqa: SIM905
+    "parquet documents offline synonyms report serve onnx openvino milvus sklearn".split()  # noqa: SIM905
 )
 
 

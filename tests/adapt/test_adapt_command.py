@@ -18,8 +18,8 @@ from contrasent.adapt.run import adapt
 from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
 from contrasent.adapt.trials import Trials
 from contrasent.errors import InputError, OptionError, OutputError
-from contrasent.search.hybrid import Fusion, own_fusion
 from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +67,8 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
     encoder = Encoder.load(folder)
     index = Index.open(folder / "index")
     assert index.model == encoder.identity
-    assert index.hit(0, 0.0).metadata["document"] == "note-000.md"
-    assert own_fusion(index.manifest.settings) == done.shipped.fusion
+    assert index.row(0).metadata["document"] == "note-000.md"
+    assert index.ranker == (done.shipped.fusion or Ranker(0.0))
     assert not (folder / "work").exists()
     facts = json.loads((folder / "report.json").read_text())
     assert facts["improved"] == done.improved
@@ -236,7 +236,7 @@ def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(
     result = invoke(*arguments, "--require-improvement", "--quiet")
     assert result.exit_code == 3
     assert "the base is shipped, unchanged" in result.stdout.splitlines()[-1]
-    assert Index.open(tmp_path / "m" / "index").manifest.settings == {}
+    assert Index.open(tmp_path / "m" / "index").ranker == Ranker(0.0)
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_too_little_text_and_foreign_folders_are_refused(tmp_path, model, docume
     ("chosen", "parts", "more"),
     [
         (Candidate("base"), {SEALED}, False),
-        (Candidate("base + BM25 0.3", fusion=Fusion(0.3)), {SEALED, TRAIN}, True),
+        (Candidate("base + BM25 0.3", fusion=Ranker(0.3)), {SEALED, TRAIN}, True),
         (Candidate("mapped, 0.5", "mapped", 0.5), {SEALED}, True),
         (Candidate("all pairs", "round1-0"), {SEALED}, False),
     ],

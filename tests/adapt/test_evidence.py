@@ -22,8 +22,8 @@ from contrasent.adapt.pairs import Pair
 from contrasent.adapt.queries import halves
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.metrics import normalize
-from contrasent.search.hybrid import Fusion
-from contrasent.search.lexical import Lexical
+from contrasent.search.ranking import Ranker
+from contrasent.search.words import Bm25
 
 TEXTS = [f"note {n} on {topic}" for n, topic in enumerate(["tea", "salt", "rope", "tin"] * 6)]
 DOCUMENTS = [n // 2 for n in range(24)]
@@ -142,10 +142,10 @@ def test_vectors_are_measured_as_by_plain_loops():
 def test_words_and_both_together_are_measured_as_by_plain_loops():
     user_queries = [("salt and rope", {0: 1.0, 5: 2.0}), ("7", {3: 1.0}), ("?", {2: 1.0})]
     evidence = judged_evidence(TEXTS, DOCUMENTS, OWN, user_queries)
-    lexical = Lexical.build(TEXTS, language="none")
+    lexical = Bm25.of(TEXTS, "none")
     rows, queries = random_vectors(24, 3), random_vectors(3, 4)
     (by_words,) = measure(evidence, lexical=lexical)
-    ways = [Fusion(0.4), Fusion(method="ranks"), Fusion(0.9)]
+    ways = [Ranker(0.4), Ranker(0.9)]
     several = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusions=ways)
     for way, values in zip(ways, several, strict=True):
         (alone,) = measure(evidence, queries=queries, rows=rows, lexical=lexical, fusions=[way])
@@ -162,8 +162,9 @@ def test_words_and_both_together_are_measured_as_by_plain_loops():
         cosines = [float(np.dot(row, queries[number])) for row in rows]
 
         def scaled(scores):
-            low, high = min(scores), max(scores)
-            return [(s - low) / (high - low) if high > low else 0.0 for s in scores]
+            mean = sum(scores) / len(scores)
+            deviation = math.sqrt(sum((s - mean) ** 2 for s in scores) / len(scores))
+            return [(s - mean) / deviation if deviation else 0.0 for s in scores]
 
         fused = [
             0.6 * c + 0.4 * w for c, w in zip(scaled(cosines), scaled(counts.tolist()), strict=True)
@@ -199,7 +200,7 @@ def test_fewer_passages_leave_queries_what_they_need():
         evidence,
         queries=random_vectors(len(evidence.queries), 6),
         rows=rows,
-        lexical=Lexical.build(TEXTS),
+        lexical=Bm25.of(TEXTS),
         size=10,
     )
     assert 10 <= len(kept) < 24
@@ -213,7 +214,7 @@ def test_fewer_passages_leave_queries_what_they_need():
         evidence,
         queries=random_vectors(len(evidence.queries), 6),
         rows=rows,
-        lexical=Lexical.build(TEXTS),
+        lexical=Bm25.of(TEXTS),
         size=24,
     )
     assert everything.tolist() == list(range(24))

@@ -25,7 +25,7 @@ from contrasent.adapt.reading import SPAN, sentences_of
 from contrasent.adapt.training import BATCH, mixture, with_negatives
 from contrasent.documents.passages import Passage
 from contrasent.metrics import normalize
-from contrasent.search.lexical import Lexical, words
+from contrasent.search.words import Bm25, words
 
 
 def split(text):
@@ -206,7 +206,7 @@ def test_negatives_are_of_training_documents_and_never_of_the_pairs_own():
         trainable,
         queries=rows[trainable],
         rows=rows,
-        lexical=Lexical.build(texts, language="none"),
+        lexical=Bm25.of(texts, "none"),
         seed=0,
     )
     assert len(triples) == 20

@@ -21,7 +21,6 @@ from contrasent.adapt.verdict import FORGOTTEN, Verdict, decide
 from contrasent.documents.passages import Passage, passages
 from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError, ModelError, OptionError, OutputError
-from contrasent.search.hybrid import SETTING, own_fusion
 from contrasent.search.index import Index
 from contrasent.search.writer import Writer
 
@@ -81,7 +80,7 @@ def test_old_and_new_are_trained_on_judged_and_indexed(home, updated):
     assert 20 < of_new <= 64
     names = [trial.candidate.name for trial in done.trials]
     assert names[0] == "base"
-    assert done.trials[0].candidate.fusion == own_fusion(before.manifest.settings)
+    assert done.trials[0].candidate.fusion == (before.ranker if before.ranker.uses_words else None)
     assert any(name.endswith(", 0.5") for name in names)
     assert not any(name.startswith(("mapped", "whitened")) for name in names)
     kinds = done.verdict.kinds
@@ -91,8 +90,7 @@ def test_old_and_new_are_trained_on_judged_and_indexed(home, updated):
     )
     index = Index.open(home / "updated" / "index")
     texts = {}
-    for row in range(len(index)):
-        hit = index.hit(row, 0.0)
+    for hit in index.every():
         texts.setdefault(hit.metadata["document"], []).append(hit.text)
     assert set(texts) == {f"note-{n:03d}.md" for n in range(180)}
     assert "harbour" in " ".join(texts["note-095.md"])  # the new version alone
@@ -117,10 +115,9 @@ def test_few_new_documents_are_indexed_with_the_earlier_model(home, sentences):
     assert "the earlier model is shipped, unchanged" in run(*arguments).splitlines()[-1]
     earlier, index = (Index.open(home / name / "index") for name in ("model", "more"))
     assert index.model == earlier.model
-    assert index.manifest.settings.get(SETTING) == earlier.manifest.settings.get(SETTING)
+    assert index.ranker == earlier.ranker
     assert len(index) > len(earlier) + 20
-    kept = np.array(index.segments[0].vectors[: len(earlier)])
-    assert np.allclose(kept, earlier.segments[0].vectors, atol=1e-6)
+    assert np.allclose(index.vectors[: len(earlier)], earlier.vectors, atol=1e-6)
 
 
 def test_a_killed_update_goes_on_and_another_one_does_not(home, updated, tmp_path):

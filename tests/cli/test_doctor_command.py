@@ -13,6 +13,7 @@ from contrasent.cli.serve import served
 from contrasent.errors import ModelError, OptionError
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import NAME
+from contrasent.search.writer import Writer
 from contrasent.serve.app import create_app
 from contrasent.serve.guard import Settings
 
@@ -58,10 +59,8 @@ def test_index(folder, bert, tmp_path):
         code, said = run(tmp_path / name)
         assert (code, said.splitlines()[-1]) == (0, "all is well")
         assert "ok     index: 2 rows of this model" in said
-    manifest = tmp_path / "bare" / "index.json"
-    found = json.loads(manifest.read_text())
-    found["settings"]["pooler"] = "cls"
-    manifest.write_text(json.dumps(found))
+    with Writer(tmp_path / "bare") as writer:
+        writer.set(settings={**writer.facts.settings, "pooler": "cls"})
     code, said = run(tmp_path / "bare")
     assert code == 1
     assert "WRONG  index: 2 rows of another than" in said

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import shutil
 import sys
 
 import numpy as np
@@ -259,64 +260,14 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     assert set(found().values()) == {"deux", "four"}
 
 
-def twice(sentences):
-    """1,200 texts of different vectors: of equal ones, which are found is a matter of chance."""
-    return [f"{sentences[n % 800]} {sentences[n * 7 % 800]}" for n in range(1200)]
-
-
-@pytest.mark.parametrize(
-    ("backend", "shown", "least"),
-    [
-        ("faiss", "faiss hnsw", 0.8),
-        # 2,000 candidates are every one of 1,200 rows; of equal scores other rows may be taken.
-        ("binary", "binary", 0.9),
-    ],
-)
-def test_approximate_indexes(tmp_path, monkeypatch, bert, sentences, backend, shown, least):
-    pytest.importorskip("faiss")
-    monkeypatch.setattr("contrasent.search.index.FEW", 10)
-    (tmp_path / "t.txt").write_text("\n".join(twice(sentences)))
-    index, options = tmp_path / "index", ["--pooler", "mean", "--backend", backend, "--json"]
-    said = json.loads(run("index", bert, tmp_path / "t.txt", "-o", index, *options))
-    assert (said["texts"], said["backend"]) == (1200, shown)
-    assert least < said["recall@10"] <= 1
-    found, exact = (
-        [hit["score"] for hit in json.loads(answer)["results"][0]["hits"]]
-        for answer in (
-            run("search", index, twice(sentences)[7], "--json"),
-            run("search", index, twice(sentences)[7], "--exact", "--json"),
-        )
-    )
-    wanted = exact if backend == "binary" else exact[:1]
-    assert found[: len(wanted)] == pytest.approx(wanted, abs=1e-5)
-
-
-def test_few_texts_need_no_approximation(tmp_path, bert):
-    options = ["--pooler", "mean", "--backend", "binary", "--json"]
-    (tmp_path / "few.txt").write_text("".join(f"a chair with {n} legs\n" for n in range(30)))
-    few = ["index", bert, tmp_path / "few.txt", "-o", tmp_path / "few", *options]
-    result = invoke(*few)
-    said = json.loads(result.stdout)
-    assert (said["texts"], said["backend"], said["recall@10"]) == (30, "exact", None)
-    assert "fewer than 1,000 texts" in result.stderr
-    dot = ["--pooler", "mean", "--metric", "dot"]
-    run("index", bert, tmp_path / "few.txt", "-o", tmp_path / "dot", *dot)
-    for more in (["-o", tmp_path / "other", *dot], ["-o", tmp_path / "dot", "--add"]):
-        for name in ("binary", "signs"):  # the name it had
-            with pytest.raises(OptionError, match="inner product"):
-                run("index", bert, tmp_path / "t.txt", *more, "--backend", name)
-    assert not (tmp_path / "other").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["index", MINILM, "{t}", "-o", "{d}/x", "--backend", "fais"], "did you mean 'faiss'"),
-        (["index", MINILM, "{t}", "-o", "{d}/x", "--kind", "hsnw"], "did you mean 'hnsw'"),
+        (["index", MINILM, "{t}", "-o", "{d}/x", "--metric", "dott"], "did you mean 'dot'"),
         (["index", MINILM, "{t}", "-o", "{i}", "--add", "--update"], "choose one"),
         (["index", MINILM, "{t}", "-o", "{i}", "--add", "--overwrite"], "replaces an index"),
         (["index", MINILM, "{t}", "-o", "{i}", "--update"], "needs --id"),
-        (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], "not a folder"),
+        (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], "no such folder"),
         (["search", "{i}", "x", "--where", "year"], "neither JSON nor"),
         (["index", "{i}", "{t}", "--remove", "0"], "does not go with --remove"),
         (["index", "{i}", "--remove", "nobody"], "not in the index"),
@@ -331,24 +282,28 @@ def test_bad_changes_cost_no_torch(arguments, words, tmp_path, lines, built, mon
         run(*(argument.format(**names) for argument in arguments))
 
 
-def test_hybrid_search_finds_the_word_and_is_remembered_by_the_index(tmp_path, lines, built):
-    found = json.loads(run("search", built, "vacuum", "--lexical-weight", "1", "-k", 1, "--json"))
-    assert found["hybrid"] and found["results"][0]["hits"][0]["text"] == LINES[4]
-    plain = json.loads(run("search", built, "vacuum", "-k", 1, "--json"))
-    assert not plain["hybrid"]
+def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
+    found = json.loads(run("search", built, "vacuum", "--word-weight", "1", "-k", 1, "--json"))
+    assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
+    assert json.loads(run("search", built, "vacuum", "--json"))["word_weight"] == 0.2
     folder = tmp_path / "index"
-    made = json.loads(
-        run("index", MINILM, lines, "-o", folder, "--hybrid", "--lexical-weight", "0.4", "--json")
-    )
-    assert made["hybrid"] == {"lexical_weight": 0.4, "method": "weighted"}
-    assert json.loads(run("search", folder, "dog", "--json"))["hybrid"]
-    assert not json.loads(run("search", folder, "dog", "--dense", "--json"))["hybrid"]
+    made = json.loads(run("index", MINILM, lines, "-o", folder, "--word-weight", "0.4", "--json"))
+    assert made["word_weight"] == 0.4
+    (result,) = json.loads(run("search", folder, "dog", "--json"))["results"]
+    assert result["hits"][0].keys() == {"id", "text", "score", "cosine", "words", "metadata"}
+    alone = json.loads(run("search", folder, "dog", "--vectors-only", "--json"))
+    assert alone["word_weight"] == 0
+    for hit in alone["results"][0]["hits"]:
+        assert hit["score"] == hit["cosine"] and hit["words"] == 0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [("--lexical-weight", "0.3"), ("--hybrid", "--add")],
-)
-def test_hybrid_options_that_cannot_be_are_refused_before_encoding(tmp_path, lines, options):
-    with pytest.raises(OptionError, match="--hybrid"):
-        run("index", MINILM, lines, "-o", tmp_path / "index", *options)
+def test_an_index_in_a_folder_is_found(built, tmp_path):
+    shutil.copytree(built, tmp_path / "mine" / "index")
+    shown = run("search", tmp_path / "mine", "dog", "-k", 1)
+    assert shown == run("search", built, "dog", "-k", 1)
+    assert "1 rows removed" in run("index", tmp_path / "mine", "--remove", "0")
+
+
+def test_word_weights_that_cannot_be(tmp_path, lines):
+    with pytest.raises(OptionError, match="--vectors-only"):
+        run("index", MINILM, lines, "-o", tmp_path / "i", "--word-weight", 0.3, "--vectors-only")

@@ -44,9 +44,8 @@ def made(model, sentences, tmp_path):
     file = write(tmp_path / "rows.jsonl", rows)
     folder = tmp_path / "index"
     options = ("--id", "id", "--metadata", "n")
-    told = printed("index", model, file, "-o", folder, "--backend", "milvus", *options)
-    assert (told["texts"], told["backend"]) == (61, "milvus")
-    assert told["recall@10"] > 0.9
+    place = ("--uri", tmp_path / "rows.db")
+    assert printed("index", model, file, "-o", folder, *place, *options)["texts"] == 61
     new = [{"id": "n3", "text": sentences[70], "n": 3}, {"id": "x", "text": sentences[71], "n": 0}]
     return folder, write(tmp_path / "new.jsonl", new), options
 
@@ -56,7 +55,7 @@ def test_change_and_search(made, model, sentences):
     with pytest.raises(OptionError, match="'n3': is in the index already"):
         printed("index", model, new, "-o", folder, "--add", *options)
     told = printed("index", model, new, "-o", folder, "--update", *options)
-    assert (told["texts"], told["backend"]) == (62, "milvus")
+    assert told["texts"] == 62
     hits = printed("search", folder, sentences[70], "-k", 1)["results"][0]["hits"]
     assert [(hit["id"], hit["metadata"]) for hit in hits] == [("n3", {"n": 3})]
     told = printed("index", folder, "--remove-where", "n>=50", "--remove", "n1")
@@ -77,16 +76,15 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
     file = write(tmp_path / "rows.jsonl", [{"text": text} for text in texts])
     vectors = tmp_path / "vectors.parquet"
     printed("encode", model, file, "-o", vectors)
-    options = ("--encoded", "--hybrid", "--lexical-weight", 0.5)
-    for backend in ("milvus", "exact"):
-        folder = tmp_path / backend
-        made = printed("index", model, vectors, "-o", folder, "--backend", backend, *options)
-        assert (made["texts"], made["backend"]) == (len(texts), backend)
-        assert made["hybrid"] == {"lexical_weight": 0.5, "method": "weighted"}
+    options = ("--encoded", "--word-weight", 0.5)
+    for name, place in (("milvus", ("--uri", tmp_path / "v.db")), ("folder", ())):
+        folder = tmp_path / name
+        made = printed("index", model, vectors, "-o", folder, *place, *options)
+        assert (made["texts"], made["word_weight"]) == (len(texts), 0.5)
         found = printed("search", folder, texts[11], "-k", 3)
-        assert found["hybrid"] and found["results"][0]["hits"][0]["text"] == texts[11]
-        plain = printed("search", folder, texts[11], "-k", 3, "--dense")
-        assert not plain["hybrid"] and plain["results"][0]["hits"][0]["text"] == texts[11]
+        assert found["word_weight"] == 0.5 and found["results"][0]["hits"][0]["text"] == texts[11]
+        plain = printed("search", folder, texts[11], "-k", 3, "--vectors-only")
+        assert plain["results"][0]["hits"][0]["text"] == texts[11]
     index = open_index(tmp_path / "milvus")
     with running(create_app(served(Encoder.load(model), "mini"), index=index)) as url:
         (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
@@ -112,14 +110,12 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     folder, new, options = made
     with pytest.raises(OptionError, match="approximately"):
         printed("search", folder, "x", "--exact")
-    with pytest.raises(OptionError, match="is in Milvus, which has its own"):
-        printed("index", model, new, "-o", folder, "--add", "--backend", "faiss", *options)
     with pytest.raises(OutputError, match="drop its collection"):
-        printed("index", model, new, "-o", folder, "--overwrite", "--backend", "milvus", *options)
+        printed("index", model, new, "-o", folder, "--overwrite", "--uri", "x.db", *options)
     other = tmp_path / "other"
     printed("index", model, new, "-o", other, *options)
-    with pytest.raises(OptionError, match="is no index in Milvus"):
-        printed("index", model, new, "-o", other, "--add", "--backend", "milvus", *options)
+    with pytest.raises(OptionError, match="is of an index that is built"):
+        printed("index", model, new, "-o", other, "--add", "--uri", "x.db", *options)
     with pytest.raises(ModelError, match="cannot be compared"):
         printed("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')

@@ -32,7 +32,6 @@ WRITTEN = {
     "evaluate-list": "list.json",
     "run-result": "m/run/result.json",
     "run-settings": "m/run/settings.json",
-    "index-manifest": "ix/index.json",
 }
 
 

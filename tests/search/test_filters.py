@@ -81,31 +81,104 @@ def test_a_filter_is_applied_before_the_best_are_taken():
     assert sorted(int(hit.id) for hit in hits) == [995, 996, 997, 998, 999]
 
 
-values = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "b", "ab"])
-fields = st.sampled_from(["x", "y"])
+# ---------------------------------------------------------------------- a plain reading
 
 
-@settings(max_examples=120, deadline=None)
-@given(
-    st.lists(st.dictionaries(fields, values), min_size=1, max_size=8),
-    fields,
-    st.sampled_from(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"]),
-    st.integers(-2, 2) | st.sampled_from(["", "a", "b"]),
-)
-def test_comparisons(rows, field, op, want):
-    def good(row):
-        have = row.get(field)
-        same = have == want and isinstance(have, bool) == isinstance(want, bool)
-        if op in ("$eq", "$ne"):
-            return (field in row and same) == (op == "$eq")
-        if field not in row or isinstance(have, bool) or have is None:
+def fetch(row, key):
+    """[] or [value] of a field; the whole key first, then what a.b may mean, shallow keys last."""
+    parts = key.split(".")
+    for n in range(len(parts)):
+        value = row
+        for name in (*parts[:n], ".".join(parts[n:])):
+            if not isinstance(value, dict) or name not in value:
+                break
+            value = value[name]
+        else:
+            return [value]
+    return []
+
+
+def same(a, b):
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return (type(a) is type(b) and a == b) or (number(a) and number(b) and a == b)
+
+
+def number(value):
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def holds(row, where):  # noqa: C901
+    def test(key, op, want):
+        found = fetch(row, key)
+        if op == "$exists":
+            return bool(found) == want
+        if op == "$ne":
+            return not test(key, "$eq", want)
+        if op == "$nin":
+            return not test(key, "$in", want)
+        if not found:
             return False
-        if isinstance(have, str) != isinstance(want, str):
+        (have,) = found
+        if op == "$eq":
+            return same(have, want)
+        if op == "$in":
+            return any(same(have, one) for one in want)
+        if op == "$contains":
+            if isinstance(have, str):
+                return isinstance(want, str) and want in have
+            return isinstance(have, list) and any(same(one, want) for one in have)
+        if not (
+            (number(have) and number(want)) or (isinstance(have, str) and isinstance(want, str))
+        ):
             return False
         return {"$gt": have > want, "$gte": have >= want, "$lt": have < want}.get(op, have <= want)
 
-    found = build(rows).matching({field: {op: want}})
-    assert found.tolist() == [good(row) for row in rows]
+    def one(key, value):
+        if key == "$not":
+            return not holds(row, value)
+        if key in ("$and", "$or"):
+            return (all if key == "$and" else any)(holds(row, part) for part in value)
+        tests = value if isinstance(value, dict) and any(k[0] == "$" for k in value) else None
+        return all(test(key, *pair) for pair in (tests or {"$eq": value}).items())
+
+    return all(one(key, value) for key, value in where.items())
+
+
+scalars = (
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "ab", "o'x", 0.5])
+)
+values = scalars | st.lists(scalars, max_size=2) | st.dictionaries(st.sampled_from("xy"), scalars)
+fields = st.sampled_from(["x", "y", "x.y", "y.x.x", "it's"])
+tests = st.one_of(
+    values.filter(lambda one: not isinstance(one, dict)),
+    st.dictionaries(st.sampled_from(["$eq", "$ne", "$contains"]), values, min_size=1),
+    st.dictionaries(
+        st.sampled_from(["$gt", "$gte", "$lt", "$lte"]),
+        st.integers(-2, 2) | st.sampled_from(["", "a", "b"]),
+        min_size=1,
+    ),
+    st.dictionaries(st.sampled_from(["$in", "$nin"]), st.lists(values, max_size=2), min_size=1),
+    st.dictionaries(st.just("$exists"), st.booleans(), min_size=1),
+)
+filters = st.recursive(
+    st.dictionaries(fields, tests, max_size=2),
+    lambda inner: (
+        st.dictionaries(st.sampled_from(["$and", "$or"]), st.lists(inner, min_size=1, max_size=2))
+        | st.dictionaries(st.just("$not"), inner, min_size=1)
+    ),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.dictionaries(fields, values) | scalars, min_size=1, max_size=6), filters)
+def test_sql_is_the_plain_reading(rows, where):
+    assert build(rows).matching(where).tolist() == [holds(row, where) for row in rows]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 import json
 import math
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +14,11 @@ from hypothesis import strategies as st
 
 from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
 from contrasent.metrics import normalize
+from contrasent.search.building import create
 from contrasent.search.exact import Best, largest, scan
 from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
+from contrasent.search.store import Facts, checksum
 
 TEXTS = [f"line {n} about {'rivers' if n % 2 else 'roads'}" for n in range(40)]
 
@@ -61,8 +67,10 @@ def test_finds_what_a_full_sort_finds(index, k):
 
 
 def test_text_and_vector_queries_agree(index):
-    by_text = index.search("a river", encode=encode, k=5)
-    assert by_text == index.search(["a river"], encode=encode, k=5)
+    alone = Ranker(word_weight=0)
+    by_text = index.search("a river", encode=encode, k=5, ranker=alone)
+    assert by_text == index.search(["a river"], encode=encode, k=5, ranker=alone)
+    assert by_text == index.search("a river", vectors=encode(["a river"]), k=5, ranker=alone)
     assert by_text == index.search(encode(["a river"]), k=5)
     assert by_text == index.search(encode(["a river"])[0], k=5)
     assert index.search([], encode=encode) == []
@@ -152,19 +160,12 @@ def test_saved_index_gives_the_same(index, tmp_path):
     queries = encode(["where?", "a river"])
     assert again.search(queries, k=9) == index.search(queries, k=9)
     assert (len(again), again.dimension, again.model) == (40, 8, "model-one")
-    assert not again.segments[0].vectors.flags.owndata  # mapped, not read
-
-
-def test_vectors_are_a_plain_npy_file(index, tmp_path):
-    index.save(tmp_path / "index")
-    vectors = np.load(tmp_path / "index/segment-000001/vectors.npy", allow_pickle=False)
-    assert vectors.dtype == np.float32
-    assert vectors == pytest.approx(normalize(encode(TEXTS)))
+    assert isinstance(again.vectors, np.memmap)
 
 
 def test_created_in_a_stream_is_the_same(index, tmp_path):
-    rows = ((hit.text, hit.id, hit.metadata) for hit in (index.hit(n, 0.0) for n in range(40)))
-    made = Index.create(tmp_path / "index", encode, rows, model="model-one", batch=7)
+    rows = ((row.text, row.id, row.metadata) for row in index.every())
+    made = create(tmp_path / "index", encode, rows, Facts(model="model-one"), batch=7)
     queries = encode(["where?", "a river"])
     for ours, theirs in zip(made.search(queries), index.search(queries), strict=True):
         assert [(h.id, h.text, h.metadata) for h in ours] == [
@@ -192,7 +193,7 @@ def test_created_in_a_stream_is_the_same(index, tmp_path):
 )
 def test_any_text_and_json_survive(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("any") / "index"
-    made = Index.create(folder, encode, ((t, None, m) for t, m in rows), batch=3)
+    made = create(folder, encode, ((t, None, m) for t, m in rows), Facts(), batch=3)
     hits = {hit.id: hit for hit in made.search(encode(["q"]), k=len(rows))[0]}
     assert len(hits) == len(rows)
     for number, (text, value) in enumerate(rows):
@@ -201,7 +202,7 @@ def test_any_text_and_json_survive(tmp_path_factory, rows):
 
 
 def test_many_rows_in_bounded_memory(tmp_path):
-    """200,000 rows: every file is mapped, and building holds one batch of 4,096 at a time."""
+    """Building holds one batch of 4,096 at a time."""
     rng = np.random.default_rng(0)
     largest_batch = 0
 
@@ -210,12 +211,12 @@ def test_many_rows_in_bounded_memory(tmp_path):
         largest_batch = max(largest_batch, len(texts))
         return rng.normal(size=(len(texts), 16)).astype(np.float32)
 
-    rows = ((f"text {n}", None, None) for n in range(200_000))
-    index = Index.create(tmp_path / "index", fast, rows)
+    rows = ((f"text {n}", None, None) for n in range(20_000))
+    index = create(tmp_path / "index", fast, rows, Facts())
     assert largest_batch == 4096
-    (hits,) = index.search(index.vectors_of(np.array([123_456])), k=2)
-    assert hits[0].id == "123456"
-    assert hits[0].text == "text 123456"
+    (hits,) = index.search(index.vectors[12_345], k=2)
+    assert hits[0].id == "12345"
+    assert hits[0].text == "text 12345"
     assert hits[0].score == pytest.approx(1.0)
 
 
@@ -226,7 +227,7 @@ def test_empty_corpus(tmp_path):
     with pytest.raises(UserError, match="no texts"):
         Index.build(encode, [])
     with pytest.raises(UserError, match="no texts"):
-        Index.create(tmp_path / "index", encode, [])
+        create(tmp_path / "index", encode, [], Facts())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -234,8 +235,8 @@ def test_repeated_ids(tmp_path):
     with pytest.raises(OptionError, match=r"'a'.*twice.*text 2"):
         Index.build(encode, ["x", "y", "z"], ids=["a", "b", "a"])
     rows = [("x", "a", None), ("y", "b", None), ("z", "a", None)]
-    with pytest.raises(OptionError, match=r"'a'.*twice, in rows 0 and 2"):
-        Index.create(tmp_path / "index", encode, rows, batch=1)
+    with pytest.raises(OptionError, match=r"'a'.*is there twice"):
+        create(tmp_path / "index", encode, rows, Facts(), batch=1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -245,8 +246,8 @@ def test_repeated_ids(tmp_path):
         ({"ids": ["a"]}, "one id for each of 2 texts"),
         ({"ids": ["a", 3]}, "not a string"),
         ({"metadata": [1]}, "one value for 2 texts"),
-        ({"metadata": [object(), None]}, "cannot be written as JSON"),
-        ({"metadata": [float("nan"), None]}, "cannot be written as JSON"),
+        ({"metadata": [object(), None]}, "is not JSON"),
+        ({"metadata": [float("nan"), None]}, "is not JSON"),
         ({"metric": "cosin"}, "did you mean 'cosine'"),
     ],
 )
@@ -292,93 +293,25 @@ def test_wrong_number_of_vectors():
 
 
 def test_no_index(tmp_path):
-    with pytest.raises(InputError, match="not a folder"):
+    with pytest.raises(InputError, match="no such folder"):
         Index.open(tmp_path / "nowhere")
-    with pytest.raises(InputError, match=r"no index: it has no index\.json"):
+    with pytest.raises(InputError, match=r"is no index \(no index\.db in it\)"):
         Index.open(tmp_path)
 
 
-def files_of(folder):
-    return sorted(path.name for path in (folder / "segment-000001").iterdir())
+def test_an_earlier_format_is_named(tmp_path):
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(InputError, match="earlier format; build it again"):
+        Index.open(tmp_path)
 
 
-def test_truncated_and_missing_files_are_named(index, tmp_path):
+def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
     index.save(tmp_path / "index")
-    names = files_of(tmp_path / "index")
-    assert len(names) == 8
-    for name in names:
-        path = tmp_path / "index/segment-000001" / name
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1])
-        with pytest.raises(InputError, match=f"{name}: has .* should have"):
-            Index.open(tmp_path / "index")
-        path.unlink()
-        with pytest.raises(InputError, match=f"{name}: is missing"):
-            Index.open(tmp_path / "index")
-        path.write_bytes(whole)
-    Index.open(tmp_path / "index")
-
-
-@pytest.mark.parametrize("name", ["vectors.npy", "texts.npy", "ids.npy", "hashes.npy"])
-def test_damaged_headers_are_named(index, tmp_path, name):
-    index.save(tmp_path / "index")
-    path = tmp_path / "index/segment-000001" / name
-    whole = path.read_bytes()
-    path.write_bytes(b"\0" * 100 + whole[100:])
-    with pytest.raises(InputError, match=f"{name}: is not a readable"):
-        Index.open(tmp_path / "index")
-
-
-def test_pickled_vectors_are_refused(index, tmp_path):
-    """An object array would have to be unpickled; it is not."""
-    index.save(tmp_path / "index")
-    path = tmp_path / "index/segment-000001/vectors.npy"
-    np.save(path, np.array([{"a": 1}] * 40, dtype=object), allow_pickle=True)
-    manifest = json.loads((tmp_path / "index/index.json").read_text())
-    manifest["segments"][0]["files"]["vectors.npy"]["bytes"] = path.stat().st_size
-    (tmp_path / "index/index.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=r"vectors\.npy: is not a readable"):
-        Index.open(tmp_path / "index")
-
-
-def test_bytes_that_are_no_text_are_named(index, tmp_path):
-    index.save(tmp_path / "index")
-    path = tmp_path / "index/segment-000001/texts.bin"
-    path.write_bytes(b"\xff" * path.stat().st_size)
-    with pytest.raises(InputError, match=r"texts\.bin: row \d+ is not UTF-8"):
-        Index.open(tmp_path / "index").search(encode(["a"]))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda m: m.update(format="other"), "not the manifest"),
-        (lambda m: m.update(version=2), "version 2"),
-        (lambda m: m.pop("dimension"), "damaged"),
-        (lambda m: m.update(metric="euclid"), "damaged"),
-        (lambda m: m.update(dimension=-1), "damaged"),
-        (lambda m: m["segments"][0].update(name="../elsewhere"), "no file name"),
-        (lambda m: m["segments"][0].update(name="/etc"), "no file name"),
-        (lambda m: m["segments"][0]["files"].update({"../x": {"bytes": 1}}), "no file name"),
-        (lambda m: m["segments"][0].update(rows="many"), "damaged"),
-        (lambda m: m.update(dimension=9), r"vectors\.npy: holds"),
-    ],
-)
-def test_damaged_manifest(index, tmp_path, change, words):
-    index.save(tmp_path / "index")
-    path = tmp_path / "index/index.json"
-    manifest = json.loads(path.read_text())
-    change(manifest)
-    path.write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match=words):
-        Index.open(tmp_path / "index")
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\x00"])
-def test_manifest_that_is_no_json_object(index, tmp_path, content):
-    index.save(tmp_path / "index")
-    (tmp_path / "index/index.json").write_text(content)
-    with pytest.raises(InputError, match=r"index\.json: is not"):
+    stated = json.dumps({**asdict(index.facts), "vectors": "../vectors.f32"})
+    with closing(sqlite3.connect(tmp_path / "index/index.db")) as database:
+        database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
+        database.commit()
+    with pytest.raises(InputError, match="outside its folder"):
         Index.open(tmp_path / "index")
 
 
@@ -387,7 +320,7 @@ def test_never_overwrites_unasked(index, tmp_path):
     with pytest.raises(OutputError, match="exists; choose another target or use --overwrite"):
         index.save(tmp_path / "index")
     with pytest.raises(OutputError, match="exists"):
-        Index.create(tmp_path / "index", encode, [("a", None, None)])
+        create(tmp_path / "index", encode, [("a", None, None)], Facts())
     Index.build(encode, ["only"]).save(tmp_path / "index", overwrite=True)
     assert len(Index.open(tmp_path / "index")) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index"]
@@ -406,7 +339,7 @@ def test_a_failing_encoder_leaves_nothing(tmp_path):
         raise UserError("the model is gone")
 
     with pytest.raises(UserError, match="gone"):
-        Index.create(tmp_path / "index", fails, [("a", None, None)])
+        create(tmp_path / "index", fails, [("a", None, None)], Facts())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contrasent.errors import ModelError, OptionError, OutputError
-from contrasent.search.hybrid import Hybrid
 from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
 from contrasent.search.reembed import PLACE, fit_map, map_index, orthogonal_map, reembed, ridge_map
 from contrasent.search.writer import Writer
 
@@ -39,16 +38,15 @@ def folder(tmp_path):
     with Writer(tmp_path / "index") as writer:
         writer.add(TEXTS[40:], old, metadata=[{"n": n} for n in range(40, 50)])
         writer.delete(["3", "44"])
-        own = {"hybrid": {"lexical_weight": 0.3}, "note": {"value": 0.5}, "pooler": "cls"}
-        writer.manifest = replace(writer.manifest, settings={**writer.manifest.settings, **own})
+        writer.set(settings={"note": {"value": 0.5}, "pooler": "cls"}, ranker=Ranker(0.3))
     return tmp_path / "index"
 
 
 def rows_of(index):
     """{id: (text, metadata, vector)}"""
-    numbers = np.flatnonzero(index.alive())
-    vectors = index.vectors_of(numbers)
-    hits = [index.hit(int(row), 0.0) for row in numbers]
+    numbers = index.numbers()
+    vectors = index.vectors[numbers]
+    hits = index.rows(numbers)
     return {h.id: (h.text, h.metadata, v.tolist()) for h, v in zip(hits, vectors, strict=True)}
 
 
@@ -63,16 +61,15 @@ def check_renewed(index, encode):
 
 def test_all_but_the_vectors_stays(folder):
     before = Index.open(folder)
-    Hybrid.open(before)
     made = reembed(folder, new, model="new", source="there", settings={"pooler": "cls"}, rows=7)
     check_renewed(made, new)
-    assert (made.model, made.manifest.source, made.dimension) == ("new", "there", 9)
+    assert (made.model, made.facts.source, made.dimension) == ("new", "there", 9)
     assert made.generation == before.generation + 1
-    stored = made.manifest.settings
-    assert stored == {"hybrid": {"lexical_weight": 0.3}, "note": {"value": 0.5}, "pooler": "cls"}
+    stored = made.facts.settings
+    assert stored == {"note": {"value": 0.5}, "pooler": "cls"} and made.ranker == Ranker(0.3)
     assert not (folder / PLACE).exists()
     assert len(made.search(new(["x"]), k=50, where={"n": {"$lt": 10}})[0]) == 9
-    (hit,) = Hybrid.open(made).search("entry 12", encode=new, k=1)[0]
+    (hit,) = made.search("entry 12", encode=new, k=1)[0]
     assert hit.text == TEXTS[12]
     check_renewed(before, old)  # who has it open still reads the old vectors
     assert before.refreshed().model == "new"
@@ -85,7 +82,7 @@ def test_the_old_index_answers_meanwhile(folder):
 
     def encode(texts):
         seen.append(Index.open(folder).search("entry 7", encode=old, k=3, model="old"))
-        with pytest.raises(OutputError, match="another process is writing"), Writer(folder):
+        with pytest.raises(OutputError, match="is writing to this index"), Writer(folder, wait=0.1):
             pass
         return new(texts)
 
@@ -99,6 +96,7 @@ import os, signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from test_reembed import new
+from contrasent.search.ranking import Ranker
 from contrasent.search.reembed import reembed
 
 made = 0
@@ -212,8 +210,8 @@ def test_map_index(folder):
         (own,) = old([text])
         expected = own @ matrix
         assert vector == pytest.approx(expected / np.linalg.norm(expected), abs=1e-5)
-    assert made.manifest.settings["mapped"] == {"from": "old", "overlap@10": 0.9}
-    assert made.model == "new" and "pooler" not in made.manifest.settings
+    assert made.facts.settings["mapped"] == {"from": "old", "overlap@10": 0.9}
+    assert made.model == "new" and "pooler" not in made.facts.settings
     again = reembed(folder, new, model="new")
-    assert "mapped" not in again.manifest.settings
+    assert "mapped" not in again.facts.settings
     check_renewed(again, new)

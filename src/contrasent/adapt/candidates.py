@@ -9,7 +9,7 @@ from contrasent import progress
 from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
 from contrasent.adapt.measuring import WordScores, measure
 from contrasent.evaluate.vectors import check_vectors
-from contrasent.search.hybrid import Fusion
+from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn, Vectors, batched
 
 WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -23,7 +23,7 @@ class Candidate:
     name: str
     model: str = "base"  # "base", "whitened", "mapped", a trained one's name, or "" for words alone
     share: float = 1.0  # of what was trained, averaged with the base
-    fusion: Fusion | None = None  # how words count beside vectors
+    fusion: Ranker | None = None  # how words count beside vectors
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ def kind_means(evidence: Evidence, values: Floats) -> dict[str, float]:
 
 
 def measure_candidate(
-    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None = None, *fusions: Fusion
+    evidence: Evidence, encoded: Encoded | None, lexical: WordScores | None = None, *fusions: Ranker
 ) -> Floats:
     """nDCG@10 of each query for vectors, words, or both by each fusion, (max(1, f), q)."""
     return measure(
@@ -139,5 +139,5 @@ def measure_candidate(
         queries=None if encoded is None else encoded.queries,
         rows=None if encoded is None else encoded.rows,
         lexical=lexical,
-        fusions=fusions or (Fusion(),),
+        fusions=fusions or (Ranker(),),
     )

@@ -11,8 +11,8 @@ from contrasent.adapt.measuring import rankings
 from contrasent.adapt.trials import Trials
 from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.metrics import normalize
-from contrasent.search.hybrid import Fusion
-from contrasent.search.lexical import Lexical
+from contrasent.search.ranking import Ranker
+from contrasent.search.words import Bm25
 
 SHOWN = 10
 """Queries that gained most, and that lost most, in the report."""
@@ -30,7 +30,7 @@ class Sealed:
 def judge_sealed(trials: Trials, chosen: Candidate, evidence: Evidence) -> Sealed:
     """Compare the chosen candidate with the base on queries that nothing was chosen by."""
     ground = trials.ground
-    lexical = Lexical.build(evidence.texts, language=ground.lexical.analyzer.language)
+    lexical = Bm25.of(evidence.texts, ground.lexical.analyzer.language)
     raw = encode_evidence(ground.base.encode, evidence, np.asarray(ground.raw))
     base = raw.by(normalize)
     own = () if ground.fusion is None else (lexical, ground.fusion)
@@ -66,12 +66,12 @@ def _found(
     evidence: Evidence,
     number: int,
     by: Encoded,
-    words: Lexical | None = None,
-    fusion: Fusion | None = None,
+    words: Bm25 | None = None,
+    fusion: Ranker | None = None,
 ) -> list[dict[str, Any]]:
     """The three best results for a query, and whether each answers it."""
     query = evidence.queries[number]
-    fusions = [fusion or Fusion()]
+    fusions = [fusion or Ranker()]
     (best,) = rankings(evidence, query, by.queries[number], by.rows, words, fusions)
     return [
         {"text": evidence.texts[row], "right": int(evidence.units[row]) in query.relevant}

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from contrasent.adapt.evidence import Evidence, Floats, Query
 from contrasent.metrics import ndcg_at_k
-from contrasent.search.hybrid import PROPOSED, Fusion
-from contrasent.search.lexical import Lexical
+from contrasent.search.index import PROPOSED
+from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
 CUT = 10
@@ -26,7 +27,7 @@ class WordScores(Protocol):
 class Remembered:
     """BM25 scores that are computed once a query, for measuring many fusions on little text."""
 
-    def __init__(self, lexical: Lexical) -> None:
+    def __init__(self, lexical: Bm25) -> None:
         self.lexical = lexical
         self._known: dict[str, NDArray[np.float32]] = {}
 
@@ -43,7 +44,7 @@ def measure(
     queries: Vectors | None = None,
     rows: Vectors | None = None,
     lexical: WordScores | None = None,
-    fusions: Sequence[Fusion] = (Fusion(),),
+    fusions: Sequence[Ranker] = (Ranker(),),
 ) -> Floats:
     """nDCG@10 of each way to put vectors and words together, (f, q); queries None: words alone."""
     values = np.zeros((len(fusions), len(evidence.queries)))
@@ -61,7 +62,7 @@ def rankings(
     vector: Vectors | None,
     rows: Vectors | None,
     lexical: WordScores | None,
-    fusions: Sequence[Fusion],
+    fusions: Sequence[Ranker],
 ) -> list[NDArray[np.int64]]:
     """Rows of the best results for one query, best first, by each fusion; see :func:`measure`."""
     shown = np.zeros(len(evidence.texts), dtype=bool)
@@ -73,22 +74,15 @@ def rankings(
         if lexical is None:
             raise ValueError("nothing to rank by")
         words = lexical.scores(query.text)[at]
-        best = _largest(words, PROPOSED)
+        best = best_rows(words, PROPOSED)
         return [at[best[words[best] > 0]]]
     dense = (rows @ vector)[at]
     if lexical is None:
-        return [at[_largest(dense, PROPOSED)]]
+        return [at[best_rows(dense, PROPOSED)]]
     words = lexical.scores(query.text)[at]
-    proposed = np.union1d(_largest(dense, PROPOSED), _largest(words, PROPOSED))
-    fused = (fusion(dense[proposed], words[proposed]) for fusion in fusions)
-    return [at[proposed[np.argsort(-scores, kind="stable")]] for scores in fused]
-
-
-def _largest(scores: NDArray[np.float32], count: int) -> NDArray[np.int64]:
-    """Places of the largest, falling."""
-    few = np.argpartition(-scores, count)[:count] if len(scores) > count else np.arange(len(scores))
-    places: NDArray[np.int64] = few[np.argsort(-scores[few], kind="stable")]
-    return places
+    spreads = Spread.of(dense), Spread.of(words)
+    fused = (fusion.fuse(dense, words, *spreads) for fusion in fusions)
+    return [at[best_rows(scores, PROPOSED)] for scores in fused]
 
 
 def _ndcg(ranked: NDArray[np.int64], relevant: Mapping[int, float]) -> float:
@@ -105,7 +99,7 @@ def haystack(
     *,
     queries: Vectors,
     rows: Vectors,
-    lexical: Lexical,
+    lexical: Bm25,
     size: int,
     seed: int = 0,
 ) -> NDArray[np.int64]:
@@ -118,8 +112,8 @@ def haystack(
     for query, vector in zip(evidence.queries, queries, strict=True):
         if query.apart:  # it sees no passage
             continue
-        kept.update(_largest(rows[:count] @ vector, each).tolist())
-        kept.update(_largest(lexical.scores(query.text)[:count], each).tolist())
+        kept.update(best_rows(rows[:count] @ vector, each).tolist())
+        kept.update(best_rows(lexical.scores(query.text)[:count], each).tolist())
         kept.update(np.flatnonzero(np.isin(evidence.units[:count], list(query.relevant))).tolist())
     others = np.setdiff1d(np.arange(count), list(kept))
     drawn = np.random.default_rng(seed).permutation(others)[: max(0, size - len(kept))]

@@ -31,8 +31,8 @@ def page(facts: dict[str, Any], folder: Path, index: Index) -> str:
         gained=[one for one in changes if one["after"] > one["before"]],
         lost=[one for one in changes if one["after"] < one["before"]],
         dots=[
-            (float(x), float(y), index.named(int(row))["text"])
-            for row, (x, y) in zip(flat.rows, flat.points, strict=True)
+            (float(x), float(y), row.text)
+            for row, (x, y) in zip(index.rows(flat.rows), flat.points, strict=True)
         ],
     )
 

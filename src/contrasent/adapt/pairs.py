@@ -17,7 +17,8 @@ import numpy as np
 
 from contrasent.documents.passages import Passage
 from contrasent.documents.prose import summary_and_explanation
-from contrasent.search.lexical import STOP_WORDS, words
+from contrasent.search.stop_words import STOP_WORDS
+from contrasent.search.words import words
 
 FEWEST_WORDS = 4
 """Words of a sentence or a crop that says something."""

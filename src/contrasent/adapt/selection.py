@@ -30,7 +30,7 @@ from contrasent.adapt.training import (
 )
 from contrasent.adapt.trials import LINEAR, Trials, slug
 from contrasent.metrics import normalize
-from contrasent.search.hybrid import Fusion
+from contrasent.search.ranking import Ranker
 from contrasent.types import Vectors
 
 ROUNDS = (0.3, 1.0)
@@ -109,10 +109,9 @@ class Selection:
             self._fused(best.candidate)
 
     def _fused(self, dense: Candidate) -> None:
-        """A dense candidate with BM25 beside it, in all weights and by ranks."""
+        """A dense candidate with BM25 beside it, in all weights."""
         part = self.trials.part(dense.model)
-        ways = {f"BM25 {weight}": Fusion(weight) for weight in WEIGHTS}
-        ways["BM25 by ranks"] = Fusion(method="ranks")
+        ways = {f"BM25 {weight}": Ranker(weight) for weight in WEIGHTS}
         words = self.trials.words(part)
 
         @cache

@@ -23,8 +23,10 @@ from contrasent.errors import OutputError
 from contrasent.files import check_writable, remove_temporaries, write_json, write_text
 from contrasent.model.card import CardMetadata, card
 from contrasent.model.encoder import Encoder
-from contrasent.search.hybrid import SETTING, Hybrid
+from contrasent.search.building import create
 from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
+from contrasent.search.store import Facts
 from contrasent.types import Vectors
 
 REPORT = "report.json"
@@ -205,16 +207,14 @@ def _index(
         )
         for passage in reading.passages
     )
-    settings = {} if shipped.fusion is None else {SETTING: asdict(shipped.fusion)}
-    made = Index.create(
+    return create(
         target / INDEX,
         lambda texts: np.stack([place[text] for text in texts]),
         rows,
-        model=encoder.identity,
-        source=str(target.resolve()),
-        settings=settings,
+        Facts(
+            model=encoder.identity,
+            source=str(target.resolve()),
+            ranker=(shipped.fusion or Ranker(0.0)).to_json(),
+        ),
         overwrite=True,
     )
-    if shipped.fusion is not None:
-        Hybrid.open(made)
-    return made

@@ -23,7 +23,7 @@ from contrasent.adapt.update import Previous, old_vectors, updated_parts
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.encoder import Encoder
-from contrasent.search.lexical import Lexical
+from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
 A_KIND = 200
@@ -77,7 +77,7 @@ class Stages:
             else updated_parts(previous, reading, seed=seed)
         )
         self.raw, self.encoding = self._base_vectors()  # vectors, seconds a passage
-        self.lexical = Lexical.build(self.texts)
+        self.lexical = Bm25.of(self.texts)
         old = reading.facts.get("old_documents", 0)
         self.queries = Queries(reading, self.parts, user_queries, log, seed, old=old)
         for line in self.queries.lines:

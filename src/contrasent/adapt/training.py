@@ -15,8 +15,9 @@ from contrasent.adapt.pairs import Pair, random_of
 from contrasent.errors import ModelError, OptionError
 from contrasent.losses.contrastive import info_nce
 from contrasent.model.encoder import Encoder
-from contrasent.search.hybrid import PROPOSED, Fusion
-from contrasent.search.lexical import Lexical
+from contrasent.search.index import PROPOSED
+from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
 BATCH = 64
@@ -89,25 +90,21 @@ def with_negatives(
     *,
     queries: Vectors,
     rows: Vectors,
-    lexical: Lexical,
+    lexical: Bm25,
     seed: int,
 ) -> list[tuple[str, ...]]:
     """Query, positive and a hard negative, a ``trainable`` row, of each pair."""
     # The negative is drawn from the best rows of base and BM25, without those of the positive's
     # document and those that the base scores nearly as high as the positive.
-    fusion = Fusion(0.5)
+    ranker, there = Ranker(0.5), np.flatnonzero(trainable)
     triples: list[tuple[str, ...]] = []
     numbers = np.asarray(documents)
     for pair, vector in zip(pairs, queries, strict=True):
-        cosines = np.where(trainable, rows @ vector, -1.0).astype(np.float32)
-        words = np.where(trainable, lexical.scores(pair.query), 0.0).astype(np.float32)
-        shown = min(PROPOSED, len(rows))
-        proposed = np.union1d(
-            np.argpartition(-cosines, shown - 1)[:shown], np.argpartition(-words, shown - 1)[:shown]
-        )
-        fused = fusion(cosines[proposed], words[proposed], shown)
-        order = proposed[np.argsort(-fused, kind="stable")]
-        other = trainable[order] & (numbers[order] != documents[pair.passage])
+        cosines = rows @ vector
+        dense, words = cosines[there], lexical.scores(pair.query)[there]
+        fused = ranker.fuse(dense, words, Spread.of(dense), Spread.of(words))
+        order = there[best_rows(fused, PROPOSED)]
+        other = numbers[order] != documents[pair.passage]
         far = cosines[order] < TOO_NEAR * max(float(cosines[pair.passage]), 0.0)
         usable = order[other & far][:NEGATIVES_FROM]
         if not len(usable):

@@ -26,8 +26,8 @@ from contrasent.adapt.work import Work
 from contrasent.metrics import neighbour_overlap, normalize
 from contrasent.model.encoder import Encoder
 from contrasent.postprocess import whitening
-from contrasent.search.hybrid import Fusion
-from contrasent.search.lexical import Lexical
+from contrasent.search.ranking import Ranker
+from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
 NEIGHBOURS_OF = 800
@@ -48,12 +48,12 @@ class Ground:
     documents: Sequence[int]
     trainable: NDArray[np.bool_]  # (passages,) of documents to train on
     raw: Vectors  # the base's vectors of the passages
-    lexical: Lexical
+    lexical: Bm25
     select: Evidence
     wide: Part  # for candidates that need nothing encoded anew
     narrow: Part
     seed: int
-    fusion: Fusion | None = None  # of an updated model that has one
+    fusion: Ranker | None = None  # of an updated model that has one
     updating: bool = False  # whether the base is an earlier adaptation
 
 
@@ -98,8 +98,7 @@ class Trials:
         """BM25 over a part's rows, counted when it is first needed."""
         if id(part) not in self._lexical:
             language = self.ground.lexical.analyzer.language
-            lexical = Lexical.build(part.evidence.texts, language=language)
-            self._lexical[id(part)] = Remembered(lexical)
+            self._lexical[id(part)] = Remembered(Bm25.of(part.evidence.texts, language))
         return self._lexical[id(part)]
 
     def before(self, part: Part) -> Floats:
@@ -252,10 +251,8 @@ class Trials:
         return trial is best or trial.score >= best.score - error
 
 
-def _share_of_words(fusion: Fusion | None) -> float:
-    if fusion is None:
-        return 0.0
-    return fusion.lexical_weight if fusion.method == "weighted" else 0.5
+def _share_of_words(fusion: Ranker | None) -> float:
+    return 0.0 if fusion is None else fusion.word_weight
 
 
 def slug(name: str) -> str:

@@ -7,6 +7,7 @@ and those that were held out before are held out again: the old model has never 
 
 import json
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,8 @@ from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED, by_hash, p
 from contrasent.documents.passages import Passage, prefixes
 from contrasent.errors import InputError, OutputError
 from contrasent.model.encoder import Encoder
-from contrasent.search.hybrid import Fusion, own_fusion
 from contrasent.search.index import Index
-from contrasent.search.rows import Rows
+from contrasent.search.ranking import Ranker
 from contrasent.types import Vectors
 
 REPLAYED = 1000
@@ -38,9 +38,9 @@ class Previous:
     held_out: tuple[frozenset[str], frozenset[str]] | None
 
     @property
-    def fusion(self) -> Fusion | None:
+    def fusion(self) -> Ranker | None:
         """How words count beside its vectors."""
-        return own_fusion(self.index.manifest.settings)
+        return self.index.ranker if self.index.ranker.uses_words else None
 
     @property
     def stamp(self) -> list[str | int]:
@@ -65,7 +65,7 @@ def open_previous(folder: Path, target: Path) -> Previous:
     if target.resolve().is_relative_to(folder.resolve()):
         raise OutputError(f"{target}: is the model that is updated; choose another folder")
     index = Index.open(folder / INDEX)
-    row_numbers(index)
+    _check_texts(index)
     stated = json.loads((folder / REPORT).read_text("utf-8")).get("held_out")
     held_out = stated and (frozenset(stated["choose"]), frozenset(stated["judge"]))
     return Previous(folder, index, held_out)
@@ -76,11 +76,10 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
     numbers: dict[str, int] = {}
     passages: list[Passage] = []
     place: dict[str, int] = {}
-    held = {previous.index.named(int(row))["text"] for row in row_numbers(previous.index)}
+    held = {row.text for row in previous.index.every()}
     if all(passage.indexed in held for passage in new.passages):
         raise InputError("the new text", f"is in {previous.folder} already, all of it")
-    for row in _rows(previous, set(new.documents)):
-        hit = previous.index.hit(int(row), 0.0)
+    for hit in previous.index.rows(_rows(previous, set(new.documents))):
         name = _document(hit.id, hit.metadata)
         number = numbers.setdefault(name, len(numbers))
         place.setdefault(hit.text, len(passages))
@@ -113,7 +112,7 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
 def old_vectors(previous: Previous, reading: Reading) -> Vectors:
     """(old passages, d) unit vectors of the old passages of :func:`with_previous`."""
     new = set(reading.documents[reading.facts["old_documents"] :])
-    return previous.index.vectors_of(_rows(previous, new))
+    return np.asarray(previous.index.vectors[_rows(previous, new)])
 
 
 def updated_parts(previous: Previous, reading: Reading, *, seed: int) -> NDArray[np.int8]:
@@ -139,11 +138,10 @@ def _document(identity: str, metadata: object) -> str:
 
 def _rows(previous: Previous, new: set[str]) -> NDArray[np.int64]:
     """Rows of the earlier index, without those of documents that the new text has as well."""
-    rows = row_numbers(previous.index)
-    hits = (previous.index.hit(int(row), 0.0) for row in rows)
-    old = np.array([_document(hit.id, hit.metadata) not in new for hit in hits], dtype=bool)
-    left: NDArray[np.int64] = rows[old]
-    return left
+    every = previous.index.every()
+    return np.array(
+        [row.row for row in every if _document(row.id, row.metadata) not in new], dtype=np.int64
+    )
 
 
 def passage_of(text: str, identity: str, metadata: Any, document: int) -> Passage:
@@ -156,10 +154,8 @@ def passage_of(text: str, identity: str, metadata: Any, document: int) -> Passag
     return Passage(identity, document, title, headings, 0, own, prefix)
 
 
-def row_numbers(index: Rows) -> NDArray[np.int64]:
-    """The rows of an index that are there."""
-    rows = np.flatnonzero(index.alive())
-    if not any(index.named(int(row))["text"].strip() for row in rows[:1000]):
-        problem = "holds no texts to compare with" if len(rows) else "is empty"
+def _check_texts(index: Index) -> None:
+    """Reject an index without texts."""
+    if not any(row.text.strip() for row in islice(index.every(), 1000)):
+        problem = "holds no texts to compare with" if len(index) else "is empty"
         raise InputError(str(index.folder or "the index"), problem)
-    return rows

@@ -55,8 +55,8 @@ def dedupe(
         pairs: list[dict[str, Any]] = [
             {
                 "score": pair.score,
-                "kept": opened.named(pair.first),
-                "repeat": opened.named(pair.second),
+                "kept": _named(opened, pair.first),
+                "repeat": _named(opened, pair.second),
             }
             for pair in sorted(found.pairs, key=lambda pair: -pair.score)
         ]
@@ -87,13 +87,18 @@ def dedupe(
     return options.Output(facts, "\n".join(lines))
 
 
+def _named(opened: "Index", row: int) -> dict[str, Any]:
+    found = opened.row(row)
+    return {"id": found.id, "text": found.text, "metadata": found.metadata}
+
+
 def _listed(opened: "Index", found: "Duplicates") -> Iterator[dict[str, Any]]:
     """Every text; near-duplicates with the id of the text that they repeat."""
     repeats = {pair.second: pair for pair in found.pairs}
     for row in sorted([*found.kept.tolist(), *repeats]):
         pair = repeats.get(row)
         yield {
-            **opened.named(row),
-            "repeats": opened.named(pair.first)["id"] if pair else None,
+            **_named(opened, row),
+            "repeats": opened.row(pair.first).id if pair else None,
             "score": pair.score if pair else None,
         }

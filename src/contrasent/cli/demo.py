@@ -70,12 +70,11 @@ def demo(
 
 def _answers(done: "Adaptation") -> list[dict[str, Any]]:
     from contrasent.model.encoder import Encoder
-    from contrasent.search.hybrid import searcher
     from contrasent.search.index import Index
 
     encoder = Encoder.load(done.folder)
-    search = searcher(Index.open(done.folder / "index")).search
-    found = search(list(QUESTIONS), encode=encoder.encode, k=3)
+    index = Index.open(done.folder / "index")
+    found = index.search(list(QUESTIONS), encode=encoder.encode, k=3)
     answers = []
     for question, hits in zip(QUESTIONS, found, strict=True):
         lines = [

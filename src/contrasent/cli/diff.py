@@ -66,7 +66,7 @@ def diff(
     from contrasent.cli.search import read_queries
     from contrasent.evaluate.diff import diff_models
     from contrasent.files import check_writable
-    from contrasent.search.lexical import language_of
+    from contrasent.search.words import language_of
 
     if report is not None:
         check_writable(report.absolute().parent)
@@ -141,14 +141,14 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     """Read the documents of an index or a corpus."""
     import numpy as np
 
-    from contrasent.search.manifest import MILVUS, NAME
-    from contrasent.search.opening import open_index
+    from contrasent.search.opening import index_folder, open_index, sampled_rows
     from contrasent.search.records import Records
+    from contrasent.search.store import is_any_index
     from contrasent.text.tables import column as position
 
     random = np.random.default_rng(seed)
-    place = Path(on)
-    if not any((place / name).is_file() for name in (NAME, MILVUS)):
+    place = index_folder(on)
+    if not is_any_index(place):
         rows = Records(on, text=position(column))
         texts = [text for text, _, _ in rows]
         if len(texts) > most:
@@ -158,26 +158,19 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     if column is not None:
         raise OptionError("--column", column, f"{on} is an index, which has one text a row")
     opened = open_index(place)
-    from contrasent.search.index import Index
-
-    of = len(opened)
-    if isinstance(opened, Index):
-        numbers = np.flatnonzero(opened.alive())
-        if of > most:
-            numbers = np.sort(random.choice(numbers, most, replace=False))
-        held: Any = opened
-    else:
-        held = opened.sample(most)
-        numbers = np.arange(len(held))
-    texts = [held.named(int(row))["text"] for row in numbers]
+    of, held = len(opened), sampled_rows(opened, most)
+    numbers = held.numbers()
+    if len(numbers) > most:
+        numbers = np.sort(random.choice(numbers, most, replace=False))
+    texts = [row.text for row in held.rows(numbers)]
     return Searched(
         texts,
         of,
         opened.metric,
         opened.model,
-        opened.manifest.source,
-        opened.manifest.settings,
-        held.vectors_of(numbers),
+        opened.facts.source,
+        opened.facts.settings,
+        np.asarray(held.vectors[numbers]),
     )
 
 

@@ -20,7 +20,7 @@ from contrasent.processes import threads
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
-    from contrasent.search.opening import AnyIndex
+    from contrasent.search.index import Index
 
 EXTRAS = {
     "documents": "adapt reads PDF, Word, PowerPoint and parquet",
@@ -80,9 +80,9 @@ def doctor(
 
         check_address(url, "--url")
     index = _open_index(Path(model))
-    folder = find_model(model if index is None else index.manifest.source)
+    folder = find_model(model if index is None else index.facts.source)
     if index is not None:
-        stored = {key: index.manifest.settings.get(key) for key in ("pooler", "max_tokens")}
+        stored = {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
         loading = replace(loading, **{key: value for key, value in stored.items() if value})
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
     from contrasent.model import golden as golden_
@@ -137,11 +137,11 @@ def doctor(
     )
 
 
-def _open_index(folder: Path) -> "AnyIndex | None":
-    from contrasent.search.manifest import NAME
-    from contrasent.search.opening import in_milvus, open_index
+def _open_index(folder: Path) -> "Index | None":
+    from contrasent.search.opening import open_index
+    from contrasent.search.store import is_any_index
 
-    return open_index(folder) if in_milvus(folder) or (folder / NAME).is_file() else None
+    return open_index(folder) if is_any_index(folder) else None
 
 
 @dataclass(frozen=True, slots=True)

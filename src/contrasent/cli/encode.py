@@ -217,10 +217,10 @@ Blocks = Iterable[tuple["Vectors", list[str] | None]]
 
 def _write_npy(output: Path, blocks: Blocks, dimension: int) -> None:
     """An .npy file, with memory for one block."""
-    from contrasent.search.segment_writer import NpyWriter
+    from contrasent.encoding.table import NpyWriter
 
     with atomic_file(output, "wb") as stream:
-        writer = NpyWriter(stream, "<f4", dimension)
+        writer = NpyWriter(stream, dimension)
         for vectors, _ in blocks:
             writer.append(vectors)
         writer.finish()

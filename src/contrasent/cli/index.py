@@ -1,7 +1,7 @@
 """``contrasent index MODEL CORPUS -o INDEX``, ``index INDEX --model NEW`` and ``--remove ID``."""
 
 import time
-from dataclasses import asdict
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from contrasent.cli import options
+from contrasent.cli.adapt import DEFAULT_BASE
 from contrasent.cli.index_changes import (
     Mapping,
     change,
     change_model,
     check_change,
-    count_words,
     remove_rows,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
 from contrasent.cli.workers import check_workers, index_vectors
-from contrasent.errors import MissingExtraError, OptionError, UserError, check_choice
+from contrasent.errors import MissingExtraError, OptionError, UserError
 
 if TYPE_CHECKING:
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
-    from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
-
-BACKENDS = ("exact", "binary", "faiss", "milvus")
+    from contrasent.search.store import Facts
+    from contrasent.types import EncodeFn
 
 
 @options.command
@@ -45,13 +44,11 @@ def index(
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     metadata: str | None = None,
     metric: str = "cosine",
-    backend: str = "exact",
-    kind: str = "hnsw",
     uri: str = "",
     collection: str = "contrasent",
     encoded: bool = False,
-    hybrid: bool = False,
-    lexical_weight: options.LexicalWeight = None,
+    word_weight: options.WordWeight = None,
+    vectors_only: options.VectorsOnly = False,
     add: bool = False,
     update: bool = False,
     remove: Annotated[list[str] | None, typer.Option("--remove", metavar="ID")] = None,
@@ -63,7 +60,8 @@ def index(
     """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search.
 
     Options:
-        model: Model folder or name; with --model or --remove the index that changes.
+        model: Model folder or name (left out: the default base, or the index's own with --add and
+            --update); with --model or --remove the index that changes.
         corpus: File, folder, or - for standard input.
         output: Index folder to make.
         new_model: Give the index the vectors of this model, in place: a run that was killed goes
@@ -74,12 +72,9 @@ def index(
         id_column: Column with the ids; row numbers if not given.
         metadata: Columns to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot.
-        backend: exact; binary or faiss, approximate, for millions of texts; or milvus.
-        kind: With faiss: hnsw (accurate) or ivfpq (small, on disk).
-        uri: Milvus server, http://HOST:19530; a file in the index if not given.
+        uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
         collection: Name of the collection in Milvus.
         encoded: CORPUS is parquet with vectors in it, as encode writes it: nothing is encoded.
-        hybrid: Search it by words (BM25) and vectors together.
         add: Add to an index that exists.
         update: Replace rows of the same id, add the others.
         remove: Remove the row with this id from an index; can be repeated.
@@ -92,68 +87,53 @@ def index(
         return remove_rows(Path(model), remove or [], remove_where or [], given)
     if new_model is not None or mapping is not None:
         return change_model(Path(model), new_model, loading, mapping, building)
-    if corpus is None or output is None:
-        missing = "CORPUS (File, folder, or -)" if corpus is None else "--output/-o (Index folder)"
-        raise UserError(f"{missing} is missing; see 'contrasent index --help'")
-    from contrasent.search import index as stored
-    from contrasent.search.checks import check_approximate, check_metric, check_target
-    from contrasent.search.manifest import FORMER_KINDS, LOADED, read_manifest
+    if output is None:
+        raise UserError(
+            "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
+        )
+    from contrasent.search.building import create
+    from contrasent.search.checks import check_metric, check_target
+    from contrasent.search.opening import index_folder, open_index
+    from contrasent.search.ranking import Ranker
+    from contrasent.search.store import Facts, is_any_index
 
     check_metric(metric)
-    backend = FORMER_KINDS.get(backend, backend)
-    _check_backend(backend, kind)
-    _check_hybrid(hybrid, lexical_weight, changing=add or update)
-    approximate = {"binary": "binary", "faiss": kind}.get(backend)
-    if add or update:
-        check_change(
-            output, backend, add=add, update=update, overwrite=overwrite, id_column=id_column
-        )
-    elif backend != "milvus" or not (output / LOADED).is_file():  # a load that was killed
-        check_target(output, overwrite)
-    if approximate is not None:
-        there = read_manifest(output).metric if add or update else metric
-        check_approximate(approximate, there, option="--backend")
-    check_workers(workers, changing=add or update)
-    _check_encoded(encoded, workers.engine, changing=add or update)
+    changing = add or update
+    if changing:
+        output = index_folder(output)
+        check_change(output, uri, add=add, update=update, overwrite=overwrite, id_column=id_column)
+    else:
+        check_target(output, overwrite, is_index=is_any_index(output))
+        if uri and find_spec("pymilvus") is None:
+            raise MissingExtraError("pymilvus", "milvus", "--uri")
+    if corpus is None:
+        model, corpus = (open_index(output).facts.source if changing else DEFAULT_BASE), model
+    weight = options.chosen_weight(word_weight, vectors_only)
+    if changing and weight is not None:
+        raise OptionError("--word-weight", weight, "is chosen when an index is built, or searched")
+    check_workers(workers, changing=changing)
+    _check_encoded(encoded, workers.engine, changing=changing)
     rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
     folder = find_model(model)
     encode = open_model(folder, loading, light=True)
-    rows.check(encode.encoder.identity, model, words=hybrid)
-    recall = None
+    rows.check(encode.encoder.identity, model)
     began = time.monotonic()
-    made: AnyIndex
-    if add or update:
+    made: Index
+    if changing:
         made = change(output, encode, cast("Records", rows), update=update)
     else:
-        about: dict[str, Any] = {
-            "model": encode.encoder.identity,
-            "source": lasting_name(model),
-            "metric": metric,
-            "settings": {
-                "pooler": loading.pooler,
-                "max_tokens": loading.max_tokens,
-                **_fusion_setting(hybrid, lexical_weight),
-            },
-        }
+        about = Facts(
+            model=encode.encoder.identity,
+            source=lasting_name(model),
+            metric=metric,
+            ranker=(Ranker() if weight is None else Ranker(weight)).to_json(),
+            settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
+        )
         with index_vectors(folder, corpus, output, encode, workers, column) as vectors:
-            if backend == "milvus":
-                from contrasent.search.milvus_writer import build_milvus
-
-                made = build_milvus(output, vectors, rows, uri=uri, collection=collection, **about)
-                recall = made.recall
+            if uri:
+                made = _in_milvus(output, vectors, rows, about, uri, collection)
             else:
-                made = stored.Index.create(output, vectors, rows, overwrite=overwrite, **about)
-    notes = []
-    if approximate is not None:
-        from contrasent.search.approximate import FEWEST, build_approximate
-
-        if len(made) < FEWEST:
-            few = f"fewer than {FEWEST:,} texts are searched faster exactly"
-            notes.append(f"{few}: no {backend} index")
-        else:
-            made = build_approximate(output, approximate)
-            recall = _recall(made)
-    count_words(made)
+                made = create(output, vectors, rows, about, overwrite=overwrite)
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
@@ -162,20 +142,16 @@ def index(
         "metric": made.metric,
         "model": model,
         "identity": made.model,
-        "backend": _backend_name(made),
-        "hybrid": made.manifest.settings.get("hybrid"),
-        "recall@10": recall,
+        "word_weight": made.ranker.word_weight,
         "blank_lines": rows.skipped,
         "truncated": encode.truncated,
         "seconds": round(seconds, 3),
     }
-    if rows.skipped:
-        notes.append(f"{rows.skipped:,} blank lines were passed over")
+    notes = [f"{rows.skipped:,} blank lines were passed over"] if rows.skipped else []
     return options.Output(
         facts,
         f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
-        + (f"recall@10 against exact search {recall:.4f} ({backend})\n" if recall else "")
-        + f'search it: contrasent search {output} "..."',
+        f'search it: contrasent search {output} "..."',
         [*notes, *encode.notes],
     )
 
@@ -199,6 +175,43 @@ def _rows(
     )
 
 
+def _in_milvus(
+    output: Path,
+    encode: "EncodeFn",
+    rows: "Records | EncodedRecords",
+    facts: "Facts",
+    uri: str,
+    collection: str,
+) -> "Index":
+    """Load rows into a collection of Milvus."""
+    from contrasent.search.encoded import EncodedRecords
+    from contrasent.search.opening import milvus_index
+    from contrasent.search.ranking import Ranker
+
+    given: Iterable[tuple[Any, ...]] = (
+        (
+            (text, name, extra, vector)
+            for block in rows.blocks(facts.metric, 1024)
+            for vector, text, name, extra in zip(*block, strict=True)
+        )
+        if isinstance(rows, EncodedRecords)
+        else rows
+    )
+    made: Index = milvus_index().build(
+        output,
+        encode,
+        given,
+        uri=uri,
+        collection=collection,
+        ranker=Ranker.from_json(facts.ranker),
+        model=facts.model,
+        source=facts.source,
+        metric=facts.metric,
+        settings=facts.settings,
+    )
+    return made
+
+
 def _check_encoded(encoded: bool, engine: str | None, *, changing: bool) -> None:
     """Reject vectors for a change of an index, and an engine that has nothing to encode."""
     if encoded and changing:
@@ -207,46 +220,3 @@ def _check_encoded(encoded: bool, engine: str | None, *, changing: bool) -> None
         raise OptionError(
             "--engine", engine, "encodes, and --encoded is for vectors that are there"
         )
-
-
-def _check_hybrid(hybrid: bool, lexical_weight: float | None, *, changing: bool) -> None:
-    """Refuse, before any work, a hybrid index that cannot be made."""
-    if lexical_weight is not None and not hybrid:
-        raise OptionError("--lexical-weight", lexical_weight, "goes with --hybrid")
-    if hybrid and changing:
-        raise OptionError("--hybrid", True, "is chosen when an index is built, not when it changes")
-
-
-def _fusion_setting(hybrid: bool, lexical_weight: float | None) -> dict[str, Any]:
-    """The fusion that an index's settings name."""
-    from contrasent.search.hybrid import SETTING, Fusion
-
-    fusion = Fusion() if lexical_weight is None else Fusion(lexical_weight)
-    return {SETTING: asdict(fusion)} if hybrid else {}
-
-
-def _check_backend(backend: str, kind: str) -> None:
-    """Refuse, before any work, a back end that is unknown, or Milvus that is not installed."""
-    from contrasent.search.manifest import FAISS_KINDS
-
-    check_choice("--backend", backend, BACKENDS)
-    check_choice("--kind", kind, FAISS_KINDS)
-    if backend == "milvus" and find_spec("pymilvus") is None:
-        raise MissingExtraError("pymilvus", "milvus", "--backend milvus")
-
-
-def _backend_name(index: "AnyIndex") -> str:
-    """The back end that holds an index."""
-    from contrasent.search.index import Index
-
-    if not isinstance(index, Index):
-        return "milvus"
-    part = index.manifest.backend
-    kind = None if part is None else part.facts.get("kind")
-    return "exact" if kind is None else "binary" if kind == "binary" else f"faiss {kind}"
-
-
-def _recall(index: "Index") -> float | None:
-    """Recall@10 of an approximate index against exact search."""
-    part = index.manifest.backend
-    return None if part is None else float(part.facts["recall"])

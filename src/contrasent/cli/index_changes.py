@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from contrasent.evaluate.rankings import Measure
     from contrasent.model.prompts import Model
     from contrasent.search.index import Index
-    from contrasent.search.opening import AnyIndex
     from contrasent.search.records import Records
     from contrasent.search.reembed import LinearMap
 
@@ -44,11 +43,11 @@ def change_model(
     if model is None:
         raise OptionError("--map", True, "goes with --model NEW")
     _check_alone("--model", others)
-    from contrasent.search.approximate import FEWEST, build_approximate
     from contrasent.search.index import Index
-    from contrasent.search.opening import in_milvus
+    from contrasent.search.opening import in_milvus, index_folder
     from contrasent.search.reembed import map_index, reembed
 
+    folder = index_folder(folder)
     if in_milvus(folder):
         raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
     index = Index.open(folder)
@@ -60,7 +59,6 @@ def change_model(
         "settings": {"pooler": loading.pooler, "max_tokens": loading.max_tokens},
     }
     loss: dict[str, Any] = {}
-    backend = index.manifest.backend
     if mapping is not None:
         fitted, overlap = _fit(index, encode, mapping.sample)
         loss = {"kind": fitted.kind, "overlap@10": overlap.value}
@@ -78,9 +76,6 @@ def change_model(
         made = map_index(folder, fitted.matrix, about=loss, **about)
     else:
         made = reembed(folder, encode, **about)
-    if backend is not None and len(made) >= FEWEST:
-        made = build_approximate(folder, str(backend.facts["kind"]))
-    count_words(made)
     seconds = time.monotonic() - began
     facts = {"index": str(folder), "texts": len(made), "dimension": made.dimension}
     facts |= {"model": model, "identity": made.model, "former": index.model}
@@ -107,10 +102,9 @@ def _fit(index: "Index", encode: "Counting[Model]", sample: int) -> "tuple[Linea
     from contrasent.search.checks import check_vectors
     from contrasent.search.reembed import fit_map
 
-    rows = np.flatnonzero(index.alive())
-    rows = np.random.default_rng(0).permutation(rows)[:sample]
-    texts = [index.named(int(row))["text"] for row in rows]
-    old, new = index.vectors_of(rows), encoded(encode, texts, "document")
+    rows = np.random.default_rng(0).permutation(index.numbers())[:sample]
+    texts = [row.text for row in index.rows(rows)]
+    old, new = np.asarray(index.vectors[rows]), encoded(encode, texts, "document")
     new = check_vectors(new, len(new), None, index.metric)
     cut = int(len(rows) * (1 - TESTED))
     fitted = fit_map(old[:cut], new[:cut])
@@ -144,7 +138,7 @@ def remove_rows(
         count = writer.delete(ids) if ids else 0
         if condition is not None:
             count += writer.delete_where(condition)
-    left = len(writer.index)
+        left = len(writer)
     return options.Output(
         {"index": str(folder), "removed": count, "texts": left},
         f"{folder}: {count:,} rows removed, {left:,} left",
@@ -152,36 +146,28 @@ def remove_rows(
 
 
 def check_change(
-    output: Path, backend: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
+    output: Path, uri: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
 ) -> None:
     """Refuse, before any work, a change of an index that cannot be made."""
-    from contrasent.search.manifest import read_manifest
-    from contrasent.search.opening import in_milvus
-
     if add and update:
         raise OptionError("--add", "--update", "choose one of the two")
     if overwrite:
         raise OptionError("--overwrite", True, "replaces an index; --add and --update change one")
     if update and id_column is None:
         raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
-    if in_milvus(output):
-        if backend in ("binary", "faiss"):
-            raise OptionError("--backend", backend, f"{output} is in Milvus, which has its own")
-        return
-    if backend == "milvus":
-        raise OptionError("--backend", backend, f"{output} is no index in Milvus; build one anew")
-    read_manifest(output)
+    if uri:
+        raise OptionError("--uri", uri, "is of an index that is built, not of a change")
 
 
-def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "AnyIndex":
+def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "Index":
     """Add rows to an index, or replace those of the same ids; in one commit, but for Milvus."""
-    from contrasent.search.opening import open_writer
-    from contrasent.search.segment_writer import ROWS_AT_ONCE
+    from contrasent.search.opening import open_index, open_writer
+    from contrasent.search.writer import ROWS_AT_ONCE
     from contrasent.types import batched
 
     identity = encode.encoder.identity
+    open_index(output).check_model(identity, "the model")
     with open_writer(output) as writer, progress.task("index", unit="texts") as advance:
-        writer.index.check_model(identity, "the model")
         for block in batched(rows, ROWS_AT_ONCE):
             texts = [text for text, _, _ in block]
             given = [name for _, name, _ in block if name is not None]
@@ -191,13 +177,4 @@ def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: 
             else:
                 writer.add(texts, encode, ids=given or None, metadata=metadata)
             advance(len(block))
-    return writer.index
-
-
-def count_words(index: "AnyIndex") -> None:
-    """Count the words of an index that is searched by them, so that no search has to."""
-    from contrasent.search.hybrid import Hybrid, own_fusion
-    from contrasent.search.index import Index
-
-    if isinstance(index, Index) and own_fusion(index.manifest.settings) is not None:
-        Hybrid.open(index)
+    return open_index(output)

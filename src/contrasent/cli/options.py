@@ -35,18 +35,11 @@ StsTask = Annotated[
 ]
 StsSplit = Annotated[str, typer.Option("--split", help="STS split: test, dev or train.")]
 NewModel = Annotated[Path, typer.Option("--output", "-o", help="Model folder to make.")]
-Hybrid = Annotated[
-    bool | None,
-    typer.Option(
-        "--hybrid/--dense",
-        help="Search by words (BM25) and vectors together, or by vectors alone. [default: as the "
-        "index was made]",
-    ),
-]
-LexicalWeight = Annotated[
+WordWeight = Annotated[
     float | None,
-    typer.Option(min=0.0, max=1.0, help="Share of BM25 in hybrid search. [default: 0.2]"),
+    typer.Option(min=0.0, max=1.0, help="Share of words (BM25); the rest is the vectors'."),
 ]
+VectorsOnly = Annotated[bool, typer.Option("--vectors-only", help="Search by vectors alone.")]
 
 
 class Output(NamedTuple):
@@ -263,3 +256,10 @@ def column_list(names: str | list[str | int] | None) -> list[str | int] | None:
         return None
     parts = names.split(",") if isinstance(names, str) else names
     return [int(p) if str(p).strip().isdigit() else str(p).strip() for p in parts]
+
+
+def chosen_weight(word_weight: float | None, vectors_only: bool) -> float | None:
+    """The share of words that a command's options choose; None for the index's own."""
+    if vectors_only and word_weight:
+        raise OptionError("--word-weight", word_weight, "does not go with --vectors-only")
+    return 0.0 if vectors_only else word_weight

@@ -13,7 +13,7 @@ from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.model.prompts import Model
-    from contrasent.search.opening import AnyIndex
+    from contrasent.search.index import Index
 
 WIDTH = 100
 
@@ -27,27 +27,27 @@ def search(
     threshold: float | None = None,
     where: list[str] | None = None,
     exact: bool = False,
-    hybrid: options.Hybrid = None,
-    lexical_weight: options.LexicalWeight = None,
+    word_weight: options.WordWeight = None,
+    vectors_only: options.VectorsOnly = False,
     queries: Path | None = None,
     model: str | None = None,
 ) -> options.Output:
-    """Find the texts of an index that are nearest to a query, best first.
+    """Find the texts of an index that answer a query best, by words and vectors.
 
     Options:
         index: Index folder, made by 'contrasent index'.
         query: What to find.
         k: Results for each query.
-        threshold: Leave out results that score less.
+        threshold: Leave out results whose cosine with the query is smaller.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
-        exact: Look at every row, even of an approximate index.
+        exact: Look at every row, even of a large index.
         queries: File with one query a line, besides those named.
         model: Where the index's model is now, if it has moved.
     """
     from contrasent.search.filters import parse_where
-    from contrasent.search.hybrid import searcher
+    from contrasent.search.index import check_k
     from contrasent.search.opening import open_index
-    from contrasent.search.query import check_k
+    from contrasent.search.ranking import Ranker
 
     check_k(k)
     condition = parse_where(where or [])
@@ -56,19 +56,26 @@ def search(
         wanted += read_queries(queries)
     if not wanted:
         raise OptionError("QUERY", "", "name at least one query, or --queries FILE")
+    weight = options.chosen_weight(word_weight, vectors_only)
     opened = open_index(index)
-    searched = searcher(opened, hybrid=hybrid, lexical_weight=lexical_weight)
+    ranker = opened.ranker if weight is None else Ranker(weight)
     encode = model_of(opened, model, loading)
     began = time.monotonic()
-    found = searched.search(
-        wanted, encode=encode, k=k, threshold=threshold, where=condition, exact=exact
+    found = opened.search(
+        wanted,
+        encode=encode,
+        k=k,
+        threshold=threshold,
+        where=condition,
+        ranker=ranker,
+        exact=exact,
     )
     seconds = time.monotonic() - began
     facts = {
         "index": str(index),
         "model": opened.model,
         "k": k,
-        "hybrid": searched is not opened,
+        "word_weight": ranker.word_weight,
         "threshold": threshold,
         "where": condition,
         "seconds": round(seconds, 4),
@@ -88,9 +95,9 @@ def search(
     return options.Output(facts, "\n".join(lines), encode.notes)
 
 
-def model_of(index: "AnyIndex", model: str | None, loading: options.Loading) -> "Counting[Model]":
+def model_of(index: "Index", model: str | None, loading: options.Loading) -> "Counting[Model]":
     """Load the model that an index was built with."""
-    name = model or index.manifest.source
+    name = model or index.facts.source
     if not name:
         raise ModelError(f"{index.folder}: does not say which model made it; name it with --model")
     try:
@@ -100,7 +107,7 @@ def model_of(index: "AnyIndex", model: str | None, loading: options.Loading) -> 
             raise
         raise ModelError(f"{error} (the index's model; if it has moved, use --model)") from error
     stored: dict[str, Any] = {
-        key: index.manifest.settings.get(key) for key in ("pooler", "max_tokens")
+        key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")
     }
     encode = open_model(folder, replace(loading, **stored), light=True)
     index.check_model(encode.encoder.identity, f"the model {name}")

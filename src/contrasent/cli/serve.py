@@ -35,8 +35,8 @@ def serve(
     loading: options.Reading,
     index: Path | None = None,
     compare: Path | None = None,
-    hybrid: options.Hybrid = None,
-    lexical_weight: options.LexicalWeight = None,
+    word_weight: options.WordWeight = None,
+    vectors_only: options.VectorsOnly = False,
     host: str = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8080,
     name: str | None = None,
@@ -86,15 +86,17 @@ def serve(
     )
     folder = find_model(model)
     from contrasent.search.opening import open_index
+    from contrasent.search.ranking import Ranker
 
     library = None if index is None else open_index(index)
     if library is None and compare is not None:
         raise OptionError("--compare", str(compare), "goes with --index INDEX")
     second = None if compare is None else open_index(compare)
-    if library is None and (hybrid or lexical_weight is not None):
-        raise OptionError("--hybrid", True, "goes with --index INDEX")
+    weight = options.chosen_weight(word_weight, vectors_only)
+    if library is None and weight is not None:
+        raise OptionError("--word-weight", weight, "goes with --index INDEX")
     listener = _listen(host, port)
-    stored = {} if library is None else library.manifest.settings
+    stored = {} if library is None else library.facts.settings
     pooler, max_tokens = (
         getattr(loading, key) or stored.get(key) for key in ("pooler", "max_tokens")
     )
@@ -120,8 +122,7 @@ def serve(
         compare=second,
         open_model=lambda of: model_of(of, None, options.Loading()),
         settings=settings,
-        hybrid=hybrid,
-        lexical_weight=lexical_weight,
+        ranker=None if weight is None else Ranker(weight),
     )
     address = f"http://{host}:{listener.getsockname()[1]}"
     typer.echo(f"{shown} at {address} (page), {address}/v1 (OpenAI's interface), {address}/docs")

@@ -137,3 +137,28 @@ def read_vectors(stream: IO[bytes], source: str) -> Iterator[tuple[Vectors, list
             column = table.column("vector").chunk(0)
             vectors = column.flatten().to_numpy().reshape(len(column), -1)
             yield vectors.astype(np.float32, copy=False), table.column("text").to_pylist()
+
+
+class NpyWriter:
+    """An ``.npy`` file of float32 that grows; its header is completed by :meth:`finish`."""
+
+    def __init__(self, stream: IO[bytes], dimension: int) -> None:
+        self.stream, self.dimension, self.rows = stream, dimension, 0
+        self._header()
+
+    def _header(self) -> None:
+        shape = (self.rows, self.dimension)
+        self.stream.seek(0)
+        np.lib.format.write_array_header_1_0(
+            self.stream, {"descr": "<f4", "fortran_order": False, "shape": shape}
+        )
+
+    def append(self, block: Vectors) -> None:
+        """Write rows behind those already there."""
+        self.stream.write(np.ascontiguousarray(block, dtype="<f4").tobytes())
+        self.rows += len(block)
+
+    def finish(self) -> None:
+        """Write the header again, now with the row count; numpy leaves room for its digits."""
+        self._header()
+        self.stream.seek(0, 2)

@@ -1,24 +1,17 @@
 """Checks of what an index is given, before any work."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from contrasent.errors import (
-    MissingExtraError,
-    ModelError,
-    OptionError,
-    OutputError,
-    UserError,
-    check_choice,
-)
+from contrasent.errors import ModelError, OptionError, OutputError, check_choice
 from contrasent.files import check_writable
 from contrasent.metrics import normalize
-from contrasent.search.manifest import APPROXIMATE, BINARY, METRICS, MILVUS, NAME
 from contrasent.types import Vectors
+
+METRICS = ("cosine", "dot")
 
 
 def check_metric(metric: str) -> None:
@@ -26,32 +19,13 @@ def check_metric(metric: str) -> None:
     check_choice("metric", metric, METRICS)
 
 
-def check_approximate(kind: str, metric: str, *, option: str = "kind") -> None:
-    """Reject a kind of approximate index that is unknown, not installed, or does not apply."""
-    check_choice(option, kind, APPROXIMATE)
-    if kind != BINARY:
-        if find_spec("faiss") is None:
-            raise MissingExtraError("faiss-cpu", "faiss", f"an approximate index ({kind})")
-    elif metric != "cosine":
-        problem = (
-            "binary codes estimate the cosine, not the inner product; use faiss for metric dot"
-        )
-        raise OptionError(option, kind, problem)
-    elif not hasattr(np, "bitwise_count"):
-        raise UserError("binary codes need numpy 2 or newer: pip install 'numpy>=2'")
-
-
-def check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool, *, is_index: bool) -> None:
     """Reject a folder to write that exists, unless an index may be overwritten."""
-    if target.exists() and not (overwrite and (target / NAME).is_file()):
-        if overwrite and (target / MILVUS).is_file():
-            raise OutputError(
-                f"{target}: is an index in Milvus, which is not replaced unasked; drop its "
-                "collection and remove the folder, or choose another target"
-            )
-        if overwrite and not (target.is_dir() and not any(target.iterdir())):
+    if target.exists() and not (overwrite and is_index):
+        empty = target.is_dir() and not any(target.iterdir())
+        if overwrite and not empty:
             raise OutputError(f"{target}: exists and is no index; choose another target")
-        if not overwrite:
+        if not overwrite and not empty:
             raise OutputError(f"{target}: exists; choose another target or use --overwrite")
     check_writable(target.parent)
 

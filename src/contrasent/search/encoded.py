@@ -10,7 +10,7 @@ import numpy as np
 from contrasent.encoding.table import KEY
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.search.checks import check_vectors
-from contrasent.search.segment import Segment
+from contrasent.search.writer import Block
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import parquet_file
 from contrasent.types import Vectors
@@ -65,17 +65,15 @@ class EncodedRecords:
         others = [name for name in names if name not in own]
         self.metadata = others if list(metadata) == ["*"] else list(metadata)
 
-    def check(self, identity: str, model: str, *, words: bool) -> None:
+    def check(self, identity: str, model: str) -> None:
         """Reject the files where they cannot make the index."""
         if self.model not in (None, identity):
             raise ModelError(
                 f"{self.source} holds vectors of model {self.model!r} and {model} is {identity!r}: "
                 "their vectors cannot be compared; use the first, or encode the texts again"
             )
-        if words and self.text is None:
-            raise InputError(self.source, "has no texts to search by words; leave out --hybrid")
 
-    def blocks(self, metric: str, batch: int, skip: int = 0) -> Iterator[Segment]:
+    def blocks(self, metric: str, batch: int, skip: int = 0) -> Iterator[Block]:
         """The rows with their vectors, read a batch at a time."""
         first, dimension = 0, None
         wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
@@ -96,7 +94,7 @@ class EncodedRecords:
 
     def _block(
         self, part: Any, where: str, begin: int, dimension: int | None, metric: str
-    ) -> Segment:
+    ) -> Block:
         """Rows of a file, ``begin`` the number of the first."""
         vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
         ids = [str(begin + at) for at in range(len(part))]
@@ -110,7 +108,7 @@ class EncodedRecords:
             table = part.select(list(self.metadata)).to_pylist()
             # Values that JSON does not know, such as dates, become strings.
             extra = [json.loads(json.dumps(row, default=str)) for row in table]
-        return Segment.pack(vectors, texts, ids, extra)
+        return Block(vectors, texts, ids, extra)
 
 
 @contextmanager

@@ -16,27 +16,20 @@ all keys must match::
 ``$and $or``                  lists of filters;  ``$not``: one filter
 ============================  =====================================================================
 
-The fields of a filter are read once for each snapshot; what follows is a look-up.
+A filter becomes a condition of SQL over the JSON of each row, or of Milvus.
 """
 
 import json
-import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from contrasent.errors import OptionError
-from contrasent.search.segment import Segment
+from contrasent.errors import OptionError, UserError
 
 Where = dict[str, Any]
-Mask = NDArray[np.bool_]
 
-MISSING = object()
-_ORDER = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+_ORDER = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _LISTS = ("$in", "$nin")
 OPERATORS = ("$eq", "$ne", *_ORDER, *_LISTS, "$contains", "$exists")
 _JOINS = ("$and", "$or", "$not")
@@ -53,64 +46,6 @@ _SIGNS = {
 }
 
 
-class Columns:
-    """Fields of a segment's metadata, each as distinct values and a code a row."""
-
-    def __init__(self, segment: Segment) -> None:
-        self.segment = segment
-        self.known: dict[str, tuple[list[Any], NDArray[np.int32]]] = {}
-
-    def column(self, field: str) -> tuple[list[Any], NDArray[np.int32]]:
-        """Distinct values of a field, MISSING among them, and (n,) codes of the rows."""
-        if field not in self.known:
-            codes = np.empty(len(self.segment), dtype=np.int32)
-            seen: dict[str, int] = {}
-            values: list[Any] = []
-            for row in range(len(self.segment)):
-                value = _reach(self.segment.metadata_of(row), field)
-                key = "" if value is MISSING else json.dumps(value, sort_keys=True)
-                if key not in seen:
-                    seen[key] = len(values)
-                    values.append(value)
-                codes[row] = seen[key]
-            self.known[field] = (values, codes)
-        return self.known[field]
-
-    def mask(self, where: Where) -> Mask:
-        """(n,) which rows a checked filter matches."""
-        return _all([self._one(key, value) for key, value in where.items()], len(self.segment))
-
-    def _one(self, key: str, value: Any) -> Mask:
-        if key == "$not":
-            return ~self.mask(value)
-        if key == "$and":
-            return _all([self.mask(part) for part in value], len(self.segment))
-        if key == "$or":
-            return ~_all([~self.mask(part) for part in value], len(self.segment))
-        values, codes = self.column(key)
-        tests = operators(value)
-        good = [all(_matches(have, op, want) for op, want in tests.items()) for have in values]
-        return np.array(good, dtype=bool)[codes]
-
-
-def _all(masks: Sequence[Mask], rows: int) -> Mask:
-    joined = np.ones(rows, dtype=bool)
-    for mask in masks:
-        joined &= mask
-    return joined
-
-
-def _reach(value: Any, field: str) -> Any:
-    """The value of a field, or MISSING; a key with dots in it is tried before the path."""
-    if isinstance(value, dict):
-        if field in value:
-            return value[field]
-        head, dot, rest = field.partition(".")
-        if dot and head in value:
-            return _reach(value[head], rest)
-    return MISSING
-
-
 def operators(value: Any) -> dict[str, Any]:
     """The tests of one field: {"$eq": value} for a plain value."""
     if isinstance(value, dict) and any(key.startswith("$") for key in value):
@@ -118,47 +53,16 @@ def operators(value: Any) -> dict[str, Any]:
     return {"$eq": value}
 
 
-def _matches(have: Any, op: str, want: Any) -> bool:
-    """Whether a field's value passes one test."""
-    if op == "$exists":
-        return bool((have is not MISSING) == want)
-    if op in ("$ne", "$nin"):
-        return not _matches(have, "$eq" if op == "$ne" else "$in", want)
-    if have is MISSING:
-        return False
-    if op == "$eq":
-        return _equal(have, want)
-    if op == "$in":
-        return any(_equal(have, one) for one in want)
-    if op == "$contains":
-        if isinstance(have, list):
-            return any(_equal(one, want) for one in have)
-        return isinstance(have, str) and isinstance(want, str) and want in have
-    if _kind(have) == _kind(want) and _kind(have) in ("number", "string"):
-        return bool(_ORDER[op](have, want))
-    return False
-
-
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
-        return "bool"
+        return "true" if value else "false"
     if isinstance(value, int | float):
         return "number"
     if isinstance(value, str):
-        return "string"
+        return "text"
     if isinstance(value, list):
-        return "list"
+        return "array"
     return "object" if isinstance(value, dict) else "null"
-
-
-def _equal(one: Any, two: Any) -> bool:
-    if _kind(one) != _kind(two):
-        return False
-    if isinstance(one, list):
-        return len(one) == len(two) and all(map(_equal, one, two))
-    if isinstance(one, dict):
-        return one.keys() == two.keys() and all(_equal(one[key], two[key]) for key in one)
-    return bool(one == two)
 
 
 def check_where(where: Any, depth: int = 0) -> Where:
@@ -177,6 +81,8 @@ def check_where(where: Any, depth: int = 0) -> Where:
             check_where(value, depth + 1)
         elif key.startswith("$"):
             raise OptionError("where", key, "is no field", choices=_JOINS)
+        elif '"' in key or any(ord(letter) < 32 for letter in key):
+            raise OptionError("where", key, "a field's name holds no quotes or control characters")
         else:
             _check_tests(operators(value))
     return where
@@ -188,7 +94,7 @@ def _check_tests(tests: dict[str, Any]) -> None:
             raise OptionError("where", op, "is no operator", choices=OPERATORS)
         if op in _LISTS and not isinstance(want, list):
             raise OptionError("where", want, f"{op} takes a list")
-        if op in _ORDER and _kind(want) not in ("number", "string"):
+        if op in _ORDER and _kind(want) not in ("number", "text"):
             raise OptionError("where", want, f"{op} takes a number or a string")
         if op == "$exists" and not isinstance(want, bool):
             raise OptionError("where", want, "$exists takes true or false")
@@ -221,16 +127,114 @@ def _condition(text: str) -> Where:
     return {field: {_SIGNS[sign]: value}}
 
 
+# ---------------------------------------------------------------------- SQL
+
+
+def canonical(value: Any) -> str:
+    """JSON as the store keeps it: keys sorted, no spaces, so that equal values are equal texts."""
+    try:
+        return json.dumps(
+            value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"{str(value)[:60]!r} is not JSON ({error})") from error
+
+
+def sql_condition(where: Where) -> tuple[str, list[Any]]:
+    """A condition on the column ``metadata`` and its parameters."""
+    values: list[Any] = []
+
+    def condition(part: Where) -> str:
+        return " AND ".join(f"({one(key, value)})" for key, value in part.items()) or "1"
+
+    def one(key: str, value: Any) -> str:
+        if key == "$not":
+            return f"NOT ({condition(value)})"
+        if key in ("$and", "$or"):
+            return f" {key[1:].upper()} ".join(f"({condition(part)})" for part in value)
+        tests = operators(value)
+        return _of_field(key, lambda path: _all_tests(path, tests, values))
+
+    return condition(where), values
+
+
+def _of_field(field: str, tests: Callable[[str | None], str]) -> str:
+    """The tests of a field; a key with dots in it is tried before the path that it may mean."""
+    parts = field.split(".")
+    paths = [
+        "$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:])))
+        for n in range(len(parts))
+    ]
+    if len(paths) == 1:
+        return tests(paths[0])
+    cases = "".join(
+        f" WHEN json_type(metadata, {_text(path)}) IS NOT NULL THEN {tests(path)}" for path in paths
+    )
+    return f"CASE{cases} ELSE {tests(None)} END"
+
+
+def _all_tests(path: str | None, tests: dict[str, Any], values: list[Any]) -> str:
+    return " AND ".join(f"({_test(path, op, want, values)})" for op, want in tests.items())
+
+
+def _test(path: str | None, op: str, want: Any, values: list[Any]) -> str:
+    """One test; of no path where the field is missing."""
+    if path is None:
+        return str(int(op in ("$ne", "$nin") or (op == "$exists" and not want)))
+    kind = f"COALESCE(json_type(metadata, {_text(path)}), '')"
+    have = f"json_extract(metadata, {_text(path)})"
+    if op == "$exists":
+        return f"{kind} {'!=' if want else '='} ''"
+    if op in ("$ne", "$nin"):
+        return f"NOT ({_test(path, '$eq' if op == '$ne' else '$in', want, values)})"
+    if op == "$in":
+        return " OR ".join(f"({_test(path, '$eq', one, values)})" for one in want) or "0"
+    if op == "$contains":
+        values.extend([want if isinstance(want, str) else None, *_scalar(want)])
+        inside = _equal("json_each.type", "json_each.value", want)
+        return (
+            f"({kind} = 'text' AND COALESCE(instr({have}, ?), 0) > 0) OR ({kind} = 'array' AND "
+            f"EXISTS (SELECT 1 FROM json_each(metadata, {_text(path)}) WHERE {inside}))"
+        )
+    values.extend(_scalar(want))
+    if op == "$eq":
+        return _equal(kind, have, want)
+    return f"{_of_kind(kind, want)} AND {have} {_ORDER[op]} ?"
+
+
+def _scalar(want: Any) -> list[Any]:
+    """The parameters of a comparison with a value."""
+    if want is None or isinstance(want, bool):
+        return []
+    if isinstance(want, list | dict):
+        return [canonical(want)]
+    return [float(want) if isinstance(want, int) and abs(want) >= 1 << 63 else want]
+
+
+def _equal(kind: str, have: str, want: Any) -> str:
+    same = _of_kind(kind, want)
+    return same if want is None or isinstance(want, bool) else f"{same} AND {have} = ?"
+
+
+def _of_kind(kind: str, want: Any) -> str:
+    name = _kind(want)
+    return f"{kind} IN ('integer', 'real')" if name == "number" else f"{kind} = '{name}'"
+
+
+def _text(path: str) -> str:
+    return "'" + path.replace("'", "''") + "'"
+
+
+# ---------------------------------------------------------------------- Milvus
+
+
 def ids_in(ids: Sequence[str]) -> str:
     """Rows of Milvus with one of these ids."""
     return f"id in [{', '.join(_quoted(name) for name in ids)}]"
 
 
 def milvus_expression(where: Where) -> str:
-    """A filter in Milvus's language.
-
-    Values are quoted as JSON, and what Milvus could take for more than a value is refused.
-    """
+    """A filter in Milvus's language; values are quoted as JSON."""
     parts = [_milvus_condition(key, value) for key, value in where.items()]
     return " and ".join(f"({part})" for part in parts)
 
@@ -247,7 +251,7 @@ def _milvus_condition(key: str, value: Any) -> str:
 
 
 def _milvus_test(field: str, op: str, want: Any) -> str:
-    signs = {"$eq": "==", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+    signs = {"$eq": "==", **_ORDER}
     if op in signs:
         return f"{field} {signs[op]} {_quoted(want)}"
     if op == "$ne":

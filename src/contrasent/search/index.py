@@ -1,21 +1,21 @@
-"""An index: vectors with their texts, ids and metadata, searched exactly.
+"""An index: texts with their vectors, words, ids and metadata, and how a query finds them.
 
 The index knows no model. It takes vectors, or an ``EncodeFn`` that makes them, and keeps the
-identity of the model they came from, so that it can refuse vectors of another.
+identity of the model they came from, so that vectors of another are rejected.
 """
 
+import math
 from collections.abc import Sequence
-from itertools import chain
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent import progress
-from contrasent.errors import InputError, UserError
+from contrasent.errors import OptionError, UserError
 from contrasent.files import atomic_folder
-from contrasent.search.backends import Backend, open_backend
 from contrasent.search.checks import (
     check_metadata,
     check_metric,
@@ -23,32 +23,57 @@ from contrasent.search.checks import (
     check_vectors,
     row_ids,
 )
-from contrasent.search.exact import QUERIES_AT_ONCE, Best, scan
-from contrasent.search.manifest import Manifest, read_manifest, write_manifest
-from contrasent.search.query import Hit, Wanted
-from contrasent.search.rows import Rows
-from contrasent.search.segment import Segment, check_size, open_array, open_segment
-from contrasent.search.segment_writer import (
-    ROWS_AT_ONCE,
-    IndexRows,
-    encoded_blocks,
-    refuse_duplicate_ids,
-    write_segment,
-)
+from contrasent.search.exact import QUERIES_AT_ONCE, Best, just_below, scan
+from contrasent.search.filters import Where
+from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.snapshot import Snapshot
+from contrasent.search.store import Facts, is_any_index
+from contrasent.search.transaction import Transaction
+from contrasent.search.words import language_of
 from contrasent.types import EncodeFn, Vectors, for_task
 
 FEW = 10_000
-"""Rows up to which an exact search is preferred to an approximate one."""
+"""Rows up to which an exact search is preferred to binary codes."""
+SAMPLED = 10_000
+"""Rows that the spread of cosines is estimated from where not all rows are looked at."""
+PROPOSED = 200
+"""Rows that words and codes each propose where not all rows are looked at."""
 
 
-class Index(Rows):
-    """A snapshot of an index; searching it is safe from many threads.
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One row found.
 
-    Make one with :meth:`build` (in memory) or :meth:`create` (straight to a folder, for a corpus
-    larger than memory), and read one with :meth:`open`.
+    Attributes:
+        score: what the hits are ordered by; see :mod:`contrasent.search.ranking`.
+        cosine: inner product of its vector and the query's.
+        words: its BM25 score; 0 where it shares no term with the query, or words do not count.
     """
 
-    _backend: Backend | None = None
+    id: str
+    text: str
+    score: float
+    metadata: Any = None
+    cosine: float = 0.0
+    words: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows found for one query, best first, (k,) each."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    cosines: NDArray[np.float32]
+    words: NDArray[np.float32]
+
+
+class Index(Snapshot):
+    """A snapshot of an index; searching it is safe from many threads.
+
+    Make one with :meth:`build` (in memory) or with
+    :class:`contrasent.search.writer.Writer` (in a folder), and read one with :meth:`open`.
+    """
 
     # ------------------------------------------------------------------ making and reading
 
@@ -63,6 +88,7 @@ class Index(Rows):
         model: str = "",
         source: str = "",
         metric: str = "cosine",
+        ranker: Ranker | None = None,
     ) -> "Index":
         """Encode texts and keep them in memory.
 
@@ -74,6 +100,7 @@ class Index(Rows):
             model: identity of the model behind ``encode``.
             source: name or path that the model can be loaded by.
             metric: "cosine" (vectors are scaled to length one) or "dot".
+            ranker: how a query finds rows; words and vectors together by default.
 
         Raises:
             UserError: no texts, ids that repeat or are too few, or metadata that is not JSON.
@@ -85,152 +112,179 @@ class Index(Rows):
         if not texts:
             raise UserError("there are no texts to index")
         vectors = check_vectors(for_task(encode, "document")(texts), len(texts), None, metric)
-        segment = Segment.pack(vectors, texts, names, metadata)
-        manifest = Manifest(model, source, metric, vectors.shape[1], next_id=len(texts))
-        return cls(manifest, [segment])
+        facts = Facts(
+            model=model,
+            source=source,
+            metric=metric,
+            next_id=len(texts),
+            ranker=(ranker or Ranker()).to_json(),
+        )
+        store = Transaction.in_memory(facts)
+        store.append(vectors, texts, names, metadata, language_of(texts))
+        store.commit()
+        return cls(store)
 
-    @classmethod
-    def create(
-        cls,
-        folder: str | Path,
-        encode: EncodeFn,
-        rows: IndexRows,
-        *,
-        model: str = "",
-        source: str = "",
-        metric: str = "cosine",
-        settings: dict[str, Any] | None = None,
-        overwrite: bool = False,
-        batch: int = ROWS_AT_ONCE,
-    ) -> "Index":
-        """Encode a stream of rows straight into a folder, with memory for one batch of them.
-
-        Args:
-            folder: the index to make; it appears when all is done.
-            encode: sentences in, vectors out.
-            rows: (text, id or None for the row's number, metadata or None), or an
-                :class:`EncodedRecords`, of which nothing is encoded.
-            model: identity of the model behind ``encode``.
-            source: name or path that the model can be loaded by.
-            metric: "cosine" or "dot".
-            settings: JSON to keep with the index, such as how its model was loaded.
-            overwrite: replace an index that is there.
-            batch: rows encoded at a time.
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write it to a folder.
 
         Raises:
             OutputError: the folder exists, or cannot be written.
-            UserError: no rows, or ids that repeat.
         """
         target = Path(folder)
-        check_metric(metric)
-        check_target(target, overwrite)
+        check_target(target, overwrite, is_index=is_any_index(target))
         with atomic_folder(target) as temporary:
-            place = temporary / "segment-000001"
-            blocks = encoded_blocks(encode, rows, metric, batch)
-            first = next(blocks, None)
-            if first is None:
-                raise UserError("there are no texts to index")
-            with progress.task("index", unit="texts") as advance:
-                written = chain([first], blocks)
-                part = write_segment(place, first.vectors.shape[1], written, advance)
-            refuse_duplicate_ids(place, part.rows)
-            manifest = Manifest(
-                model,
-                source,
-                metric,
-                first.vectors.shape[1],
-                next_id=part.rows,
-                segments=(part,),
-                settings=settings or {},
-            )
-            write_manifest(temporary, manifest)
-        return cls.open(target)
-
-    @classmethod
-    def open(cls, folder: str | Path) -> "Index":
-        """Map the index in a folder; nothing is read until it is searched.
-
-        Raises:
-            InputError: the folder is no index, or a file of it is missing, truncated or damaged.
-        """
-        path = Path(folder)
-        manifest = read_manifest(path)
-        while True:
-            try:
-                return cls.from_manifest(path, manifest)
-            except InputError:  # a writer may have replaced the files since the manifest was read
-                newer = read_manifest(path)
-                if newer.generation == manifest.generation:
-                    raise
-                manifest = newer
-
-    @classmethod
-    def from_manifest(cls, folder: Path, manifest: Manifest) -> "Index":
-        """Map what a manifest names.
-
-        Args:
-            folder: of the index.
-            manifest: what makes it up.
-        """
-        segments = [
-            open_segment(folder / part.name, part.rows, manifest.dimension, part.files)
-            for part in manifest.segments
-        ]
-        return cls(manifest, segments, _open_deleted(folder, manifest), folder)
-
-    def refreshed(self) -> "Index":
-        """The newest snapshot of the folder: this one if nothing was written since."""
-        if self.folder is None or read_manifest(self.folder).generation == self.generation:
-            return self
-        return Index.open(self.folder)
-
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the index to a folder, as one segment without the deleted rows.
-
-        Args:
-            folder: the target.
-            overwrite: replace an index that is there.
-
-        Raises:
-            OutputError: the folder exists and ``overwrite`` is not set, or cannot be written.
-        """
-        target = Path(folder)
-        check_target(target, overwrite)
-        with atomic_folder(target) as temporary:
-            place = temporary / "segment-000001"
-            blocks = (self.take(rows) for rows in self.row_blocks())
-            part = write_segment(place, self.dimension, blocks)
-            manifest = Manifest(
-                self.model,
-                self.manifest.source,
-                self.metric,
-                self.dimension,
-                next_id=self.manifest.next_id,
-                segments=(part,) if part.rows else (),
-                settings=self.manifest.settings,
-            )
-            write_manifest(temporary, manifest)
+            self.store.copy(temporary)
 
     # ------------------------------------------------------------------ searching
 
-    def _hits(
-        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
+    def query_vectors(
+        self, queries: str | Sequence[str] | Vectors, encode: EncodeFn | None = None
+    ) -> Vectors:
+        """Queries as (q, d) vectors, checked and scaled as those of the index.
+
+        Args:
+            queries: (q, d) or (d,) vectors, or texts together with ``encode``.
+            encode: texts in, vectors out.
+        """
+        if isinstance(queries, np.ndarray):
+            given = np.atleast_2d(queries)
+        else:
+            if encode is None:
+                raise UserError("searching by text needs encode=; or give vectors as queries")
+            texts = [queries] if isinstance(queries, str) else list(queries)
+            if not texts:
+                return np.empty((0, self.dimension), dtype=np.float32)
+            given = for_task(encode, "query")(texts)
+        return check_vectors(given, len(given), self.dimension, self.metric)
+
+    def search(
+        self,
+        queries: str | Sequence[str] | Vectors,
+        *,
+        encode: EncodeFn | None = None,
+        vectors: Vectors | None = None,
+        k: int = 10,
+        threshold: float | None = None,
+        where: Where | None = None,
+        model: str | None = None,
+        ranker: Ranker | None = None,
+        exact: bool = False,
     ) -> list[list[Hit]]:
-        allowed = None if wanted.where is None else self.matching(wanted.where)
-        k = min(wanted.k, len(self) if allowed is None else int(allowed.sum()))
-        if k == 0:
-            return [[] for _ in vectors]
-        found: list[list[Hit]] = []
-        for start in range(0, len(vectors), QUERIES_AT_ONCE):
-            part = vectors[start : start + QUERIES_AT_ONCE]
-            scores, rows = self.nearest(
-                part, k, threshold=wanted.threshold, allowed=allowed, exact=wanted.exact
+        """The best k rows for each query, best first; equal scores in the order of rows.
+
+        Args:
+            queries: q texts, one text, or (q, d) or (d,) vectors, which find by vectors alone.
+            encode: texts in, vectors out.
+            vectors: (q, d) of the texts, instead of ``encode``.
+            k: rows to find.
+            threshold: smallest cosine that counts.
+            where: a filter, see :mod:`contrasent.search.filters`.
+            model: identity of the model behind the queries' vectors, to be compared.
+            ranker: how to search; as the index says by default.
+            exact: look at every row even where there are binary codes.
+
+        Raises:
+            UserError: an argument is wrong, or the index is damaged.
+        """
+        check_k(k)
+        if threshold is not None and math.isnan(threshold):
+            raise OptionError("threshold", threshold, "is not a number")
+        if model is not None:
+            self.check_model(model)
+        texts = [queries] if isinstance(queries, str) else queries
+        given = self.query_vectors(texts if vectors is None else vectors, encode)
+        ranker = ranker or self.ranker
+        if isinstance(texts, np.ndarray):
+            ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
+        allowed = self._allowed(where)
+        found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
+        return [self._hits(one, threshold) for one in found]
+
+    def _allowed(self, where: Where | None) -> NDArray[np.bool_] | None:
+        if where is not None:
+            return self.matching(where)
+        return self.alive if self.facts.dead else None
+
+    def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
+        chosen = np.arange(len(found.rows))
+        if threshold is not None:
+            chosen = chosen[found.cosines > just_below(threshold)]
+        rows = self.rows(found.rows[chosen])
+        return [
+            Hit(
+                row.id,
+                row.text,
+                float(found.scores[at]),
+                row.metadata,
+                float(found.cosines[at]),
+                float(found.words[at]),
             )
-            for query in range(len(part)):
-                found_rows = rows[query] >= 0
-                pairs = zip(rows[query][found_rows], scores[query][found_rows], strict=True)
-                found.append([self.hit(int(row), float(score)) for row, score in pairs])
-        return found
+            for at, row in zip(chosen, rows, strict=True)
+        ]
+
+    def find(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors,
+        k: int,
+        ranker: Ranker,
+        *,
+        allowed: NDArray[np.bool_] | None = None,
+        exact: bool = False,
+    ) -> list[Found]:
+        """The best rows for each query by their numbers; see :meth:`search`.
+
+        ``vectors``: (q, d), checked and scaled. ``allowed``: (rows,) bool, which rows count.
+        """
+        count = len(self) if allowed is None else int(allowed.sum())
+        k = min(k, count)
+        if not k:
+            nothing = np.empty(0, np.float32)
+            return [Found(np.empty(0, np.int64), nothing, nothing, nothing) for _ in texts]
+        by_codes = not exact and self.facts.codes and count > FEW
+        if not ranker.uses_words:
+            scores, rows = self.nearest(vectors, k, allowed=allowed, exact=not by_codes)
+            return [
+                Found(r[r >= 0], s[r >= 0], s[r >= 0], np.zeros(int((r >= 0).sum()), np.float32))
+                for s, r in zip(scores, rows, strict=True)
+            ]
+        one = self._by_codes if by_codes else self._by_all
+        return [one(t, v, k, ranker, allowed) for t, v in zip(texts, vectors, strict=True)]
+
+    def _by_all(self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any) -> Found:
+        """Both scores of every row."""
+        cosines = self.vectors @ vector
+        words = self.bm25.scores(text)
+        here = (cosines[self.alive], words[self.alive]) if self.facts.dead else (cosines, words)
+        scores = ranker.fuse(cosines, words, Spread.of(here[0]), Spread.of(here[1]))
+        if allowed is not None:
+            scores[~allowed] = -np.inf
+        rows = best_rows(scores, k)
+        return Found(rows, scores[rows], cosines[rows], words[rows])
+
+    def _by_codes(self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any) -> Found:
+        """Both scores of the rows that codes or words propose."""
+        proposed = max(PROPOSED, 10 * k)
+        _, near = self.nearest(vector[None], proposed, allowed=allowed)
+        words = self.bm25.scores(text)
+        sparse = Spread.of_sparse(words, len(self))
+        if allowed is not None:
+            words = np.where(allowed, words, np.float32(0))
+        shared = np.flatnonzero(words)
+        rows = np.union1d(near[0][near[0] >= 0], shared[best_rows(words[shared], proposed)])
+        cosines = np.asarray(self.vectors[rows]) @ vector
+        dense = Spread.of(self._sample @ vector)
+        scores = ranker.fuse(cosines, words[rows], dense, sparse)
+        order = best_rows(scores, k)
+        return Found(rows[order], scores[order], cosines[order], words[rows[order]])
+
+    @cached_property
+    def _sample(self) -> Vectors:
+        """Some rows, the same ones whenever the index is opened."""
+        rows = np.flatnonzero(self.alive)
+        if len(rows) > SAMPLED:
+            rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
+        return np.asarray(self.vectors[rows])
 
     def nearest(
         self,
@@ -241,48 +295,33 @@ class Index(Rows):
         allowed: NDArray[np.bool_] | None = None,
         exact: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
+        """Inner products and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
 
-        Args:
-            queries: (q, d), checked and scaled by :meth:`IndexBase.query_vectors`.
-            k: rows to find.
-            threshold: smallest score that counts.
-            allowed: (rows,) bool, which rows count; by default those not deleted.
-            exact: look at every row even where there is an approximate index.
+        ``queries``: (q, d), checked and scaled. ``allowed``: (rows,) bool, which rows count.
         """
-        if allowed is None and len(self.deleted):
-            allowed = self.alive()
-        best = Best(len(queries), k, threshold)
-        done = 0
-        # Where a filter leaves few rows, looking at each of them is faster, and exact.
-        many = allowed is None or int(allowed.sum()) > FEW
-        if self.manifest.backend is not None and self.folder is not None and many and not exact:
-            if self._backend is None:
-                self._backend = open_backend(self.folder, self.manifest.backend, self.dimension)
-            backend = self._backend
-            candidates = backend.candidates(queries, k, allowed)
-            # A graph walked under a narrow filter may run dry: then every row is looked at.
-            if all(len(rows) >= min(k, backend.rows) for rows in candidates):
-                for query, rows in enumerate(candidates):
-                    best.offer_one(query, self.vectors_of(rows) @ queries[query], rows)
-                done = backend.rows
-        blocks = (
-            (int(first), segment.vectors)
-            for first, segment in zip(self.firsts, self.segments, strict=False)
-            if first >= done
-        )
-        scan(queries, blocks, best, allowed=allowed)
-        return best.scores, best.rows
+        if allowed is None and self.facts.dead:
+            allowed = self.alive
+        candidates: list[NDArray[np.int64]] | None = None
+        if not exact and self.codes is not None:
+            candidates = self.codes.candidates(queries, k, allowed)
+            if any(len(rows) < min(k, self.codes.rows) for rows in candidates):
+                candidates = None  # a narrow filter: every row is looked at
+        found = []
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            part, done = queries[start : start + QUERIES_AT_ONCE], 0
+            best = Best(len(part), k, threshold)
+            if candidates is not None and self.codes is not None:
+                for query, rows in enumerate(candidates[start : start + QUERIES_AT_ONCE]):
+                    best.offer_one(query, np.asarray(self.vectors[rows]) @ part[query], rows)
+                done = self.codes.rows
+            scan(part, [(done, self.vectors[done:])], best, allowed=allowed)
+            found.append(best)
+        if not found:
+            return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
+        return np.concatenate([b.scores for b in found]), np.concatenate([b.rows for b in found])
 
 
-def _open_deleted(folder: Path, manifest: Manifest) -> NDArray[np.int64] | None:
-    part = manifest.deleted
-    if part is None:
-        return None
-    path = folder / part.name
-    check_size(path, int(part.files[part.name]["bytes"]))
-    rows = np.array(open_array(path, "<i8", (part.rows,)))
-    total = sum(segment.rows for segment in manifest.segments)
-    if len(rows) and (rows[0] < 0 or rows[-1] >= total or (np.diff(rows) <= 0).any()):
-        raise InputError(path, "does not fit the index; build the index again")
-    return rows
+def check_k(k: int) -> None:
+    """Reject a k that is not a positive whole number."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
+        raise OptionError("k", k, "must be a whole number of at least 1")

@@ -1,235 +1,300 @@
 """An index in Milvus: a local file through milvus-lite, or a server or cluster by its URI.
 
-The folder holds ``milvus.json``: where the collection is, and what an index's manifest says. The
-same code runs on a file and on a cluster; Milvus looks after writers, readers and disks. Built by
-:func:`contrasent.search.milvus_writer.build_milvus`, changed by its ``MilvusWriter``.
+Terms are analysed here, scored by Milvus's BM25; rows proposed by vectors and by words are ranked
+as in a folder, but mean and spread of cosines are of a fixed sample of 2,000 rows, of words of the
+2,000 best with 0 for the rest; milvus-lite counts how rare a term is in each segment alone.
 """
 
+import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from contrasent import progress
-from contrasent.errors import InputError, OptionError, UserError, import_extra
-from contrasent.files import writing
-from contrasent.search.filters import ids_in, milvus_expression
-from contrasent.search.index import Index
-from contrasent.search.manifest import (
-    LOADED,
-    MILVUS,
-    Manifest,
-    parse_manifest,
-    read_object,
-    write_manifest,
-)
-from contrasent.search.query import Hit, IndexBase, Wanted
-from contrasent.search.segment import Segment, encoded
-from contrasent.search.segment_writer import write_segment
-from contrasent.types import Vectors
+from contrasent.errors import InputError, OptionError, OutputError, UserError, import_extra
+from contrasent.files import encoded, write_json, writing
+from contrasent.search.checks import check_metadata, check_target, check_vectors, row_ids
+from contrasent.search.filters import Where, check_where, ids_in, milvus_expression
+from contrasent.search.index import PROPOSED, Found, Index
+from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.store import Facts, Row, Store
+from contrasent.search.words import K1, B, language_of
+from contrasent.types import EncodeFn, Vectors, batched, for_task
 
-LONGEST = 65_535
-MOST = 16_384
-BATCH = 1024
-EFFORT = 128
-WORDS = "words"
-"""Field with the sparse vectors that Milvus makes of the texts."""
-LOCAL = "milvus.db"
-TOKEN = "CONTRASENT_MILVUS_TOKEN"
-"""Environment variable with the token of a Milvus server."""
+PLACE, LOCAL, COLLECTION = "milvus.json", "milvus.db", "contrasent"
+TOKEN = "CONTRASENT_MILVUS_TOKEN"  # environment variable with the token of a server
+LONGEST, MOST = 65_535, 16_384  # bytes of a text, and rows of an answer, that Milvus takes
+BATCH, EFFORT, SAMPLED, SCORED = 1024, 128, 2000, 2000
+FIELDS = ("id", "text", "metadata", "vector", "draw", "terms", "words")
 
 
-class MilvusIndex(IndexBase):
-    """A collection of Milvus with the texts, ids and metadata of an index."""
+class MilvusIndex(Index):
+    """A collection of Milvus as an index; ``facts.generation`` is 0 until it is loaded whole."""
 
-    def __init__(
-        self, folder: Path, uri: str, collection: str, manifest: Manifest, *, token: str = ""
-    ) -> None:
-        pymilvus = import_extra("pymilvus", "milvus", f"the index {folder}")
-        super().__init__(manifest, folder)
-        self.uri, self.collection = uri, collection
-        with translate_milvus_errors(uri):
-            self.client = pymilvus.MilvusClient(uri, token=token or os.environ.get(TOKEN, ""))
-        self.recall: float | None = None
+    def __init__(self, folder: Path, facts: Facts) -> None:
+        self.sdk = import_extra("pymilvus", "milvus", f"the index {folder}")
+        super().__init__(Store.in_memory(facts))
+        self.store.folder, self.place = folder, folder
+        self.uri = facts.settings["uri"] or str(folder / LOCAL)
+        self._drawn: Vectors | None = None
+        self.client = self._said(self.sdk.MilvusClient, self.uri, token=os.environ.get(TOKEN, ""))
 
     @classmethod
-    def open(cls, folder: str | Path, *, token: str = "") -> "MilvusIndex":
+    def open(cls, folder: str | Path) -> "MilvusIndex":
         """Connect to the collection that a folder names."""
-        place = Path(folder)
-        uri, collection, manifest, recall = read_place(place)
-        if (place / LOADED).is_file():
-            problem = "was not loaded whole; the same command as before goes on with it"
-            raise InputError(place, problem)
-        opened = cls(place, uri or str(place / LOCAL), collection, manifest, token=token)
-        with translate_milvus_errors(opened.uri):
-            if not opened.client.has_collection(collection):
-                raise InputError(opened.uri, f"has no collection {collection!r}")
-            opened.client.load_collection(collection)
-            description = opened.client.describe_collection(collection).get("description", "")
-        if description and description != manifest.model:  # a local file keeps no description
-            raise InputError(opened.uri, f"collection {collection!r} is of another model")
-        opened.recall = recall
+        facts = _read(Path(folder))
+        if not facts.generation:
+            raise InputError(str(folder), "was not loaded whole; the same command goes on with it")
+        opened = cls(Path(folder), facts)
+        stated = opened._do("describe_collection").get("description", "")
+        if stated and stated != facts.identity:  # a local file keeps no description
+            raise InputError(opened.uri, f"{facts.settings['collection']!r} is of another index")
+        opened._do("load_collection")
         return opened
+
+    @classmethod
+    def build(  # type: ignore[override]
+        cls, folder: str | Path, encode: EncodeFn, rows: Iterable[tuple[Any, ...]], **about: Any
+    ) -> "MilvusIndex":
+        """Load rows, (text, id or None, metadata or None) and perhaps a vector, into a collection.
+
+        A load that was killed or failed goes on with the same rows, each in the end there once.
+        ``about``: uri ("": file in the folder), collection, model, source, metric, ranker, settings
+        """
+        place, done, index = Path(folder), 0, None
+        where = {"uri": about.pop("uri", ""), "collection": about.pop("collection", COLLECTION)}
+        about["settings"] = about.get("settings", {}) | where
+        facts = Facts(**about | {"ranker": about.get("ranker", Ranker()).to_json()}, generation=0)
+        if not in_milvus(place) or _read(place).generation:
+            check_target(place, False, is_index=False)
+        with progress.task("index", unit="texts") as advance:
+            for part in batched(rows, BATCH):
+                if index is None:
+                    first = part[0][3:] or for_task(encode, "document")([part[0][0]])
+                    size = check_vectors(np.array(first), 1, None, facts.metric).shape[1]
+                    language = language_of(row[0] for row in part)
+                    with writing(place):
+                        place.mkdir(parents=True, exist_ok=True)
+                    index = cls(place, replace(facts, dimension=size, language=language))
+                    index._begin()
+                ids = [str(done + n) if row[1] is None else row[1] for n, row in enumerate(part)]
+                there = index._stored(row_ids(ids, len(part), 0), "text")
+                at = {(name, row["text"]) for name, row in there.items()}
+                new = [(n, *row) for n, row in zip(ids, part, strict=True) if (n, row[0]) not in at]
+                vectors = [row[4] for row in new if row[4:]] or encode
+                ids, texts, extra = ([row[column] for row in new] for column in (0, 1, 3))
+                index._put(texts, vectors, ids, extra)
+                done += len(part)
+                advance(len(part))
+        if index is None:
+            raise UserError("there are no texts to index")
+        if len(index) != done:
+            problem = f"holds {len(index):,} of {done:,} rows: ids are there twice, or rows changed"
+            raise InputError(index.uri, problem)
+        index.store.facts = replace(index.facts, generation=1)
+        write_json(place / PLACE, asdict(index.facts))
+        return index
+
+    def _begin(self) -> None:
+        """Make the collection, unless a load that was killed has; then it must be of the same."""
+        resumed, there = in_milvus(self.place), self._do("has_collection")
+        if resumed:
+            before = _read(self.place)
+            self.store.facts = replace(self.facts, identity=before.identity)
+            if self.facts != before:
+                raise OutputError(f"{self.place}: was begun with other settings; give those")
+        elif there:
+            raise InputError(self.uri, "has a collection of that name already; name another")
+        if there:
+            self._do("load_collection")
+            return
+        write_json(self.place / PLACE, asdict(self.facts))
+        own, kinds = self.sdk, self.sdk.DataType
+        schema = self.client.create_schema(auto_id=False, description=self.facts.identity)
+        schema.add_field("id", kinds.VARCHAR, is_primary=True, max_length=LONGEST)
+        schema.add_field("text", kinds.VARCHAR, max_length=LONGEST)
+        schema.add_field("metadata", kinds.JSON, nullable=True)
+        schema.add_field("vector", kinds.FLOAT_VECTOR, dim=self.dimension)
+        schema.add_field("draw", kinds.INT64)
+        schema.add_field("terms", kinds.VARCHAR, max_length=LONGEST, enable_analyzer=True)
+        schema.add_field("words", kinds.SPARSE_FLOAT_VECTOR)
+        schema.add_function(own.Function("bm25", own.FunctionType.BM25, ["terms"], ["words"]))
+        made = self.client.prepare_index_params()
+        # Parameters in parameters: milvus-lite overlooks those that the client flattens.
+        graph = {"params": {"M": 32, "efConstruction": 128}}
+        made.add_index("vector", index_type="HNSW", metric_type="IP", params=graph)
+        scored, kind = {"params": {"bm25_k1": K1, "bm25_b": B}}, "SPARSE_INVERTED_INDEX"
+        made.add_index("words", index_type=kind, metric_type="BM25", params=scored)
+        self._do("create_collection", schema=schema, index_params=made, consistency_level="Strong")
 
     def close(self) -> None:
         """End the connection; a local file is written out."""
         self.client.close()
 
     def __len__(self) -> int:
-        with translate_milvus_errors(self.uri):
-            rows = self.client.query(
-                self.collection,
-                filter="",
-                output_fields=["count(*)"],
-                consistency_level="Strong",
-            )
-        return int(rows[0]["count(*)"])
-
-    @property
-    def generation(self) -> int:
-        """The number of rows: what a reader can see of a change."""
-        return len(self)
+        return int(self._do("query", filter="", output_fields=["count(*)"])[0]["count(*)"])
 
     def refreshed(self) -> "MilvusIndex":
         """This one: Milvus always answers from the newest rows."""
         return self
 
-    def blocks(self, limit: int | None = None) -> Iterator[Segment]:
-        """The rows, in Milvus's own order, with memory for one block of them."""
-        with translate_milvus_errors(self.uri):
-            walk = self.client.query_iterator(
-                self.collection,
-                batch_size=BATCH,
-                limit=-1 if limit is None else limit,
-                output_fields=["id", "text", "metadata", "vector"],
-            )
-            try:
-                while found := walk.next():
-                    yield Segment.pack(
-                        np.array([row["vector"] for row in found], dtype=np.float32),
-                        [row["text"] for row in found],
-                        [row["id"] for row in found],
-                        [row["metadata"] for row in found],
-                    )
-            finally:
-                walk.close()
+    def blocks(self) -> Iterator[tuple[list[str], list[str], list[Any], Vectors]]:
+        """All rows in Milvus's own order, some at a time: ids, texts, metadata and vectors."""
+        walk = self._do("query_iterator", batch_size=BATCH, output_fields=[*FIELDS[:4]])
+        while found := self._said(walk.next):
+            names, texts, extra, vectors = ([row[field] for row in found] for field in FIELDS[:4])
+            yield names, texts, extra, np.array(vectors, dtype=np.float32)
 
-    def sample(self, limit: int) -> Index:
-        """Some rows as an index in memory."""
-        parts = list(self.blocks(limit))
-        return Index(replace(self.manifest, generation=len(self)), parts)
+    def every(self) -> Iterator[Row]:
+        """All rows, in Milvus's own order."""
+        return (Row(-1, *row) for part in self.blocks() for row in zip(*part[:3], strict=True))
 
-    def copied(self, folder: Path) -> Index:
-        """All rows as an index in an existing empty folder, for scans of all pairs."""
-        with writing(folder), progress.task("copy", len(self), "texts") as advance:
-            place = folder / "segment-000001"
-            part = write_segment(place, self.dimension, self.blocks(), advance)
-        write_manifest(folder, replace(self.manifest, segments=(part,) if part.rows else ()))
-        return Index.open(folder)
+    def rows(self, numbers: Any) -> list[Row]:
+        """Rows by their ids, as :meth:`find` gives them."""
+        stored = self._stored(list(numbers), "text", "metadata")
+        if len(stored) < len(numbers):
+            raise InputError(self.uri, "a row was deleted meanwhile; search again")
+        return [Row(-1, n, stored[n]["text"], stored[n]["metadata"]) for n in numbers]
 
-    def _hits(
-        self, texts: Sequence[str] | Vectors, vectors: Vectors, wanted: Wanted
-    ) -> list[list[Hit]]:
-        condition = self.condition(wanted)
-        found = [
-            hits
-            for start in range(0, len(vectors), 64)
-            for hits in self.nearest(list(vectors[start : start + 64]), wanted.k, condition)
-        ]
-        least = -np.inf if wanted.threshold is None else wanted.threshold
-        return [[hit for hit in hits if hit.score >= least] for hits in found]
+    def matching(self, where: Where) -> Any:
+        """A filter in Milvus's language."""
+        return milvus_expression(check_where(where))
 
-    def condition(self, wanted: Wanted) -> str:
-        """The filter of a search, in Milvus's language; "" for none."""
-        if wanted.exact:
-            raise OptionError("exact", True, "Milvus searches its own index, approximately")
-        if wanted.k > MOST:
-            raise OptionError("k", wanted.k, f"Milvus gives at most {MOST:,}")
-        return "" if wanted.where is None else milvus_expression(wanted.where)
+    def find(
+        self, texts: Sequence[str], vectors: Vectors, k: int, ranker: Ranker, **given: Any
+    ) -> list[Found]:
+        """As ``Index.find``, by ids instead of numbers; equal scores in the order of ids."""
+        if k > MOST or given.get("exact"):
+            raise OptionError("k", k, f"Milvus gives at most {MOST:,} rows, approximately")
+        both, condition = zip(texts, vectors, strict=True), given.get("allowed") or ""
+        return [self._find(text, vector, k, ranker, condition) for text, vector in both]
 
-    def nearest(
-        self, queries: Sequence[Any], k: int, condition: str = "", *, words: bool = False
-    ) -> list[list[Hit]]:
-        """The best rows of each query, best first; equal scores in the order of ids."""
-        with translate_milvus_errors(self.uri):
-            found = self.client.search(
-                self.collection,
-                list(queries) if words else [row.tolist() for row in queries],
-                anns_field=WORDS if words else "vector",
-                limit=min(k, MOST),
-                filter=condition,
-                output_fields=["text", "metadata"],
-                search_params={} if words else {"params": {"ef": max(EFFORT, 2 * k)}},
-                consistency_level="Strong",
-            )
-        return [
-            sorted(
-                (
-                    Hit(row["id"], entity["text"], float(row["distance"]), entity["metadata"])
-                    for row in hits
-                    for entity in [row["entity"]]
-                ),
-                key=lambda hit: (-abs(hit.score) if words else -hit.score, hit.id),
-            )
-            for hits in found
-        ]
-
-    def scored(self, vector: Vectors, ids: Sequence[str]) -> list[Hit]:
-        """Rows by their ids, with their scores for a query's vector."""
-        found = []
-        for start in range(0, len(ids), BATCH):
-            with translate_milvus_errors(self.uri):
-                found += self.client.query(
-                    self.collection,
-                    filter=ids_in(ids[start : start + BATCH]),
-                    output_fields=["id", "text", "metadata", "vector"],
-                    consistency_level="Strong",
+    def _find(self, text: str, vector: Vectors, k: int, ranker: Ranker, condition: str) -> Found:
+        proposed = min(MOST, max(PROPOSED, 10 * k)) if ranker.uses_words else k
+        cosines, words = self._ask(vector.tolist(), proposed, condition), dict[str, float]()
+        dense = sparse = Spread(0.0, 1.0)  # cosines as they are
+        if ranker.uses_words:
+            terms, scored = self._terms(text) or "xnoterm", max(SCORED, proposed)
+            best = self._ask(terms, scored)
+            shared = self._ask(terms, proposed, condition) if condition else best
+            words = shared | best  # milvus-lite may score otherwise what a filter leaves
+            if len(best) == scored and (unknown := [n for n in cosines if n not in words]):
+                words |= self._ask(terms, len(unknown), ids_in(unknown))
+            others = [name for name in [*shared][:proposed] if name not in cosines]
+            for name, row in self._stored(others, "vector").items():
+                cosines[name] = float(np.float32(row["vector"]) @ vector)
+            if self._drawn is None:  # by a hash of their ids
+                below = (SAMPLED << 31) // max(SAMPLED, len(self))
+                rows = self._do("query", filter=f"draw < {below}", output_fields=["vector"])
+                self._drawn = np.array([row["vector"] for row in rows], np.float32).reshape(
+                    -1, self.dimension
                 )
-        scores = [float(np.float32(row["vector"]) @ vector) for row in found]
-        return [
-            Hit(row["id"], row["text"], score, row["metadata"])
-            for row, score in zip(found, scores, strict=True)
-        ]
+            dense = Spread.of(self._drawn @ vector)
+            sparse = Spread.of_sparse(np.array([*best.values()], np.float32), len(self))
+        names = np.array(sorted(cosines), dtype=object)
+        near, own = (np.array([d.get(n, 0) for n in names], np.float32) for d in (cosines, words))
+        scores = ranker.fuse(near, own, dense, sparse)
+        order = best_rows(scores, k)
+        return Found(names[order], scores[order], near[order], own[order])
+
+    def _ask(self, query: Any, limit: int, condition: str = "") -> dict[str, float]:
+        """Scores of the best rows for a vector or for terms, by their ids; best first."""
+        words = isinstance(query, str)
+        params = {} if words else {"params": {"ef": max(EFFORT, 2 * limit)}}
+        about = {"limit": limit, "filter": condition, "search_params": params}
+        (found,) = self._do("search", data=[query], anns_field=FIELDS[-1 if words else 3], **about)
+        # Milvus's BM25 has a factor that Lucene's has not; milvus-lite's is negative.
+        scores = {hit["id"]: hit["distance"] for hit in found}
+        return {n: abs(s) / (K1 + 1) for n, s in scores.items()} if words else scores
+
+    def _said(self, call: Callable[..., Any], *args: Any, **given: Any) -> Any:
+        try:
+            return call(*args, **given)
+        except self.sdk.MilvusException as error:
+            raise InputError(self.uri, f"Milvus says: {' '.join(error.message.split())}") from error
+
+    def _do(self, name: str, **given: Any) -> Any:
+        where = self.facts.settings["collection"]
+        return self._said(getattr(self.client, name), where, **given)
+
+    def _stored(self, names: Sequence[str], *fields: str) -> dict[str, dict[str, Any]]:
+        about = {"output_fields": ["id", *fields]}
+        parts = (self._do("query", filter=ids_in(n), **about) for n in batched(names, BATCH))
+        return {row["id"]: row for part in parts for row in part}
+
+    def add(
+        self, texts: Sequence[str], vectors: Any, *, ids: Sequence[str] | None = None, **about: Any
+    ) -> int:
+        """Add rows, as ``Writer.add``; an id that is there already is rejected."""
+        first = len(self)
+        while (there := self._stored(row_ids(ids, len(texts), first))) and ids is None:
+            first += len(texts)
+        if there:
+            raise OptionError("ids", next(iter(there)), "is in the index already; update it")
+        self._put(texts, vectors, row_ids(ids, len(texts), first), **about)
+        return len(texts)
+
+    def update(
+        self, texts: Sequence[str], vectors: Any, *, ids: Sequence[str], **about: Any
+    ) -> tuple[int, int]:
+        """Replace rows and add those that are not there, as ``Writer.update``; counts of both."""
+        there = len(self._stored(row_ids(ids, len(texts), 0)))
+        self._put(texts, vectors, ids, **about)
+        return there, len(texts) - there
+
+    def delete(self, ids: Sequence[str], *, missing: str = "reject") -> int:
+        """Delete the rows of these ids; ids that are not there are an error, or "ignore"d."""
+        there = self._stored(ids)
+        if missing == "reject" and (unknown := [name for name in ids if name not in there]):
+            raise OptionError("ids", unknown[0], "is not in the index")
+        return self.delete_where(ids_in(list(there)))
+
+    def delete_where(self, where: Where | str) -> int:
+        """Delete the rows whose metadata matches a filter, or a condition of Milvus."""
+        before, self._drawn = len(self), None
+        self._do("delete", filter=where if isinstance(where, str) else self.matching(where))
+        return before - len(self)
+
+    def _put(
+        self, texts: Sequence[str], given: Any, ids: Any, metadata: Any = None, model: str = ""
+    ) -> None:
+        self.check_model(model or self.model)
+        check_metadata(metadata, len(texts))
+        if not texts:
+            return
+        found = for_task(given, "document")(texts) if callable(given) else np.asarray(given)
+        vectors = check_vectors(found, len(texts), self.dimension, self.metric).tolist()
+        terms, extra = [self._terms(text) for text in texts], metadata or [None] * len(texts)
+        draws, self._drawn = [zlib.crc32(encoded(name)) >> 1 for name in ids], None
+        columns = zip(ids, texts, extra, vectors, draws, terms, strict=True)
+        for part in batched((dict(zip(FIELDS, row, strict=False)) for row in columns), BATCH):
+            self._do("upsert", data=part)
+
+    def _terms(self, text: str) -> str:
+        """Terms as words that Milvus's plainest analyzer leaves as they are, cut where too long."""
+        if len(encoded(text)) > LONGEST:
+            raise UserError(f"{text[:40]!r}... has more than {LONGEST:,} bytes; split it")
+        own = self.bm25.analyzer(text)
+        plain = " ".join(t if t.isascii() and t.isalnum() else f"x{t.encode().hex()}" for t in own)
+        return plain if len(plain) <= LONGEST else plain[:LONGEST].rpartition(" ")[0]
 
 
-def read_place(folder: Path) -> tuple[str, str, Manifest, float | None]:
-    """URI, collection, manifest and recall that a folder's file states."""
-    path = folder / MILVUS
-    data = read_object(path)
+def in_milvus(folder: str | Path) -> bool:
+    """Whether a folder names a collection of Milvus."""
+    return (Path(folder) / PLACE).is_file()
+
+
+def _read(folder: Path) -> Facts:
     try:
-        manifest = parse_manifest({**data["manifest"], "segments": ()})
-        recall = None if data.get("recall") is None else float(data["recall"])
-        return str(data["uri"]), str(data["collection"]), manifest, recall
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(path, f"is damaged ({error}); build the index again") from error
-
-
-def rows_of(block: Segment) -> list[dict[str, Any]]:
-    """Rows as Milvus takes them."""
-    rows = []
-    for at, (text, name) in enumerate(zip(block.texts, block.ids, strict=True)):
-        for what, value in (("text", text), ("id", name)):
-            if len(encoded(value)) > LONGEST:
-                raise UserError(
-                    f"the {what} {value[:40]!r}... has more than {LONGEST:,} bytes, which Milvus "
-                    "does not take; split it"
-                )
-        vector, extra = block.vectors[at].tolist(), block.metadata_of(at)
-        rows.append({"id": name, "text": text, "vector": vector, "metadata": extra})
-    return rows
-
-
-@contextmanager
-def translate_milvus_errors(uri: str) -> Iterator[None]:
-    """Turn Milvus's complaints into one line."""
-    from pymilvus.exceptions import MilvusException
-
-    try:
-        yield
-    except MilvusException as error:
-        words = " ".join(str(getattr(error, "message", error)).split())
-        raise InputError(uri, f"Milvus refuses: {words[:300]}") from error
+        data = json.loads((folder / PLACE).read_text("utf-8"))
+        types = [[type(value) for value in some.values()] for some in (data, asdict(Facts()))]
+        if types[0] != types[1] or not {"uri", "collection"} <= {*data["settings"]}:
+            raise TypeError("no description of an index")
+        return Facts(**data)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(folder / PLACE, f"is missing or damaged ({error})") from error

@@ -2,19 +2,27 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import Any, cast
+
+import numpy as np
 
 from contrasent.search.index import Index
-from contrasent.search.manifest import MILVUS
+from contrasent.search.store import MILVUS, Facts, is_any_index
 from contrasent.search.writer import Writer
+from contrasent.types import Vectors
 
-if TYPE_CHECKING:
-    from contrasent.search.milvus import MilvusIndex
-    from contrasent.search.milvus_writer import MilvusWriter
+INSIDE = "index"
+"""The index in a folder that ``adapt`` left."""
 
-AnyIndex = Union[Index, "MilvusIndex"]
+
+def index_folder(folder: str | Path) -> Path:
+    """The folder of an index: that one, or the one inside it that ``adapt`` left."""
+    place = Path(folder)
+    inside = place / INSIDE
+    return inside if not is_any_index(place) and is_any_index(inside) else place
 
 
 def in_milvus(folder: str | Path) -> bool:
@@ -22,30 +30,78 @@ def in_milvus(folder: str | Path) -> bool:
     return (Path(folder) / MILVUS).is_file()
 
 
-def open_index(folder: str | Path) -> AnyIndex:
-    """Open an index folder, of vectors or of a Milvus collection."""
-    if in_milvus(folder):
-        from contrasent.search.milvus import MilvusIndex
-
-        return MilvusIndex.open(folder)
-    return Index.open(folder)
+def milvus_index() -> Any:
+    """:class:`contrasent.search.milvus.MilvusIndex`, which is an :class:`Index`."""
+    return import_module("contrasent.search.milvus").MilvusIndex
 
 
-def open_writer(folder: str | Path) -> Union[Writer, "MilvusWriter"]:
-    """What changes an index folder, to use as a context manager."""
-    if in_milvus(folder):
-        from contrasent.search.milvus_writer import MilvusWriter
+def open_index(folder: str | Path) -> Index:
+    """Open an index folder, of vectors or of a Milvus collection.
 
-        return MilvusWriter(folder)
-    return Writer(folder)
+    Raises:
+        InputError: the folder is no index, or Milvus does not answer.
+    """
+    place = index_folder(folder)
+    return cast(Index, milvus_index().open(place)) if in_milvus(place) else Index.open(place)
+
+
+@contextmanager
+def open_writer(folder: str | Path) -> Iterator[Writer]:
+    """What changes an index folder.
+
+    Raises:
+        InputError: the folder is no index, or Milvus does not answer.
+        OutputError: another process is writing, or the folder cannot be written.
+    """
+    place = index_folder(folder)
+    if in_milvus(place):
+        with closing(milvus_index().open(place)) as opened:
+            yield opened
+    else:
+        with Writer(place) as writer:
+            yield writer
 
 
 @contextmanager
 def local_index(folder: str | Path) -> Iterator[Index]:
-    """An index whose rows can be compared with each other: those of Milvus are copied to disk."""
+    """An index whose rows can be compared with each other: those of Milvus are copied to disk.
+
+    Raises:
+        InputError: the folder is no index, or Milvus does not answer.
+        OutputError: there is no room for the copy.
+    """
     opened = open_index(folder)
-    if isinstance(opened, Index):
+    if not in_milvus(index_folder(folder)):
         yield opened
         return
     with tempfile.TemporaryDirectory(prefix="contrasent-") as place:
-        yield opened.copied(Path(place))
+        with Writer(place, new=Facts(model=opened.model, metric=opened.metric)) as writer:
+            for names, texts, extra, vectors in cast(Any, opened).blocks():
+                writer.add(texts, vectors, ids=names, metadata=extra)
+        yield Index.open(place)
+
+
+def sampled_rows(index: Index, limit: int) -> Index:
+    """Where some rows can be read by their numbers: the index, or a sample of Milvus in memory."""
+    if index.folder is None or not in_milvus(index.folder):
+        return index
+    names: list[str] = []
+    texts: list[str] = []
+    metadata: list[Any] = []
+    parts: list[Vectors] = []
+    for some, own, extra, vectors in cast(Any, index).blocks():
+        names += some
+        texts += own
+        metadata += extra
+        parts.append(vectors)
+        if len(names) >= limit:
+            break
+    vectors = np.concatenate(parts)[:limit]
+    return Index.build(
+        lambda _: vectors,
+        texts[:limit],
+        ids=names[:limit],
+        metadata=metadata[:limit],
+        model=index.model,
+        metric=index.metric,
+    )

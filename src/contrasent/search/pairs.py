@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import OptionError
 from contrasent.search.exact import nearest_of
-from contrasent.search.rows import Rows
+from contrasent.search.index import Index
 from contrasent.types import Vectors
 
 ROWS = 1024
@@ -43,20 +43,20 @@ class Duplicates:
     pairs: tuple[Pair, ...]
 
 
-def near_duplicates(index: Rows, threshold: float) -> Duplicates:
+def near_duplicates(index: Index, threshold: float) -> Duplicates:
     """Go through the rows in order and drop each that is close to one kept before it.
 
     A row is a near-duplicate if its score with a kept row is at least ``threshold``. No row is
     dropped for being close to a dropped one only.
     """
     check_cosine(index, threshold)
-    rows = np.flatnonzero(index.alive())
+    rows = index.numbers()
     kept: list[NDArray[np.int64]] = []
     pairs: list[Pair] = []
     with progress.task("dedupe", len(rows), "texts") as advance:
         for start in range(0, len(rows), ROWS):
             here = rows[start : start + ROWS]
-            vectors = index.vectors_of(here)
+            vectors = np.asarray(index.vectors[here])
             best, partner = nearest_of(vectors, _row_blocks(index, kept))
             fresh = np.flatnonzero(best < threshold)
             stay = _greedy(vectors[fresh], threshold)
@@ -74,13 +74,13 @@ def near_duplicates(index: Rows, threshold: float) -> Duplicates:
 
 
 def _row_blocks(
-    index: Rows, kept: list[NDArray[np.int64]]
+    index: Index, kept: list[NDArray[np.int64]]
 ) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
     """Rows kept before and their vectors, a block at a time."""
     every = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
     for start in range(0, len(every), COLUMNS):
         rows = every[start : start + COLUMNS]
-        yield rows, index.vectors_of(rows)
+        yield rows, np.asarray(index.vectors[rows])
 
 
 def _greedy(vectors: Vectors, threshold: float) -> NDArray[np.int64]:
@@ -110,7 +110,7 @@ def _with_block(
     return np.where(better, found, best), np.where(better, here[chosen[at]], partner)
 
 
-def check_cosine(index: Rows, threshold: float) -> None:
+def check_cosine(index: Index, threshold: float) -> None:
     """Reject a threshold that cosines cannot reach."""
     if not np.isfinite(threshold) or (index.metric == "cosine" and not -1 <= threshold <= 1):
         raise OptionError("threshold", threshold, "must lie in -1 to 1")

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from contrasent.errors import InputError
-from contrasent.search.segment_writer import IndexRow
+from contrasent.search.writer import IndexRow
 from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, Table, by_name, id_cell, open_table, text_cell
 
@@ -62,7 +62,7 @@ class Records:
         if not self.tables:
             raise InputError(source, "holds no text")
 
-    def check(self, identity: str, model: str, *, words: bool) -> None:
+    def check(self, identity: str, model: str) -> None:
         """Reject rows that cannot make the index; these, which are encoded, can."""
 
     def __iter__(self) -> Iterator[IndexRow]:

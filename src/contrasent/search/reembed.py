@@ -1,15 +1,14 @@
 """Vectors of another model in the place of an index's own: encoded anew, or mapped.
 
-Texts, ids, metadata and settings stay. Readers keep the old vectors until the manifest names the
-new ones, in one rename. Encoding anew is resumed where it was killed: the vectors made so far are
+Texts, ids, metadata and settings stay. Readers keep the old vectors until the transaction that
+names the new ones. Encoding anew is resumed where it was killed: the vectors made so far are
 shards in the index's folder (:mod:`contrasent.encoding.shards`). Other writers wait outside.
 """
 
 import hashlib
-import json
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ from contrasent.encoding.shards import encode_shards, read_manifest, read_shards
 from contrasent.errors import OptionError
 from contrasent.files import check_writable
 from contrasent.metrics import cosine
-from contrasent.search.checks import check_vectors
 from contrasent.search.index import Index
-from contrasent.search.segment import Segment
-from contrasent.search.segment_writer import ROWS_AT_ONCE
-from contrasent.search.writer import Writer
+from contrasent.search.writer import ROWS_AT_ONCE, Writer
 from contrasent.types import EncodeFn, Vectors, for_task
 
 PLACE = "reembedding"
@@ -46,36 +42,32 @@ def reembed(
     settings: dict[str, Any] | None = None,
     rows: int = ROWS_AT_ONCE,
 ) -> Index:
-    """Encode the texts of an index by another model, and put the vectors in place of its own.
-
-    An approximate index is dropped: build it again (:func:`~contrasent.search.approximate.
-    build_approximate`).
-    """
+    """Encode the texts of an index by another model, and put the vectors in place of its own."""
     with Writer(folder) as writer:
-        index, place = writer.index, writer.folder / PLACE
+        index, place = Index(writer.change), writer.folder / PLACE
         facts = {"model": model, "index": _fingerprint(index)}
         begun = read_manifest(place)
         if begun is not None and any(begun.facts.get(name) != facts[name] for name in facts):
             shutil.rmtree(place)  # of another model, or of rows that have changed since
-        texts = (text for block in _segments(index) for text in block.texts)
         read = for_task(encode, "document")
         dimension = int(read(["a text"]).shape[1])
         check_writable(writer.folder, 8 * dimension * len(index))
+        texts = (row.text for row in index.every())
         made = encode_shards(place, read, texts, facts=facts, dimension=dimension, rows=rows)
-        shards = [vectors for vectors, _ in read_shards(place, made)]
+        shards, numbers = [vectors for vectors, _ in read_shards(place, made)], index.numbers()
 
-        def vectors_of(first: int, block: Segment) -> Vectors:
-            last = first + len(block)
+        def vectors_of(wanted: NDArray[np.int64]) -> Vectors:
+            at = np.searchsorted(numbers, wanted)
             parts = [
-                shards[at][max(0, first - at * rows) : last - at * rows]
-                for at in range(first // rows, (last - 1) // rows + 1)
+                shards[shard][at[at // rows == shard] - shard * rows]
+                for shard in np.unique(at // rows)
             ]
             return np.concatenate(parts)
 
-        _replace(writer, vectors_of, model, source, dimension, settings or {})
+        _replace(writer, vectors_of, model, source, settings or {})
         writer.commit()
         shutil.rmtree(place)  # while no other writer can have begun there
-    return writer.index
+    return Index.open(folder)
 
 
 def map_index(
@@ -89,54 +81,32 @@ def map_index(
 ) -> Index:
     """Put the products of an index's vectors with a matrix in their place."""
     with Writer(folder) as writer:
-        mapped = {"mapped": {"from": writer.index.model, **(about or {})}}
-        dimension = matrix.shape[1]
-        check_writable(writer.folder, 4 * dimension * len(writer.index))
-        _replace(
-            writer,
-            lambda first, block: block.vectors @ matrix,
-            model,
-            source,
-            dimension,
-            {**(settings or {}), **mapped},
-        )
-    return writer.index
+        old = writer.change.vectors
+        mapped = {"mapped": {"from": writer.facts.model, **(about or {})}}
+        check_writable(writer.folder, 4 * matrix.shape[1] * len(writer))
+        given = {**(settings or {}), **mapped}
+        _replace(writer, lambda rows: old[rows] @ matrix, model, source, given)
+    return Index.open(folder)
 
 
 def _replace(
     writer: Writer,
-    vectors_of: Callable[[int, Segment], Vectors],
+    vectors_of: Callable[[NDArray[np.int64]], Vectors],
     model: str,
     source: str,
-    dimension: int,
     settings: dict[str, Any],
 ) -> None:
-    """Write all rows as one segment with other vectors; the writer's end makes it visible."""
-    index = writer.index
-
-    def blocks() -> Iterator[Segment]:
-        first = 0
-        for old in _segments(index):
-            vectors = check_vectors(vectors_of(first, old), len(old), dimension, index.metric)
-            yield Segment(vectors, old.texts, old.ids, old.metadata, old.hashes)
-            first += len(old)
-
-    stays = {k: v for k, v in index.manifest.settings.items() if k not in OF_MODEL}
+    stays = {k: v for k, v in writer.facts.settings.items() if k not in OF_MODEL}
     settings = {**stays, **settings}
-    writer.replace_rows(
-        blocks(), model=model, source=source, dimension=dimension, settings=settings
-    )
-
-
-def _segments(index: Index) -> Iterator[Segment]:
-    return (index.take(rows) for rows in index.row_blocks())
+    writer.replace_vectors(vectors_of, model=model, source=source, settings=settings)
 
 
 def _fingerprint(index: Index) -> str:
     """Of the rows and their texts, whatever made their vectors."""
-    parts = [asdict(part) for part in index.manifest.segments]
-    rows = [parts, index.deleted.tolist()]
-    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(index.facts.identity.encode())
+    for row in index.every():
+        digest.update(f"{row.row} {row.id!r} {row.text!r}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,220 +1,286 @@
-"""The one writer of an index folder: add, update, delete, compact.
+"""The one writer of an index folder: add, update, delete, compact, in one transaction."""
 
-New rows are written as segments that no manifest names yet; :meth:`Writer.commit` names them in
-one rename. A reader keeps the snapshot it opened; a writer that is killed leaves files that no
-manifest names, which the next writer removes.
-"""
-
-import re
-import shutil
-from collections.abc import Iterable, Sequence
+import json
+import os
+import socket
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
-from contrasent.errors import OutputError
-from contrasent.files import recover_folder, writing
-from contrasent.search.changes import WriterBase
+from contrasent.errors import OptionError, OutputError
+from contrasent.files import writing
+from contrasent.search.binary import make_codes
+from contrasent.search.checks import check_metadata, check_metric, check_vectors, row_ids
+from contrasent.search.filters import Where, check_where, sql_condition
 from contrasent.search.index import Index
-from contrasent.search.manifest import Manifest, Part, write_manifest
-from contrasent.search.segment import Segment, encoded, id_hash
-from contrasent.search.segment_writer import describe, write_segment
+from contrasent.search.ranking import Ranker
+from contrasent.search.store import LOCK, Facts, is_index
+from contrasent.search.transaction import Transaction
+from contrasent.search.words import language_of
+from contrasent.types import EncodeFn, Vectors, for_task
 
-LOCK = ".lock"
-_OURS = re.compile(r"(segment|deleted|backend)-\d{6}.*|\.index\.json\..+")
+WAIT = 30.0
+"""Seconds to wait for another writer before saying who it is."""
+HOLDER = ".writer"
+ROWS_AT_ONCE = 4096
+CODED = 200_000
+"""Rows from which binary codes are faster than looking at all vectors."""
 
 
-class IdTable:
-    """The ids of an index's rows, deleted ones aside, found by their 64-bit hashes.
+IndexRow = tuple[str, str | None, Any]
+"""A text, its id (None: the number of the row), its metadata (None: none)."""
 
-    It takes 16 bytes a row; ids are read where hashes are equal.
+
+class Block(NamedTuple):
+    """Rows with their vectors (n, d)."""
+
+    vectors: Vectors
+    texts: list[str]
+    ids: list[str]
+    metadata: list[Any]
+
+
+class Writer:
+    """Change an index folder, or make one; use as a context manager.
+
+    Leaving the block commits what was done in it, as one change; an exception drops it. Each method
+    sees what those before it did.
     """
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
-        rows = np.flatnonzero(index.alive())
-        parts = [segment.hashes for segment in index.segments]
-        hashes = np.concatenate(parts)[rows] if parts else np.empty(0, dtype=np.uint64)
-        order = np.argsort(hashes, kind="stable")
-        self.hashes, self.rows = hashes[order], rows[order]
+    def __init__(self, folder: str | Path, *, new: Facts | None = None, wait: float = WAIT) -> None:
+        """Prepare to write.
 
-    def find(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        """(n,) row of each id, -1 where there is none."""
-        wanted = np.array([id_hash(name) for name in ids], dtype=np.uint64)
-        firsts = np.searchsorted(self.hashes, wanted, side="left")
-        stops = np.searchsorted(self.hashes, wanted, side="right")
-        found = np.full(len(ids), -1, dtype=np.int64)
-        for at, name in enumerate(ids):
-            for place in range(int(firsts[at]), int(stops[at])):
-                row = int(self.rows[place])
-                segment, inside = self.index.place(row)
-                if segment.ids.raw(inside) == encoded(name):
-                    found[at] = row
-                    break
-        return found
-
-
-class Writer(WriterBase):
-    """Change an index folder; use as a context manager.
-
-    Leaving the block commits what was done in it; an exception drops it. Each method sees what
-    those before it did.
-
-    ``wait``: seconds to wait for another writer to finish.
-    """
-
-    def __init__(self, folder: str | Path, *, wait: float = 0.0) -> None:
-        self.folder = Path(folder)
-        recover_folder(self.folder)
-        Index.open(self.folder)  # refuse what is no index before a lock is made in it
-        self.lock = FileLock(self.folder / LOCK, timeout=wait)
-
-    index: Index
+        Args:
+            folder: the index.
+            new: what to make where there is no index yet; None to change one that is there.
+            wait: seconds to wait for another writer to finish.
+        """
+        self.folder, self.new = Path(folder), new
+        self._lock = FileLock(self.folder / LOCK, timeout=wait)
 
     def __enter__(self) -> "Writer":
+        if self.new is None:
+            Index.open(self.folder).close()  # reject what is no index before a lock is made in it
+        else:
+            check_metric(self.new.metric)
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
         with writing(self.folder):
             try:
-                self.lock.acquire()
+                self._lock.acquire()
             except Timeout as error:  # an OSError as well
-                raise OutputError(
-                    f"{self.folder}: another process is writing to this index; "
-                    "try again when it has ended, or wait for it (wait=SECONDS)"
-                ) from error
-        self.index = Index.open(self.folder)
-        self.manifest: Manifest = self.index.manifest
-        self.next_id = self.manifest.next_id
-        self._ids: IdTable | None = None
+                raise OutputError(f"{self.folder}: {self._holder()}") from error
+            about = {"process": os.getpid(), "machine": socket.gethostname()}
+            (self.folder / HOLDER).write_text(json.dumps(about), "utf-8")
+        try:
+            if self.new is not None and not is_index(self.folder):
+                self._remove()  # of a writer that was killed before its first commit
+                self.change = Transaction.create(self.folder, self.new)
+            else:
+                self.change = Transaction.begin(self.folder)
+        except BaseException:
+            self._release()
+            raise
         self._sweep()
         return self
 
+    def commit(self) -> None:
+        """Make what was done visible now; nothing more can be done afterwards."""
+        if not self.change.committed:
+            self._tidy()
+            self.change.commit()
+            self._sweep()
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None:
-                self.commit()
-            else:
-                self.manifest = Index.open(self.folder).manifest
-                self._sweep()
+            try:
+                if kind is None:
+                    self.commit()
+            finally:
+                if not self.change.committed:
+                    created = self.change.before is None
+                    self.change.rollback()
+                    if created:
+                        self._remove()
         finally:
-            self.lock.release()
+            self._release()
+
+    def _holder(self) -> str:
+        with suppress(OSError, ValueError, KeyError):
+            about = json.loads((self.folder / HOLDER).read_text("utf-8"))
+            return (
+                f"process {about['process']} on {about['machine']} is writing to this index; try "
+                "again when it has ended"
+            )
+        return "another process is writing to this index; try again when it has ended"
+
+    def _release(self) -> None:
+        with suppress(OSError):
+            (self.folder / HOLDER).unlink(missing_ok=True)
+        self._lock.release()
+
+    @property
+    def facts(self) -> Facts:
+        """What the index is after the changes so far."""
+        return self.change.facts
+
+    def __len__(self) -> int:
+        return self.facts.rows - self.facts.dead
 
     # ------------------------------------------------------------------ changes
 
-    def delete_where(self, where: dict[str, Any]) -> int:
-        """Delete the rows whose metadata matches; see :mod:`contrasent.search.filters`."""
-        rows = np.flatnonzero(self.index.matching(where))
-        self._delete_rows(rows)
+    def add(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> int:
+        """Add rows; an id that is there already is rejected.
+
+        ``vectors``: (n, d) vectors, or an ``EncodeFn`` that makes them of the texts.
+        """
+        if not texts:
+            return 0
+        names = row_ids(ids, len(texts), self.facts.next_id)
+        rows = self.change.find(names)
+        while ids is None and (rows >= 0).any():
+            self._renumber(self.facts.next_id + len(texts))
+            names = row_ids(None, len(texts), self.facts.next_id)
+            rows = self.change.find(names)
+        taken = np.flatnonzero(rows >= 0)
+        if len(taken):
+            problem = "is in the index already; update it, or delete it first"
+            problem = "is there twice" if self.change.before is None else problem
+            raise OptionError("ids", names[taken[0]], problem)
+        if ids is None:
+            self._renumber(self.facts.next_id + len(texts))
+        self._append(texts, vectors, names, metadata, model)
+        return len(texts)
+
+    def update(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        *,
+        ids: Sequence[str],
+        metadata: Sequence[Any] | None = None,
+        model: str | None = None,
+    ) -> tuple[int, int]:
+        """Replace the rows of these ids, and add those that are not there yet; counts of both.
+
+        ``vectors``: (n, d), or what makes them of the texts.
+        """
+        if not texts:
+            return 0, 0
+        names = row_ids(ids, len(texts), 0)
+        rows = self.change.find(names)
+        self.change.delete(rows[rows >= 0])
+        self._append(texts, vectors, names, metadata, model)
+        replaced = int((rows >= 0).sum())
+        return replaced, len(texts) - replaced
+
+    def delete(self, ids: Sequence[str], *, missing: str = "reject") -> int:
+        """Delete the rows of these ids; ids that are not there are an error, or "ignore"d."""
+        if missing not in ("reject", "ignore"):
+            raise OptionError("missing", missing, "is unknown", choices=("reject", "ignore"))
+        rows = self.change.find(ids)
+        if missing == "reject" and (rows < 0).any():
+            raise OptionError("ids", ids[int(np.argmax(rows < 0))], "is not in the index")
+        there = np.unique(rows[rows >= 0])
+        self.change.delete(there)
+        return len(there)
+
+    def delete_where(self, where: Where) -> int:
+        """Delete the rows whose metadata matches a filter."""
+        rows = np.flatnonzero(self.change.matching(*sql_condition(check_where(where))))
+        self.change.delete(rows)
         return len(rows)
 
     def compact(self) -> None:
-        """Write all rows that are left as one segment; an approximate index is dropped."""
-        self.manifest = replace(self.manifest, backend=None)
-        self._merge(0)
+        """Write all rows that are left anew, without the deleted ones."""
+        self.change.rewrite()
 
-    def replace_rows(self, blocks: Iterable[Segment], **changes: Any) -> None:
-        """Put other rows in the place of all; an approximate index is dropped."""
-        self.manifest = replace(self.manifest, backend=None, deleted=None, **changes)
-        part = self._write(blocks)
-        self._change(segments=(part,) if part.rows else ())
+    def replace_vectors(
+        self, vectors_of: Callable[[NDArray[np.int64]], Vectors], **changes: Any
+    ) -> None:
+        """Put other vectors, of another model, in the place of all.
 
-    # ------------------------------------------------------------------ commit
+        ``vectors_of``: from the numbers of some rows to their (n, d) vectors.
+        """
+        metric = self.facts.metric
 
-    def commit(self) -> Index:
-        """Make the changes so far visible to readers, in one rename; returns the new snapshot."""
-        before = Index.open(self.folder).manifest
-        self._tidy()
-        self.manifest = replace(self.manifest, next_id=self.next_id)
-        if self.manifest != before:
-            self.manifest = replace(self.manifest, generation=before.generation + 1)
-            with writing(self.folder):
-                write_manifest(self.folder, self.manifest)
-        self._sweep()
-        self.index = Index.open(self.folder)
-        self._ids = None
-        return self.index
+        def checked(rows: NDArray[np.int64]) -> Vectors:
+            return check_vectors(vectors_of(rows), len(rows), None, metric)
 
-    def set_backend(self, part: Part | None) -> None:
-        """Name an approximate index over the first rows, or none."""
-        self.manifest = replace(self.manifest, backend=part)
+        self.change.rewrite(checked)
+        self.set(**changes)
 
-    def new_name(self, kind: str) -> str:
-        """A name of a file or folder that is not taken, such as "segment-000007"."""
-        used = [path.name for path in self.folder.glob(f"{kind}-*")]
-        numbers = [int(name.removeprefix(f"{kind}-")[:6]) for name in used if _OURS.match(name)]
-        return f"{kind}-{max(numbers, default=0) + 1:06d}"
+    def set(self, **changes: Any) -> None:
+        """Change what the index is: its model, source, ranker or settings."""
+        if isinstance(changes.get("ranker"), Ranker):
+            changes["ranker"] = changes["ranker"].to_json()
+        self.change.facts = replace(self.facts, **changes)
 
     # ------------------------------------------------------------------ inside
 
-    def _find(self, ids: Sequence[str]) -> NDArray[np.int64]:
-        if self._ids is None or self._ids.index is not self.index:
-            self._ids = IdTable(self.index)
-        return self._ids.find(ids)
+    def _renumber(self, number: int) -> None:
+        self.change.facts = replace(self.facts, next_id=number)
 
-    def _put(self, block: Segment, old: NDArray[np.int64]) -> None:
-        self._delete_rows(old)
-        self._change(segments=(*self.manifest.segments, self._write([block])))
-
-    def _drop(self, ids: list[str], rows: NDArray[np.int64]) -> None:
-        self._delete_rows(rows)
-
-    def _write(self, blocks: Iterable[Segment]) -> Part:
-        with writing(self.folder):
-            place = self.folder / self.new_name("segment")
-            return write_segment(place, self.manifest.dimension, blocks)
-
-    def _delete_rows(self, rows: NDArray[np.int64]) -> None:
-        if len(rows):
-            self._change(deleted=self._write_deleted(np.union1d(self.index.deleted, rows)))
-
-    def _write_deleted(self, rows: NDArray[np.int64]) -> Part | None:
-        if not len(rows):
-            return None
-        path = self.folder / f"{self.new_name('deleted')}.npy"
-        with writing(self.folder):
-            np.save(path, rows.astype("<i8"), allow_pickle=False)
-            return Part(path.name, len(rows), {path.name: describe(path)})
-
-    def _change(self, **changes: Any) -> None:
-        """Let the methods that follow see a change, which is on disk but in no manifest yet."""
-        self.manifest = replace(self.manifest, **changes)
-        self.index = Index.from_manifest(self.folder, self.manifest)
+    def _append(
+        self,
+        texts: Sequence[str],
+        vectors: Vectors | EncodeFn,
+        names: list[str],
+        metadata: Sequence[Any] | None,
+        model: str | None,
+    ) -> None:
+        if model is not None and model != self.facts.model:
+            Index(self.change).check_model(model)
+        check_metadata(metadata, len(texts))
+        given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
+        dimension = self.facts.dimension or None
+        array = check_vectors(given, len(texts), dimension, self.facts.metric)
+        language = "" if self.facts.language else language_of(texts)
+        self.change.append(array, texts, names, metadata, language)
 
     def _tidy(self) -> None:
-        """Keep segments few: merge the last ones while they are small against what precedes."""
-        sizes = [part.rows for part in self.manifest.segments]
-        covered = self.manifest.backend.rows if self.manifest.backend else 0
-        if not covered and len(self.index.deleted) * 2 > sum(sizes):
-            self._merge(0)
-            return
-        first, total = len(sizes), 0
-        while first and (first == len(sizes) or sizes[first - 1] <= 2 * total):
-            if sum(sizes[: first - 1]) < covered:
-                break
-            first -= 1
-            total += sizes[first]
-        if len(sizes) - first > 1:
-            self._merge(first)
-
-    def _merge(self, first: int) -> None:
-        """Write the segments from ``first`` on as one, without their deleted rows."""
-        start = int(self.index.firsts[first])
-        live = (rows for rows in self.index.row_blocks() if rows[0] >= start)
-        part = self._write(self.index.take(rows) for rows in live)
-        deleted = self.index.deleted[self.index.deleted < start]
-        merged = (part,) if part.rows else ()
-        self._change(
-            segments=(*self.manifest.segments[:first], *merged),
-            deleted=self._write_deleted(deleted),
-        )
+        """Compact where most rows are deleted, join small blocks, and keep binary codes."""
+        facts = self.facts
+        if facts.dead * 2 > facts.rows:
+            self.change.rewrite()
+        else:
+            self.change.merge_blocks()
+        covered = int(self.facts.codes.get("rows", 0))
+        stale = not covered or covered < self.facts.rows - CODED // 2
+        if facts.metric == "cosine" and self.facts.rows >= CODED and stale:
+            self.change.remap()
+            self.set(codes=make_codes(self.folder, self.change))
 
     def _sweep(self) -> None:
-        """Remove files of ours that the manifest does not name."""
-        for path in self.folder.iterdir():
-            if _OURS.fullmatch(path.name) and path.name not in self.manifest.names:
+        """Remove files of ours that the index does not name."""
+        if self.change.folder is None:
+            return
+        named = {self.facts.vectors, str(self.facts.codes.get("file", ""))}
+        if self.change.before is not None:
+            named |= {self.change.before.vectors, str(self.change.before.codes.get("file", ""))}
+        for pattern in ("vectors-*.f32", "codes-*.u64"):
+            for path in self.folder.glob(pattern):
                 # A reader on a system that forbids it may hold a file: the next writer removes it.
-                with suppress(OSError):
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if path.name not in named:
+                    with suppress(OSError):
+                        path.unlink()
+
+    def _remove(self) -> None:
+        """Take away what a new index left that came to nothing."""
+        for path in [*self.folder.glob("index.db*"), *self.folder.glob("vectors-*.f32")]:
+            with suppress(OSError):
+                path.unlink()

@@ -22,8 +22,8 @@ from starlette.exceptions import HTTPException
 
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize, rank_biased_overlap
-from contrasent.search.opening import AnyIndex
-from contrasent.search.query import Hit
+from contrasent.search.index import Hit, Index
+from contrasent.search.ranking import Ranker
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, client_of, error_response
@@ -262,12 +262,11 @@ def _agreement(old: Sequence[Hit], new: Sequence[Hit], k: int) -> tuple[float, f
 def create_app(
     model: Served,
     *,
-    index: AnyIndex | None = None,
-    compare: AnyIndex | None = None,
+    index: Index | None = None,
+    compare: Index | None = None,
     open_model: OpenModel | None = None,
     settings: Settings | None = None,
-    hybrid: bool | None = None,
-    lexical_weight: float | None = None,
+    ranker: Ranker | None = None,
 ) -> FastAPI:
     """The server as an ASGI application."""
     if index is not None:
@@ -302,9 +301,9 @@ def create_app(
         redoc_url=None,
         dependencies=key,
     )
-    opened = partial(Library, identity=model.identity, open_model=open_model, hybrid=hybrid)
-    library = None if index is None else opened(index, lexical_weight=lexical_weight)
-    second = None if compare is None else opened(compare)
+    opened = partial(Library, identity=model.identity, open_model=open_model)
+    library = None if index is None else opened(index, ranker=ranker)
+    second = None if compare is None else opened(compare, ranker=ranker)
     embedder = Embedder(model, batcher, limits)
     _add_routes(app, Routes(model, embedder, library, second, metrics, limits))
     _add_pages(app)

@@ -7,23 +7,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from contrasent.errors import InputError, UserError
-from contrasent.search.hybrid import Hybrid, searcher
-from contrasent.search.index import Index
-from contrasent.search.opening import AnyIndex
+from contrasent.search.index import Hit, Index
+from contrasent.search.opening import sampled_rows
 from contrasent.search.plane import plane, spread
-from contrasent.search.query import Hit
+from contrasent.search.ranking import Ranker
 from contrasent.types import EncodeFn, Vectors, for_task
 
 log = logging.getLogger("contrasent.serve")
 
-OpenModel = Callable[[AnyIndex], EncodeFn]
+OpenModel = Callable[[Index], EncodeFn]
 """Loads the model that an index names."""
 
 LOOK_EVERY = 1.0
@@ -37,8 +35,7 @@ PLACED = 5000
 class Snapshot:
     """An index as it was at a moment; ``encode`` is None where the model served is its own."""
 
-    index: AnyIndex
-    searcher: AnyIndex | Hybrid
+    index: Index
     texts: int
     encode: EncodeFn | None
 
@@ -48,31 +45,29 @@ class Library:
 
     def __init__(
         self,
-        index: AnyIndex,
+        index: Index,
         identity: str,
         *,
         open_model: OpenModel | None = None,
-        hybrid: bool | None = None,
-        lexical_weight: float | None = None,
+        ranker: Ranker | None = None,
     ) -> None:
-        self.identity, self._open_model = identity, open_model
-        self._searcher = partial(searcher, hybrid=hybrid, lexical_weight=lexical_weight)
+        self.identity, self._open_model, self._ranker = identity, open_model, ranker
         self._snapshot = self._take(index)
         self._looked = time.monotonic()
         self._lock = threading.Lock()
         self._opening = threading.Thread()
         self._encoding = threading.Lock()
         self._drawing = threading.Lock()
-        self._map: tuple[int, dict[str, Any]] | None = None
+        self._map: tuple[tuple[str, int], dict[str, Any]] | None = None
 
-    def _take(self, index: AnyIndex) -> Snapshot:
+    def _take(self, index: Index) -> Snapshot:
         encode = None
         if index.model != self.identity:
             if self._open_model is None:
                 index.check_model(self.identity, "the model served")
             else:
                 encode = for_task(self._open_model(index), "query")
-        return Snapshot(index, self._searcher(index), len(index), encode)
+        return Snapshot(index, len(index), encode)
 
     def newest(self) -> Snapshot:
         """The snapshot to use; looks for a newer one once a second at most."""
@@ -106,8 +101,8 @@ class Library:
     @property
     def name(self) -> str:
         """The name of the model that made the index."""
-        manifest = self._snapshot.index.manifest
-        return Path(manifest.source or manifest.model).name
+        facts = self._snapshot.index.facts
+        return Path(facts.source or facts.model).name
 
     def search(
         self,
@@ -124,8 +119,8 @@ class Library:
                 raise UserError("the queries have no vectors")
             with self._encoding:
                 vectors = snapshot.encode(queries)
-        return snapshot.searcher.search(
-            queries, vectors=vectors, k=k, threshold=threshold, where=where
+        return snapshot.index.search(
+            queries, vectors=vectors, k=k, threshold=threshold, where=where, ranker=self._ranker
         )
 
     def map(self, limit: int) -> dict[str, Any]:
@@ -133,14 +128,15 @@ class Library:
         with self._drawing:
             snapshot = self.newest()
             index = snapshot.index
-            if self._map is None or self._map[0] != index.generation:
-                rows = index if isinstance(index, Index) else index.sample(PLACED)
-                flat = plane(rows, limit=PLACED)
-                points = []
-                for row, (x, y) in zip(flat.rows, flat.points, strict=True):
-                    named = rows.named(int(row))
-                    points.append({**named, "text": named["text"][:300], "x": x, "y": y})
-                self._map = index.generation, {"points": points, "explained": flat.explained}
+            made = index.facts.identity, index.generation
+            if self._map is None or self._map[0] != made:
+                held = sampled_rows(index, PLACED)
+                flat = plane(held, limit=PLACED)
+                points = [
+                    {"id": row.id, "text": row.text[:300], "metadata": row.metadata, "x": x, "y": y}
+                    for row, (x, y) in zip(held.rows(flat.rows), flat.points, strict=True)
+                ]
+                self._map = made, {"points": points, "explained": flat.explained}
             placed = self._map[1]
         shown = spread(np.arange(len(placed["points"])), limit)
         return {**placed, "points": [placed["points"][at] for at in shown], "texts": snapshot.texts}

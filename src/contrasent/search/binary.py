@@ -1,0 +1,133 @@
+"""One bit a dimension beside the vectors: a million rows are scanned in milliseconds.
+
+The code of a vector is the sign of each component after the mean of all vectors is subtracted: a
+thirty-second of its size. The rows with the smallest Hamming distance from the query's code
+(Charikar 2002: the share of differing bits estimates the angle) are candidates; their exact scores
+decide. Codes are stored column by column, so that counting differences is a few passes over long
+arrays, which numpy does at the speed of memory.
+"""
+
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent import progress
+from contrasent.files import writing
+from contrasent.processes import threads
+from contrasent.search.store import VERIFIED, Facts, Store, damaged, file_sum
+from contrasent.types import Vectors
+
+WORD = 64
+BLOCK = 16_384
+CANDIDATES = 2000
+A_HIT = 200
+"""Candidates for each row wanted, and at least 2,000 of them."""
+NEVER = np.iinfo(np.uint16).max
+
+
+class BinaryCodes:
+    """Codes of the first rows of an index.
+
+    ``columns``: (words, rows) uint64, 64 bits a word. ``centre``: (d,), subtracted from each
+    vector.
+    """
+
+    def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
+        self.columns, self.centre = columns, centre
+
+    @classmethod
+    def open(cls, folder: Path | None, facts: Facts) -> "BinaryCodes":
+        """Map the codes that lie beside an index."""
+        assert folder is not None
+        rows, dimension = int(facts.codes["rows"]), facts.dimension
+        path = folder / Path(str(facts.codes["file"])).name
+        shape = (-(-dimension // WORD), rows)
+        size = shape[0] * rows * 8
+        if not path.is_file() or path.stat().st_size != size:
+            raise damaged(folder, f"{path.name} is missing or of another size")
+        if size <= VERIFIED and file_sum(path) != facts.codes["sum"]:
+            raise damaged(folder, path.name)
+        centre = np.array(facts.codes["centre"], dtype=np.float32)
+        return cls(np.memmap(path, dtype="<u8", mode="r", shape=shape), centre)
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> "BinaryCodes":
+        """The codes of vectors (n, d), gone through twice."""
+        rows, dimension = vectors.shape
+        codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), _mean(vectors))
+        with progress.task("binary codes", rows, "texts") as advance:
+            for start in range(0, rows, BLOCK):
+                block = codes.words(vectors[start : start + BLOCK])
+                codes.columns[:, start : start + len(block)] = block.T
+                advance(len(block))
+        return codes
+
+    @property
+    def rows(self) -> int:
+        """How many of an index's rows it knows."""
+        return int(self.columns.shape[1])
+
+    def words(self, vectors: Vectors) -> NDArray[np.uint64]:
+        """(n, words) of vectors (n, d)."""
+        bits = np.zeros((len(vectors), len(self.columns) * WORD), dtype=bool)
+        bits[:, : vectors.shape[1]] = vectors > self.centre
+        return np.packbits(bits, axis=1).view(np.uint64)
+
+    def hamming(self, query: Vectors) -> NDArray[np.uint16]:
+        """(rows,) the Hamming distance of each row's code from that of a query (d,)."""
+        code = self.words(query[None])[0]
+        out = np.zeros(self.rows, dtype=np.uint16)
+
+        def run(start: int) -> None:
+            part = out[start : start + BLOCK]
+            for column, word in zip(self.columns, code, strict=True):
+                part += np.bitwise_count(column[start : start + BLOCK] ^ word)
+
+        with ThreadPoolExecutor(threads()) as pool:
+            list(pool.map(run, range(0, self.rows, BLOCK)))
+        return out
+
+    def candidates(
+        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
+    ) -> list[NDArray[np.int64]]:
+        """For each query (d,), rows that are likely among its best k, rising."""
+        wanted = max(CANDIDATES, A_HIT * k)
+        found = []
+        for query in queries:
+            distance = self.hamming(query)
+            if allowed is not None:
+                distance[~allowed[: self.rows]] = NEVER
+            below = np.cumsum(np.bincount(distance))
+            limit = int(np.searchsorted(below, min(wanted, self.rows)))
+            found.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
+        return found
+
+
+def make_codes(folder: Path, store: Store) -> dict[str, Any]:
+    """Write the codes of all rows beside an index; the facts that it keeps of them."""
+    codes = BinaryCodes.of(store.vectors)
+    number = max((int(path.name[6:12]) for path in folder.glob("codes-*.u64")), default=0) + 1
+    path = folder / f"codes-{number:06d}.u64"
+    data = codes.columns.astype("<u8")
+    with writing(folder), path.open("wb") as stream:
+        stream.write(data.data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return {
+        "file": path.name,
+        "rows": codes.rows,
+        "centre": [float(number) for number in codes.centre],
+        "sum": zlib.crc32(data.data),
+    }
+
+
+def _mean(vectors: Vectors) -> Vectors:
+    total = np.zeros(vectors.shape[1])
+    for start in range(0, len(vectors), BLOCK):
+        total = total + vectors[start : start + BLOCK].sum(axis=0, dtype=np.float64)
+    return np.asarray(total / max(1, len(vectors)), dtype=np.float32)

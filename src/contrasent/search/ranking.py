@@ -1,0 +1,111 @@
+"""How a query finds rows: by vectors, by words, or by both in one ranking.
+
+Words and vectors are put together by z-scores: from each row's cosine and from its BM25 score the
+mean of that query's scores over all rows is taken off, and the rest divided by their standard
+deviation; the two are averaged with a weight. Unlike scaling by the best and the last score found,
+this does not depend on how many rows are looked at.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.errors import DataError, OptionError
+from contrasent.search.exact import largest
+
+KNOWN_WEIGHT, OTHER_WEIGHT = 0.2, 0.6
+"""Share of words where the model knows the language of the texts, and where it does not: over
+seven collections one pair for all, chosen leaving each out in turn (docs/search.md)."""
+
+Floats = NDArray[np.float32]
+
+
+class Spread(NamedTuple):
+    """Mean and standard deviation of one query's scores over all rows."""
+
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, scores: Floats) -> "Spread":
+        """Of scores of all rows, or of a sample of them."""
+        if not len(scores):
+            return cls(0.0, 0.0)
+        return cls(float(scores.mean(dtype=np.float64)), float(scores.std(dtype=np.float64)))
+
+    @classmethod
+    def of_sparse(cls, scores: Floats, rows: int) -> "Spread":
+        """Of scores of which those that are not given, of ``rows`` in all, are 0."""
+        if not rows:
+            return cls(0.0, 0.0)
+        mean = float(scores.sum(dtype=np.float64)) / rows
+        square = float(np.square(scores, dtype=np.float64).sum()) / rows
+        return cls(mean, float(np.sqrt(max(0.0, square - mean * mean))))
+
+    def scaled(self, scores: Floats) -> Floats:
+        """z-scores; 0 where all scores are equal."""
+        if self.deviation <= 0.0:
+            return np.zeros_like(scores)
+        found: Floats = (scores - np.float32(self.mean)) / np.float32(self.deviation)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Ranker:
+    """How a query finds rows; kept in the index.
+
+    Attributes:
+        word_weight: share of words in [0, 1]: 0 searches by vectors alone.
+    """
+
+    word_weight: float = KNOWN_WEIGHT
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.word_weight <= 1.0:
+            raise OptionError("--word-weight", self.word_weight, "must be from 0 to 1")
+
+    @property
+    def uses_words(self) -> bool:
+        """Whether words count."""
+        return self.word_weight > 0.0
+
+    def fuse(self, cosines: Floats, words: Floats, dense: Spread, sparse: Spread) -> Floats:
+        """One score (n,) of some rows, from their cosines and BM25 scores and the spread of each.
+
+        Args:
+            cosines: (n,) inner products with the query.
+            words: (n,) BM25 scores; 0 for rows that share no term with the query.
+            dense: of the cosines of all rows.
+            sparse: of the BM25 scores of all rows.
+        """
+        weight = np.float32(self.word_weight)
+        return (1 - weight) * dense.scaled(cosines) + weight * sparse.scaled(words)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the index keeps."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Ranker":
+        """What an index kept.
+
+        Raises:
+            DataError: this version does not know it.
+        """
+        known = {field.name for field in fields(cls)}
+        if not set(data) <= known:
+            raise DataError(
+                f"the index is searched by {sorted(set(data) - known)}, which this version does "
+                "not know; install a newer one or build the index again"
+            )
+        return cls(**data)
+
+
+def best_rows(scores: Floats, k: int) -> NDArray[np.int64]:
+    """Places of the k largest scores, best first; of equal ones the first."""
+    few = largest(scores, k) if len(scores) > k else np.arange(len(scores))
+    order: NDArray[np.int64] = few[np.argsort(-scores[few], kind="stable")]
+    return order

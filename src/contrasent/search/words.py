@@ -1,0 +1,174 @@
+"""Search by words: BM25 over terms that are analysed here for the language of the texts.
+
+A query's score for a text is the sum, over the terms they share, of how rare the term is times how
+often it stands there, damped by the text's length (Robertson and Zaragoza, 2009, The Probabilistic
+Relevance Framework, eq. 3.15; Lucene's form of the rarity).
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+from contrasent.errors import OptionError
+from contrasent.search.stop_words import STOP_WORDS
+
+K1, B = 1.2, 0.75
+"""Lucene's values: how soon repetitions stop counting, and how much length does."""
+SAMPLE = 2000
+"""Texts that the language is found by."""
+SURE = 0.1
+"""Share of words that must be stop words of a language before it is taken for that language."""
+
+Floats = NDArray[np.float32]
+Posting = tuple[NDArray[np.int32], NDArray[np.uint16]]
+"""Rows that hold a term, rising, and how often each does."""
+Lookup = Callable[[str], Posting | None]
+
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])\w)+")
+_PARTS = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_DIACRITICS = re.compile(r"[\u064b-\u0652\u0640\u0591-\u05c7]")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, case-folded.
+
+    Scripts written without spaces (Chinese, Japanese, Thai) and Korean give pairs of characters, as
+    search engines do. A compound identifier such as ``readFile`` or ``read_file`` gives its parts
+    and itself.
+    """
+    # Arabic and Hebrew write vowels in some texts only.
+    plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
+    found: list[str] = []
+    for match in _WORD.finditer(plain):
+        word = match[0]
+        if match["unspaced"]:
+            found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+            continue
+        if word.islower() and word.isalnum():
+            found.append(word.casefold())
+            continue
+        parts = [part for piece in _PARTS.findall(word) for part in _CAMEL.split(piece)]
+        found += [part.casefold() for part in parts]
+        if len(parts) > 1:
+            found.append(word.casefold())
+    return found
+
+
+def language_of(texts: Iterable[str]) -> str:
+    """The language of texts by the share of its stop words among their words; "none" if unclear."""
+    counts = Counter(word for text in islice(texts, SAMPLE) for word in words(text))
+    total = counts.total() or 1
+    shares = {name: sum(counts[word] for word in stop) / total for name, stop in STOP_WORDS.items()}
+    best = max(shares, key=lambda name: shares[name])
+    return best if shares[best] >= SURE else "none"
+
+
+@dataclass(frozen=True)
+class Analyzer:
+    """From a text to the terms that are matched: words, less stop words, stemmed.
+
+    Attributes:
+        language: one of Snowball's, or "none" for words as they stand.
+    """
+
+    language: str = "none"
+
+    def __post_init__(self) -> None:
+        known = ("none", *Stemmer.algorithms())
+        if self.language not in known:
+            raise OptionError("language", self.language, "has no stemmer", choices=known)
+
+    @cached_property
+    def _stemmer(self) -> Any:
+        return None if self.language == "none" else Stemmer.Stemmer(self.language)
+
+    def __call__(self, text: str) -> list[str]:
+        """The terms of a text, in order."""
+        stop = STOP_WORDS.get(self.language, frozenset())
+        terms = [word for word in words(text) if word not in stop]
+        return terms if self._stemmer is None else list(self._stemmer.stemWords(terms))
+
+
+@dataclass(frozen=True)
+class Bm25:
+    """BM25 scores of all rows for a query.
+
+    Attributes:
+        lookup: the posting of a term, of dead rows too.
+        lengths: (rows,) terms of each row.
+        alive: (rows,) bool, or None where all rows count.
+    """
+
+    analyzer: Analyzer
+    lookup: Lookup
+    lengths: Floats
+    alive: NDArray[np.bool_] | None = None
+
+    @classmethod
+    def of(cls, texts: Sequence[str], language: str = "auto") -> "Bm25":
+        """Over texts in memory."""
+        analyzer = Analyzer(language_of(texts) if language == "auto" else language)
+        terms = [analyzer(text) for text in texts]
+        found = dict(postings(terms))
+        lengths = np.array([len(some) for some in terms], dtype=np.float32)
+        return cls(analyzer, found.get, lengths)
+
+    @cached_property
+    def _count(self) -> int:
+        return len(self.lengths) if self.alive is None else int(self.alive.sum())
+
+    @cached_property
+    def _damping(self) -> Floats:
+        total = self.lengths.sum(dtype=np.float64)
+        if self.alive is not None:
+            total = self.lengths[self.alive].sum(dtype=np.float64)
+        mean = np.float32(total / max(1, self._count)) or np.float32(1)
+        damping: Floats = np.float32(K1) * (np.float32(1 - B) + np.float32(B) * self.lengths / mean)
+        return damping
+
+    def scores(self, query: str) -> Floats:
+        """(rows,) scores; 0 for rows that share no term with the query, or are dead."""
+        scores = np.zeros(len(self.lengths), dtype=np.float32)
+        for term, times in Counter(self.analyzer(query)).items():
+            found = self.lookup(term)
+            if found is None:
+                continue
+            rows, counts = found
+            if self.alive is not None:
+                there = self.alive[rows]
+                rows, counts = rows[there], counts[there]
+            rarity = np.log1p((self._count - len(rows) + 0.5) / (len(rows) + 0.5))
+            often = counts.astype(np.float32)
+            scores[rows] += np.float32(times * rarity) * often / (often + self._damping[rows])
+        return scores
+
+
+def postings(terms: Sequence[Sequence[str]], first: int = 0) -> list[tuple[str, Posting]]:
+    """The posting of each term of some rows, the first of which has the number ``first``."""
+    vocabulary: dict[str, int] = {}
+    numbers = np.fromiter(
+        (vocabulary.setdefault(term, len(vocabulary)) for row in terms for term in row), np.int64
+    )
+    if not len(numbers):
+        return []
+    rows = np.repeat(np.arange(len(terms)), [len(row) for row in terms])
+    keys, counts = np.unique(numbers * len(terms) + rows, return_counts=True)
+    owners, places = np.divmod(keys, len(terms))
+    edges = np.searchsorted(owners, np.arange(len(vocabulary) + 1))
+    held = (places + first).astype(np.int32)
+    often = np.minimum(counts, np.iinfo(np.uint16).max).astype(np.uint16)
+    return [
+        (term, (held[edges[n] : edges[n + 1]], often[edges[n] : edges[n + 1]]))
+        for n, term in enumerate(vocabulary)
+    ]

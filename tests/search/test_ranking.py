@@ -1,0 +1,227 @@
+"""BM25, fusion and binary codes against plain loops from their equations."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from contrasent.errors import DataError, OptionError
+from contrasent.search import index as index_
+from contrasent.search.binary import BinaryCodes
+from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker, Spread, best_rows
+from contrasent.search.store import Facts
+from contrasent.search.words import Analyzer, Bm25, language_of, words
+from contrasent.search.writer import Writer
+
+TEXTS = [
+    f"{'alpha ' * (n % 3)}beta{n % 7} gamma{' delta' if n % 5 == 0 else ''}" for n in range(60)
+]
+
+
+def encode(texts):
+    rows = [np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]
+    return np.array(rows, dtype=np.float32).reshape(-1, 8)
+
+
+def bm25(query, texts):
+    """Robertson and Zaragoza (2009), eq. 3.15, with Lucene's rarity; one text after another."""
+    documents = [text.split() for text in texts]
+    mean = sum(map(len, documents)) / len(documents)
+    scores = []
+    for document in documents:
+        score = 0.0
+        for term in query.split():
+            holding = sum(term in other for other in documents)
+            rarity = math.log(1 + (len(documents) - holding + 0.5) / (holding + 0.5))
+            often = document.count(term)
+            length = 1.2 * (0.25 + 0.75 * len(document) / mean)
+            score += rarity * often / (often + length)
+        scores.append(score)
+    return scores
+
+
+letters = st.lists(st.sampled_from(["x", "yy", "zzz", "w"]), min_size=1, max_size=8).map(" ".join)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(letters, min_size=1, max_size=12), letters)
+def test_bm25_is_its_equation(texts, query):
+    found = Bm25.of(texts, "none").scores(query)
+    assert found == pytest.approx(np.array(bm25(query, texts)), rel=1e-4, abs=1e-6)
+
+
+def fused(query, weight):
+    """z-scores over all rows, averaged, by plain loops; best first."""
+    (q,) = encode([query]).astype(float)
+    vectors = encode(TEXTS).astype(float)
+    dense = [float(v @ q / math.sqrt(v @ v * (q @ q))) for v in vectors]
+    sparse = bm25(query, TEXTS)
+
+    def scaled(values):
+        mean = sum(values) / len(values)
+        deviation = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values))
+        return [(v - mean) / deviation if deviation else 0.0 for v in values]
+
+    both = zip(scaled(dense), scaled(sparse), strict=True)
+    scores = [(1 - weight) * a + weight * b for a, b in both]
+    order = sorted(range(len(TEXTS)), key=lambda n: (-scores[n], n))
+    return [(str(n), scores[n], dense[n], sparse[n]) for n in order]
+
+
+@pytest.mark.parametrize("weight", [0.2, 0.6, 1.0])
+@pytest.mark.parametrize("query", ["alpha beta3", "delta", "nothing of it"])
+def test_fusion_is_an_average_of_z_scores(query, weight):
+    index = Index.build(encode, TEXTS, ranker=Ranker(weight))
+    assert index.facts.language == "none"
+    (hits,) = index.search(query, encode=encode, k=7)
+    wanted = fused(query, weight)[:7]
+    for field, at in (("score", 1), ("cosine", 2), ("words", 3)):
+        assert [getattr(hit, field) for hit in hits] == pytest.approx(
+            [row[at] for row in wanted], abs=1e-4
+        )
+    if query == "alpha beta3":
+        assert [hit.id for hit in hits[:2]] == [row[0] for row in wanted[:2]]
+
+
+def test_weight_0_is_a_search_by_vectors_alone():
+    index = Index.build(encode, TEXTS)
+    assert index.ranker == Ranker(0.2)
+    (alone,) = index.search("alpha", encode=encode, ranker=Ranker(0.0))
+    assert alone == index.search(encode(["alpha"]))[0]
+    assert [hit.score for hit in alone] == [hit.cosine for hit in alone]
+    assert alone != index.search("alpha", encode=encode)[0]
+
+
+def test_a_threshold_is_of_the_cosine():
+    index = Index.build(encode, TEXTS)
+    (hits,) = index.search("alpha", encode=encode, k=60)
+    (few,) = index.search("alpha", encode=encode, k=60, threshold=0.3)
+    assert few == [hit for hit in hits if hit.cosine >= 0.3] and 0 < len(few) < 60
+
+
+def test_rows_that_are_filtered_out_count_for_the_spread_alone():
+    index = Index.build(encode, TEXTS, metadata=[{"n": n} for n in range(60)])
+    (all_hits,) = index.search("alpha delta", encode=encode, k=60)
+    (some,) = index.search("alpha delta", encode=encode, k=60, where={"n": {"$lt": 20}})
+    assert some == [hit for hit in all_hits if int(hit.id) < 20]
+
+
+def test_deleted_rows_count_for_nothing(tmp_path):
+    Index.build(encode, [*TEXTS, "alpha alpha", "delta"]).save(tmp_path / "index")
+    with Writer(tmp_path / "index") as writer:
+        writer.delete(["60", "61"])
+    left = Index.open(tmp_path / "index").search("alpha delta", encode=encode, k=60)
+    fresh = Index.build(encode, TEXTS).search("alpha delta", encode=encode, k=60)
+    for one, two in zip(left[0], fresh[0], strict=True):
+        assert (one.score, one.words) == pytest.approx((two.score, two.words), abs=1e-4)
+
+
+@given(st.lists(st.floats(-5, 5, width=32), max_size=30), st.integers(0, 20))
+def test_spread_with_zeros_left_out(values, zeros):
+    scores = np.array(values, dtype=np.float32)
+    whole = Spread.of(np.concatenate([scores, np.zeros(zeros, np.float32)]))
+    assert Spread.of_sparse(scores, len(values) + zeros) == pytest.approx(whole, abs=1e-3)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 35))
+def test_best_rows_is_a_stable_sort(values, k):
+    scores = np.array(values, dtype=np.float32)
+    order = sorted(range(len(values)), key=lambda n: (-values[n], n))[:k]
+    assert best_rows(scores, k).tolist() == order
+
+
+def test_a_ranker_is_kept_and_read():
+    assert Ranker.from_json(Ranker(0.4).to_json()) == Ranker(0.4)
+    with pytest.raises(OptionError, match="from 0 to 1"):
+        Ranker(1.5)
+    with pytest.raises(DataError, match=r"smoothing.*does not know"):
+        Ranker.from_json({"word_weight": 0.2, "smoothing": 3})
+
+
+# ---------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("The cat's 2 hats", ["the", "cat", "s", "2", "hats"]),
+        ("readFile read_file", ["read", "file", "readfile", "read", "file", "read_file"]),
+        ("Straße ﬁne", ["strasse", "fine"]),
+        ("東京都", ["東京", "京都"]),
+        ("كِتَاب", ["كتاب"]),
+        ("…", []),
+    ],
+)
+def test_words(text, wanted):
+    assert words(text) == wanted
+
+
+def test_languages_and_stems():
+    assert language_of(["the house is on the hill and it is old"]) == "english"
+    assert language_of(["das Haus ist auf dem Hügel und es ist alt"]) == "german"
+    assert language_of(["x1 y2 z3"]) == "none"
+    assert Analyzer("english")("the houses are running") == ["hous", "run"]
+    with pytest.raises(OptionError, match="no stemmer"):
+        Analyzer("klingon")
+
+
+# ---------------------------------------------------------------------- codes
+
+
+@pytest.fixture
+def coded(tmp_path, monkeypatch):
+    """300 rows with codes, 20 behind them without, some deleted."""
+    monkeypatch.setattr("contrasent.search.writer.CODED", 200)
+    monkeypatch.setattr(index_, "FEW", 10)
+    texts = [f"{TEXTS[n % 60]} no{n}" for n in range(320)]
+    with Writer(tmp_path / "index", new=Facts()) as writer:
+        writer.add(texts[:300], encode, metadata=[{"n": n} for n in range(300)])
+    with Writer(tmp_path / "index") as writer:
+        writer.add(texts[300:], encode, metadata=[{"n": n} for n in range(300, 320)])
+        writer.delete(["7", "8", "310"])
+    index = Index.open(tmp_path / "index")
+    assert index.facts.codes["rows"] == 300
+    return index
+
+
+def test_hamming_distance_is_of_signs(coded):
+    codes, vectors = coded.codes, coded.vectors[:300].astype(float)
+    centre = vectors.mean(axis=0)
+    assert codes.centre == pytest.approx(centre, abs=1e-6)
+    (query,) = encode(["alpha"])
+    wanted = [sum((v > codes.centre) != (query > codes.centre)) for v in coded.vectors[:300]]
+    assert codes.hamming(query).tolist() == wanted
+
+
+def test_candidates_are_the_nearest_codes_and_all_that_tie(coded, monkeypatch):
+    monkeypatch.setattr("contrasent.search.binary.CANDIDATES", 30)
+    monkeypatch.setattr("contrasent.search.binary.A_HIT", 1)
+    (query,) = encode(["alpha"])
+    distance = coded.codes.hamming(query)
+    (found,) = coded.codes.candidates(query[None], 5, None)
+    limit = np.sort(distance)[29]
+    assert found.tolist() == np.flatnonzero(distance <= limit).tolist()
+
+
+@pytest.mark.parametrize("where", [None, {"n": {"$gt": 100}}, {"n": {"$in": [3, 7, 305]}}])
+def test_with_candidates_enough_codes_change_nothing(coded, where):
+    for ranker in (Ranker(0.0), Ranker(0.2)):
+        for query in ("alpha no33", "delta beta3"):
+            (found,) = coded.search(query, encode=encode, k=5, where=where, ranker=ranker)
+            (exact,) = coded.search(
+                query, encode=encode, k=5, where=where, ranker=ranker, exact=True
+            )
+            assert [hit.id for hit in found] == [hit.id for hit in exact]
+            assert [hit.score for hit in found] == pytest.approx(
+                [hit.score for hit in exact], abs=1e-4
+            )
+
+
+def test_codes_of_vectors_of_any_width():
+    vectors = np.random.default_rng(0).normal(size=(50, 70)).astype(np.float32)
+    codes = BinaryCodes.of(vectors)
+    assert codes.columns.shape == (2, 50)
+    assert codes.hamming(vectors[9])[9] == 0
