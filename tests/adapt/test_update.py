@@ -247,7 +247,7 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
         update(home / "model", home / "model", overwrite=True)
     with pytest.raises(OutputError, match="the model that is updated"):
         update(home / "model", home / "model" / "index", overwrite=True)
-    assert (home / "model" / "index" / "index.json").is_file()
+    assert (home / "model" / "index" / "index.db").is_file()
     with pytest.raises(OptionError, match="base"):
         update(home / "model", base="another")
     with pytest.raises(OptionError, match="leave it out"):
@@ -256,11 +256,11 @@ def test_what_cannot_be_updated_is_refused_in_a_line(home, tmp_path, sentences):
         update(home / "model", source=home / "old")
     other = shutil.copytree(home / "model", tmp_path / "other")
     shutil.rmtree(other / "index")
-    Index.create(other / "index", lambda t: np.ones((len(t), 8)), [("a", None, None)], model="x")
+    Index.build(lambda t: np.ones((len(t), 8)), ["a"], model="x").save(other / "index")
     with pytest.raises(ModelError, match="holds vectors of model 'x'"):
         update(other)
     shutil.rmtree(other / "index")
-    Index.create(other / "index", lambda t: np.ones((len(t), 8)), [(" ", None, None)], model="x")
+    Index.build(lambda t: np.ones((len(t), 8)), [" "], model="x").save(other / "index")
     with pytest.raises(InputError, match="holds no texts"):
         update(other)
     assert not (tmp_path / "m").exists()

@@ -103,7 +103,7 @@ def test_search_finds_the_near_text(built):
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
     assert pet["hits"][0]["text"] == LINES[4]
     assert pet["hits"][0]["id"] == "4"
-    assert set(pet["hits"][0]) == {"id", "text", "score", "metadata"}
+    assert set(pet["hits"][0]) == {"id", "text", "score", "cosine", "words", "metadata"}
 
 
 def test_every_printed_score_is_in_the_json(built):
@@ -148,7 +148,7 @@ def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
     folder = tmp_path / "index"
     run("index", MINILM, lines, "-o", folder, "--pooler", "max", "--max-tokens", 16)
     said = json.loads(run("search", folder, LINES[2], "-k", 1, "--json"))
-    assert said["results"][0]["hits"][0]["score"] == pytest.approx(1.0, abs=1e-5)
+    assert said["results"][0]["hits"][0]["cosine"] == pytest.approx(1.0, abs=1e-5)
 
 
 def test_search_refuses_another_model(built, tmp_path):
@@ -196,7 +196,7 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["index", MINILM, "{t}", "-o", "{d}/i", "--id", "key"], OptionError, "have no names"),
         (["index", MINILM, "{t}", "-o", "{d}/i", "--column", "3"], OptionError, "columns 0 to 0"),
         (["search", "{d}", "x"], InputError, "no index"),
-        (["search", "{d}/no", "x"], InputError, "not a folder"),
+        (["search", "{d}/no", "x"], InputError, "no such folder"),
         (["search", "{i}", "x", "-k", "0"], OptionError, "at least 1"),
         (["search", "{i}"], OptionError, "at least one query"),
         (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),

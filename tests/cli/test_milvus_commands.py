@@ -101,7 +101,7 @@ def test_serve(made, model, sentences):
         body = {"query": sentences[9], "k": 2, "where": {"n": {"$lt": 20}}}
         (result,) = httpx.post(f"{url}/search", json=body).json()["results"]
         assert result["hits"][0]["id"] == "n9"
-        assert result["hits"][0]["score"] == pytest.approx(1, abs=1e-5)
+        assert result["hits"][0]["cosine"] == pytest.approx(1, abs=1e-5)
         told = httpx.get(f"{url}/map?limit=30").json()
         assert (len(told["points"]), told["texts"]) == (30, 61)
 

@@ -17,6 +17,7 @@ from serving import LINES, MINILM, running
 
 from contrasent.errors import ModelError
 from contrasent.search.index import Index
+from contrasent.search.ranking import Ranker
 from contrasent.serve.app import Server, create_app
 from contrasent.serve.batching import Served, Settings
 from contrasent.types import Tokens
@@ -189,7 +190,7 @@ def test_search(http, encoder, index):
     [
         ({}, "a pet", LINES[4]),
         # Words are counted anew of rows that come later.
-        (dict(hybrid=True, lexical_weight=1.0), "kettle", "Kettle, kettle."),
+        ({"ranker": Ranker(1.0)}, "kettle", "Kettle, kettle."),
     ],
     ids=["dense", "hybrid"],
 )
@@ -220,14 +221,14 @@ def test_answers_go_on_while_the_words_of_a_newer_index_are_counted(encoder, tmp
     monkeypatch.setattr(library, "PATIENCE", 0.01)
     folder = tmp_path / "index"
     Index.build(encoder.encode, LINES[:3], model=encoder.identity).save(folder)
-    served = library.Library(Index.open(folder), encoder.identity, hybrid=True)
-    counted, count = threading.Event(), served._searcher
+    served = library.Library(Index.open(folder), encoder.identity)
+    counted, count = threading.Event(), served._take
 
     def slow(index):
         counted.wait(30)
         return count(index)
 
-    served._searcher = slow
+    served._take = slow
     with Writer(folder) as writer:
         writer.add([LINES[4]], encoder.encode)
     queries = encoder.encode(["a pet"])
@@ -549,19 +550,16 @@ def test_no_path_leads_to_a_file(http, path, code):
 
 def test_an_index_that_cannot_be_read_is_the_servers_fault(model, encoder, tmp_path, caplog):
     """503 without a path in it; the path is in the log, for the operator."""
-    Index.create(
-        tmp_path / "index",
-        encoder.encode,
-        [(line, None, {"n": 1}) for line in LINES],
-        model=encoder.identity,
-    )
+    extra = [{"n": 1} for _ in LINES]
+    index = Index.build(encoder.encode, LINES, metadata=extra, model=encoder.identity)
+    index.save(tmp_path / "index")
     with running(create_app(model, index=Index.open(tmp_path / "index"))) as url:
-        flat = tmp_path / "index" / "segment-000001" / "metadata.bin"
-        flat.write_bytes(b"\xff" * flat.stat().st_size)
+        flat = tmp_path / "index" / "vectors-000001.f32"
+        flat.write_bytes(b"\1" * flat.stat().st_size)
         with caplog.at_level(logging.ERROR, logger="contrasent.serve"):
             answer = httpx.post(f"{url}/search", json={"query": "x", "where": {"n": 1}})
         assert answer.status_code == 503
         assert answer.json()["error"]["code"] == "index_unavailable"
         assert str(tmp_path) not in answer.text
-        assert "metadata.bin" in caplog.text
+        assert "is damaged" in caplog.text
         assert httpx.get(f"{url}/health").status_code == 200

@@ -93,7 +93,7 @@ def index(
         )
     from contrasent.search.building import create
     from contrasent.search.checks import check_metric, check_target
-    from contrasent.search.opening import index_folder, open_index
+    from contrasent.search.opening import in_milvus, index_folder, open_index
     from contrasent.search.ranking import Ranker
     from contrasent.search.store import Facts, is_any_index
 
@@ -103,7 +103,8 @@ def index(
         output = index_folder(output)
         check_change(output, uri, add=add, update=update, overwrite=overwrite, id_column=id_column)
     else:
-        check_target(output, overwrite, is_index=is_any_index(output))
+        if not (uri and in_milvus(output)):  # a load that was killed goes on
+            check_target(output, overwrite, is_index=is_any_index(output))
         if uri and find_spec("pymilvus") is None:
             raise MissingExtraError("pymilvus", "milvus", "--uri")
     if corpus is None:

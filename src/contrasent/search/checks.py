@@ -21,6 +21,11 @@ def check_metric(metric: str) -> None:
 
 def check_target(target: Path, overwrite: bool, *, is_index: bool) -> None:
     """Reject a folder to write that exists, unless an index may be overwritten."""
+    if overwrite and (target / "milvus.json").is_file():
+        raise OutputError(
+            f"{target}: is an index in Milvus, which is not replaced unasked; drop its collection "
+            "and remove the folder, or choose another target"
+        )
     if target.exists() and not (overwrite and is_index):
         empty = target.is_dir() and not any(target.iterdir())
         if overwrite and not empty:

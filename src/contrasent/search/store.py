@@ -32,15 +32,11 @@ DATABASE, CHECKSUM, LOCK = "index.db", "index.sum", ".lock"
 MILVUS = "milvus.json"
 """What an index in Milvus has in its folder."""
 FORMAT = 2
-BLOCK = 1 << 16
-"""Rows whose postings are kept together."""
-VERIFIED = 192 << 20
-"""Bytes up to which a file is verified whole when an index is opened; larger ones by doctor."""
+BLOCK = 1 << 16  # rows whose postings are kept together
+VERIFIED = 192 << 20  # bytes up to which a file is verified whole when an index is opened
 ROWS_AT_ONCE = 4096
-WAIT = 10.0
-"""Seconds that SQLite waits for another process's transaction."""
-MERGED = 8
-"""Blocks of a like size that are merged into one."""
+WAIT = 10.0  # seconds that SQLite waits for another process's transaction
+MERGED = 8  # blocks of a like size that are merged into one
 
 _TABLES = """
 CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
@@ -397,8 +393,8 @@ def _reading(folder: Path) -> sqlite3.Connection:
 def _not_an_index(folder: Path) -> str:
     if not folder.exists():
         return "no such folder; 'contrasent index SOURCE -o INDEX' makes an index"
-    if (folder / "index.json").is_file():
-        return "is an index of an earlier format; build it again with 'contrasent index'"
     if (folder / DATABASE).is_file():
         return "is an index whose making was cut short; build it again with 'contrasent index'"
+    if (folder / "index.json").is_file():
+        return "is an index of an earlier format; build it again with 'contrasent index'"
     return "is no index (no index.db in it); 'contrasent index SOURCE -o INDEX' makes one"

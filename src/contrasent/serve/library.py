@@ -133,7 +133,7 @@ class Library:
                 held = sampled_rows(index, PLACED)
                 flat = plane(held, limit=PLACED)
                 points = [
-                    {"id": row.id, "text": row.text[:300], "metadata": row.metadata, "x": x, "y": y}
+                    {"id": row.id, "text": row.text[:300], "x": x, "y": y}
                     for row, (x, y) in zip(held.rows(flat.rows), flat.points, strict=True)
                 ]
                 self._map = made, {"points": points, "explained": flat.explained}

@@ -151,6 +151,8 @@ class FoundHit(BaseModel):
     id: str
     text: str
     score: float
+    cosine: float
+    words: float
     metadata: Any
 
 
