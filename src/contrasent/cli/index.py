@@ -103,7 +103,7 @@ def index(
         output = index_folder(output)
         check_change(output, uri, add=add, update=update, overwrite=overwrite, id_column=id_column)
     else:
-        if not (uri and in_milvus(output)):  # a load that was killed goes on
+        if overwrite or not (uri and in_milvus(output)):  # else a load that was killed goes on
             check_target(output, overwrite, is_index=is_any_index(output))
         if uri and find_spec("pymilvus") is None:
             raise MissingExtraError("pymilvus", "milvus", "--uri")
