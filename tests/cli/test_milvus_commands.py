@@ -120,5 +120,5 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
         printed("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
     for command in (("dedupe", folder), ("index", folder, "--remove", "a")):
-        with pytest.raises(InputError, match=r"milvus\.json: is damaged"):
+        with pytest.raises(InputError, match=r"milvus\.json: is missing or damaged"):
             printed(*command)
