@@ -114,3 +114,12 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was checked of a model or an index."""
+
+    check: str  # such as "pooling", "precision" or "words"
+    good: bool
+    message: str  # what was found, and what to do about it

@@ -10,23 +10,12 @@ from numpy.typing import NDArray
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import EncoderConfig, Golden
 from contrasent.model.poolers import POOLERS, pooler_class
-from contrasent.types import Vectors
+from contrasent.types import Finding, Vectors
 
 SAME = 1e-4  # relative error below which vectors count as the same: float32 on other hardware
 NEAR = 0.985  # cosine above which all texts point to the same model with fewer bits
 ALIKE = 0.9999  # cosine above which a variation counts as the explanation
 LENGTHS = (16, 32, 64, 128, 256, 384, 512, 1024, 2048, 4096, 8192)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was checked."""
-
-    # "tokenisation", "truncation", "pooling", "head", "normalisation", "lower_case", "weights",
-    # "precision", "dimension" or "vectors"
-    check: str
-    good: bool
-    message: str  # what was found, and what to do about it
 
 
 def _wrong(check: str, message: str) -> Finding:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.files import writing
 from contrasent.processes import threads
-from contrasent.search.store import VERIFIED, Facts, Store, damaged, file_sum
+from contrasent.search.integrity import VERIFIED, file_sum
+from contrasent.search.store import Facts, Store, damaged
 from contrasent.types import Vectors
 
 WORD = 64

@@ -2,7 +2,7 @@
 
     index.db            ids, texts, metadata, checksums, postings of words, and what the index is
     vectors-000001.f32  rows of float32, one behind another; the database says how many there are
-    index.sum           a checksum of index.db as the last writer left it
+    index.sum           generation and checksum of index.db as the last writer left it
 
 A change is one transaction (:mod:`contrasent.search.transaction`). A reader holds a read
 transaction and so sees one state for as long as it lives.
@@ -12,7 +12,6 @@ import json
 import os
 import sqlite3
 import uuid
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -25,15 +24,24 @@ from numpy.typing import NDArray
 from contrasent.errors import InputError, OutputError
 from contrasent.files import writing
 from contrasent.search.filters import canonical
+from contrasent.search.integrity import (
+    VERIFIED,
+    blob_sum,
+    checksum,
+    database_size,
+    database_sum,
+    leave_checksum,
+    left_checksum,
+    vector_sum,
+)
 from contrasent.search.words import Posting
 from contrasent.types import Vectors
 
-DATABASE, CHECKSUM, LOCK = "index.db", "index.sum", ".lock"
+DATABASE, LOCK = "index.db", ".lock"
 MILVUS = "milvus.json"
 """What an index in Milvus has in its folder."""
 FORMAT = 2
 BLOCK = 1 << 16  # rows whose postings are kept together
-VERIFIED = 192 << 20  # bytes up to which a file is verified whole when an index is opened
 ROWS_AT_ONCE = 4096
 WAIT = 10.0  # seconds that SQLite waits for another process's transaction
 MERGED = 8  # blocks of a like size that are merged into one
@@ -88,16 +96,6 @@ class Row:
     metadata: Any
 
 
-def checksum(*parts: Any) -> int:
-    """CRC-32 of some values."""
-    return zlib.crc32("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"))
-
-
-def vector_sum(vectors: Vectors, before: int = 0) -> int:
-    """CRC-32 of vectors, or of one, behind those of ``before``."""
-    return zlib.crc32(np.ascontiguousarray(vectors, dtype="<f4").tobytes(), before)
-
-
 @contextmanager
 def translated(folder: Path | None) -> Iterator[None]:
     """Turn SQLite's complaints about an index into one line."""
@@ -127,6 +125,9 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
         self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
+        self.stated: dict[str, Any] = {}
+        self.verified = False
+        """Whether the database is what was written, or too large to be compared as a whole."""
 
     @classmethod
     def in_memory(cls, facts: Facts) -> Self:
@@ -136,8 +137,8 @@ class Store:
         return cls(connection, None, facts)
 
     @classmethod
-    def open(cls, folder: Path) -> "Store":
-        """A snapshot of an index folder.
+    def open(cls, folder: Path, *, verify: bool = True) -> "Store":
+        """A snapshot of an index folder; of what is left of a damaged one without ``verify``.
 
         Raises:
             InputError: the folder is no index, or is damaged.
@@ -145,11 +146,14 @@ class Store:
         if not is_index(folder):
             raise InputError(folder, _not_an_index(folder))
         for attempt in range(3):
+            stated = left_checksum(folder)  # before the state, which is as new then
             with translated(folder):
                 store = cls(_reading(folder), folder, Facts())
                 try:
-                    store.facts = store._read_facts()
-                    store._map()
+                    store.stated, store.facts = stated, store._read_facts()
+                    if verify:
+                        store.verify_database()
+                    store._map(verify)
                     return store
                 except FileNotFoundError:  # a writer compacted the index since the facts were read
                     store.close()
@@ -163,6 +167,8 @@ class Store:
     @classmethod
     def state(cls, folder: Path) -> Facts:
         """What an index folder is now."""
+        if not (folder / DATABASE).is_file():
+            raise InputError(folder, _not_an_index(folder))
         with translated(folder):
             store = cls(_reading(folder), folder, Facts())
             try:
@@ -172,12 +178,14 @@ class Store:
 
     def copy(self, folder: Path) -> None:
         """Write this state into an empty folder, without binary codes."""
-        stored = canonical(asdict(replace(self.facts, codes={})))
+        facts = replace(self.facts, codes={})
+        stored = canonical(asdict(facts))
         with translated(folder), closing(sqlite3.connect(folder / DATABASE)) as other:
             self.connection.backup(other)
             other.execute("UPDATE facts SET json = ?, sum = ?", (stored, checksum(stored)))
             other.commit()
             other.execute("PRAGMA journal_mode = WAL")  # else a reader would keep writers waiting
+            leave_checksum(other, folder, facts.identity, facts.generation)
         with writing(folder):
             np.ascontiguousarray(self.vectors, dtype="<f4").tofile(folder / facts_file(self.facts))
 
@@ -200,37 +208,34 @@ class Store:
             )
         return Facts(**data)
 
-    def _map(self) -> None:
+    def _map(self, verify: bool) -> None:
         """Map the vectors, and verify what is small enough to."""
         assert self.folder is not None
         path, facts = self.folder / facts_file(self.facts), self.facts
-        size = facts.rows * facts.dimension * 4
-        if size:
-            if path.stat().st_size < size:
-                raise damaged(self.folder, f"{path.name} is too short")
-            shape = (facts.rows, facts.dimension)
+        there = path.stat().st_size // (4 * max(1, facts.dimension))
+        if verify and there < facts.rows:
+            raise damaged(self.folder, f"{path.name} is too short")
+        shape = (min(facts.rows, there), facts.dimension)
+        if all(shape):
             self.vectors = np.memmap(path, dtype="<f4", mode="r", shape=shape)
-        self._verify_database()
-        if size <= VERIFIED:
+        if verify and self.vectors.nbytes <= VERIFIED:
             for first in self.damaged_blocks():
                 raise damaged(self.folder, f"{path.name}, rows from {first:,} on")
 
-    def _verify_database(self) -> None:
-        """Compare the database with the checksum that its writer left, if it is that writer's."""
+    def verify_database(self) -> None:
+        """Compare the database with what its writer left, as it was before the state was read."""
         assert self.folder is not None
-        path, beside = self.folder / DATABASE, self.folder / CHECKSUM
-        log = self.folder / f"{DATABASE}-wal"
-        if not beside.is_file() or (log.exists() and log.stat().st_size):
-            return
-        try:
-            stated = json.loads(beside.read_text("utf-8"))
-            generation, size, sum_ = stated["generation"], stated["bytes"], stated["crc32"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise damaged(self.folder, CHECKSUM) from error
-        if generation != self.facts.generation or stated.get("identity") != self.facts.identity:
-            return
-        if size <= VERIFIED and (path.stat().st_size != size or file_sum(path) != sum_):
-            raise damaged(self.folder, DATABASE)
+        stated, own = self.stated, (self.facts.identity, self.facts.generation)
+        if stated.get("identity") == own[0] and stated["generation"] > own[1]:
+            raise damaged(self.folder, f"its last change is lost from {DATABASE}-wal")
+        if stated.get("generation") != own[1]:
+            stated = left_checksum(self.folder)  # left since then, or never
+        size = database_size(self.connection)
+        self.verified = size > VERIFIED
+        if not self.verified and (stated.get("identity"), stated.get("generation")) == own:
+            if (stated["bytes"], stated["crc32"]) != (size, database_sum(self.connection)):
+                raise damaged(self.folder, DATABASE)
+            self.verified = True
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
@@ -270,7 +275,7 @@ class Store:
                 name, text, metadata, stated, sum_ = stored
                 if checksum(number, name, text, metadata, stated) != sum_:
                     raise damaged(self.folder, f"the text of row {number}")
-                if vector_sum(self.vectors[number]) != stated:
+                if number >= len(self.vectors) or vector_sum(self.vectors[number]) != stated:
                     raise damaged(self.folder, f"the vector of row {number}")
                 found.append(Row(int(number), name, text, json.loads(metadata)))
         return found
@@ -313,7 +318,7 @@ class Store:
         with translated(self.folder):
             found = self.connection.execute("SELECT first, lengths, sum FROM blocks ORDER BY first")
             for first, data, sum_ in found:
-                if checksum(first, zlib.crc32(data)) != sum_:
+                if checksum(first, blob_sum(data)) != sum_:
                     raise damaged(self.folder, f"the words of rows from {first:,} on")
                 parts.append(np.frombuffer(data, "<u4").astype(np.float32))
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
@@ -327,7 +332,7 @@ class Store:
                 (term,),
             )
             for first, rows, often, sum_ in found:
-                if checksum(term, first, zlib.crc32(rows), zlib.crc32(often)) != sum_:
+                if checksum(term, first, blob_sum(rows), blob_sum(often)) != sum_:
                     raise damaged(self.folder, f"the rows of the word {term!r}")
                 held.append(np.frombuffer(rows, "<i4"))
                 counts.append(np.frombuffer(often, "<u2"))
@@ -348,23 +353,15 @@ def facts_file(facts: Facts) -> str:
     return name
 
 
-def file_sum(path: Path) -> int:
-    """CRC-32 of a file."""
-    found = 0
-    with path.open("rb") as stream:
-        while part := stream.read(1 << 20):
-            found = zlib.crc32(part, found)
-    return found
-
-
 def is_index(folder: str | Path) -> bool:
     """Whether a folder is an index of this kind, one whose first writer was not killed."""
     if not (Path(folder) / DATABASE).is_file():
         return False
+    if (Path(folder) / f"{DATABASE}-journal").exists():
+        return False  # there is one only before the first table
     try:
-        connection = _reading(Path(folder))
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        connection.close()
+        with closing(_reading(Path(folder))) as connection:
+            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         return bool(tables)
     except sqlite3.Error:
         return True  # a damaged one
@@ -385,7 +382,9 @@ def connected(connection: sqlite3.Connection) -> sqlite3.Connection:
 def _reading(folder: Path) -> sqlite3.Connection:
     """A connection that reads; of a folder that cannot be written, without a log."""
     path = (folder / DATABASE).absolute().as_uri()
-    plain = "?mode=ro" if os.access(folder, os.W_OK) else "?mode=ro&immutable=1"
+    log = folder / f"{DATABASE}-wal"
+    kept = log.exists() and log.stat().st_size > 0
+    plain = "?mode=ro" if kept or os.access(folder, os.W_OK) else "?mode=ro&immutable=1"
     connection = sqlite3.connect(path + plain, uri=True, timeout=WAIT, check_same_thread=False)
     return connected(connection)
 

@@ -19,25 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import OutputError, UserError
-from contrasent.files import write_json, writing
+from contrasent.files import writing
 from contrasent.search.filters import canonical
+from contrasent.search.integrity import checksum, leave_checksum, vector_sum
 from contrasent.search.store import (
     BLOCK,
-    CHECKSUM,
     DATABASE,
     MERGED,
     ROWS_AT_ONCE,
-    VERIFIED,
     WAIT,
     Facts,
     Store,
-    checksum,
     connected,
     facts_file,
-    file_sum,
     make_tables,
     translated,
-    vector_sum,
 )
 from contrasent.search.words import Analyzer, Posting, postings
 from contrasent.types import Vectors
@@ -57,6 +53,7 @@ class Transaction(Store):
         self._analyzer: Analyzer | None = None
         self._touched = False
         self.committed = False
+        self._file = _file_number(folder)
 
     @classmethod
     def begin(cls, folder: Path) -> "Transaction":
@@ -304,11 +301,18 @@ class Transaction(Store):
         number = self.before.generation if self.before is not None else 0
         self.facts = replace(self.facts, generation=number + 1)
         self._put_facts()
+        if _file_number(self.folder) != self._file:
+            self.rollback()
+            problem = "was replaced or removed meanwhile; nothing was written to it"
+            raise OutputError(f"{self.folder}: {problem}")
         with translated(self.folder):
             self.connection.execute("COMMIT")
         self.committed = True
         self.before = None
-        self._leave_checksum()
+        with suppress(sqlite3.Error):  # the log is written back if no reader needs it
+            self.connection.execute("PRAGMA busy_timeout = 0")  # readers may stay for hours
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        leave_checksum(self.connection, self.folder, self.facts.identity, self.facts.generation)
         self._close()
         return self.facts
 
@@ -318,20 +322,6 @@ class Transaction(Store):
             self.connection.execute(
                 "REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored))
             )
-
-    def _leave_checksum(self) -> None:
-        """A checksum of the database, where no reader keeps the log from being written back."""
-        assert self.folder is not None
-        with translated(self.folder):
-            self.connection.execute("PRAGMA busy_timeout = 0")  # readers are not waited for
-            busy, *_ = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        path = self.folder / DATABASE
-        if busy or path.stat().st_size > VERIFIED:
-            return
-        facts = {"identity": self.facts.identity, "generation": self.facts.generation}
-        facts |= {"bytes": path.stat().st_size, "crc32": file_sum(path)}
-        with suppress(OutputError):  # the change is there, with or without
-            write_json(self.folder / CHECKSUM, facts)
 
     def rollback(self) -> None:
         """Leave the index as it was."""
@@ -343,3 +333,10 @@ class Transaction(Store):
         if self._stream is not None:
             self._stream.close()
         self.connection.close()
+
+
+def _file_number(folder: Path | None) -> int:
+    """What the database's file is to the file system, whatever its name; 0 if it is not there."""
+    with suppress(OSError):
+        return 0 if folder is None else (folder / DATABASE).stat().st_ino
+    return 0

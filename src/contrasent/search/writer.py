@@ -281,6 +281,7 @@ class Writer:
 
     def _remove(self) -> None:
         """Take away what a new index left that came to nothing."""
-        for path in [*self.folder.glob("index.db*"), *self.folder.glob("vectors-*.f32")]:
-            with suppress(OSError):
-                path.unlink()
+        for pattern in ("index.db*", "index.sum", "vectors-*.f32", "codes-*.u64"):
+            for path in self.folder.glob(pattern):
+                with suppress(OSError):
+                    path.unlink()
