@@ -14,11 +14,12 @@ from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError, OutputError
-from contrasent.files import writing
+from contrasent.files import remove_temporaries, writing
 from contrasent.search.binary import make_codes
 from contrasent.search.checks import check_metadata, check_metric, check_vectors, row_ids
 from contrasent.search.filters import Where, check_where, sql_condition
 from contrasent.search.index import Index
+from contrasent.search.integrity import CHECKSUM
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import LOCK, Facts, is_index
 from contrasent.search.transaction import Transaction
@@ -269,6 +270,7 @@ class Writer:
         """Remove files of ours that the index does not name."""
         if self.change.folder is None:
             return
+        remove_temporaries(self.folder, CHECKSUM)
         named = {self.facts.vectors, str(self.facts.codes.get("file", ""))}
         if self.change.before is not None:
             named |= {self.change.before.vectors, str(self.change.before.codes.get("file", ""))}
@@ -281,7 +283,7 @@ class Writer:
 
     def _remove(self) -> None:
         """Take away what a new index left that came to nothing."""
-        for pattern in ("index.db*", "index.sum", "vectors-*.f32", "codes-*.u64"):
+        for pattern in ("index.db*", CHECKSUM, "vectors-*.f32", "codes-*.u64"):
             for path in self.folder.glob(pattern):
                 with suppress(OSError):
                     path.unlink()

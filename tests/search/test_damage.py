@@ -1,0 +1,205 @@
+"""A damaged file of an index: the answer is the right one, or one line says what is wrong."""
+
+import os
+import random
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+from whole_states import MODELS, QUERIES, make, text
+
+from contrasent.errors import UserError
+from contrasent.search import index as index_module
+from contrasent.search import writer as writer_module
+from contrasent.search.doctor import examine
+from contrasent.search.index import Index
+from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
+
+DAMAGES = 30
+encode = MODELS["one"]
+FOLDERS = ("whole", "logged")
+FILES = ["index.db", "index.sum", "vectors-000001.f32", "codes-000002.u64"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """An index with codes, deleted rows and documents; one whose last change is in its log."""
+    place = tmp_path_factory.mktemp("damage")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer_module, "CODED", 100)
+        make(place / "whole")
+        with Writer(place / "whole") as writer:
+            documents = {"a.txt": {"rows": 7}, "b.txt": {"rows": 3}}
+            writer.change.put_documents(documents)
+        shutil.copytree(place / "whole", place / "busy")
+        reader = Index.open(place / "busy")
+        with Writer(place / "busy") as writer:
+            writer.add([text(n, "added") for n in range(5)], encode, metadata=[{"n": 1}] * 5)
+            writer.delete(["r7"])
+        logged = place / "logged"
+        shutil.copytree(place / "busy", logged, ignore=shutil.ignore_patterns("*-shm"))
+        reader.close()
+    (logged / "index.db-wal").stat()
+    return place
+
+
+@pytest.fixture(autouse=True)
+def codes_of_few_rows(monkeypatch):
+    monkeypatch.setattr(index_module, "FEW", 0)
+
+
+def answers(folder):
+    """All that is found: by words and vectors, by vectors, in some rows, and row by row."""
+    index = Index.open(folder)
+    try:
+        given = encode(QUERIES)
+        return [
+            index.search(QUERIES, encode=encode, k=8),
+            index.search(given, k=8),
+            index.search(given, k=8, exact=True),
+            index.search(QUERIES, encode=encode, k=8, where={"n": 1}),
+            [(row.id, row.text, row.metadata) for row in index.every()],
+            index.store.documents(),
+            index.facts.generation,
+        ]
+    finally:
+        index.close()
+
+
+def flipped(data, draw):
+    at = draw.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << draw.randrange(8)]) + data[at + 1 :]
+
+
+def truncated(data, draw):
+    return data[: draw.randrange(len(data))]
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated])
+@pytest.mark.parametrize(
+    ("state", "name"),
+    [("whole", name) for name in FILES] + [("logged", n) for n in [*FILES, "index.db-wal"]],
+)
+def test_an_answer_or_one_line(made, tmp_path, state, name, damage):
+    right = answers(copied(made / state, tmp_path / "right"))
+    draw, rejected = random.Random(f"{state} {name} {damage.__name__}"), 0
+    for number in range(DAMAGES):
+        folder = copied(made / state, tmp_path / str(number))
+        path = folder / name
+        path.write_bytes(damage(path.read_bytes(), draw))
+        try:
+            assert answers(folder) == right, f"another answer, damage {number}"
+        except UserError as error:
+            rejected += 1
+            assert "\n" not in str(error) and str(folder) in str(error)
+            if name != "index.sum":
+                check_named(folder)
+    assert rejected > DAMAGES // 2 or name == "index.sum"
+
+
+def check_named(folder):
+    try:
+        findings = examine(folder)
+    except UserError as error:  # not even a database
+        assert "\n" not in str(error)
+        return
+    assert not all(finding.good for finding in findings)
+    assert not any("\n" in finding.message for finding in findings)
+
+
+def copied(folder, target):
+    shutil.copytree(folder, target)
+    return target
+
+
+def test_the_log_is_part_of_what_is_read(made, tmp_path):
+    whole, logged = (answers(copied(made / name, tmp_path / name)) for name in FOLDERS)
+    assert len(logged[4]) == len(whole[4]) + 4 and logged[6] == whole[6] + 1
+
+
+@pytest.mark.parametrize("state", FOLDERS)
+@pytest.mark.parametrize("gone", ["index.sum", "index.db-wal", "vectors-000001.f32"])
+def test_a_missing_file(made, tmp_path, state, gone):
+    folder = copied(made / state, tmp_path / "index")
+    right = answers(copied(made / state, tmp_path / "right"))
+    (folder / gone).unlink(missing_ok=True)
+    try:
+        assert answers(folder) == right
+    except UserError as error:
+        assert "is damaged" in str(error)
+    else:
+        assert gone == "index.sum" or (gone, state) == ("index.db-wal", "whole")
+
+
+def test_without_a_checksum_every_row_is_verified(made, tmp_path):
+    """A writer that was killed leaves none; what SQLite finds sound may still be wrong."""
+    changes = [
+        "UPDATE rows SET text = 'another' WHERE row = 5",
+        "UPDATE rows SET metadata = '{}' WHERE row = 5",
+        "UPDATE rows SET id = 'another' WHERE row = 5",
+        "DELETE FROM rows WHERE row = 5",
+        "UPDATE dead SET row = 5 WHERE row = 45",
+        "DELETE FROM dead WHERE row = 45",
+        "UPDATE postings SET term = 'another' WHERE term = 'ledger'",
+        "DELETE FROM postings WHERE term = 'ledger'",
+        "UPDATE postings SET counts = 7 WHERE term = 'ledger'",
+        "UPDATE blocks SET lengths = zeroblob(800) WHERE first = 0",
+        "DELETE FROM blocks WHERE first = 200",
+        "UPDATE facts SET json = replace(json, 'cosine', 'dot')",
+        "UPDATE documents SET facts = 'x'",
+    ]
+    for number, change in enumerate(changes):
+        folder = copied(made / "whole", tmp_path / str(number))
+        (folder / "index.sum").unlink()
+        answers(folder)
+        connection = sqlite3.connect(folder / "index.db")
+        assert connection.execute(change).rowcount > 0
+        connection.commit()
+        connection.close()
+        with pytest.raises(UserError, match="is damaged"):
+            Index.open(folder)
+
+
+def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
+    folder = copied(made / "whole", tmp_path / "index")
+    assert [(f.check, f.good) for f in examine(folder)] == [("content", True)]
+    assert examine(folder)[0].message == "280 of 280 rows are whole"
+    vectors = np.memmap(folder / "vectors-000001.f32", dtype="<f4", mode="r+").reshape(-1, 8)
+    vectors[[3, 250]] += 1  # of rows that are there
+    vectors[45] += 1  # of one that was deleted
+    vectors.flush()
+    connection = sqlite3.connect(folder / "index.db")
+    connection.execute("UPDATE rows SET text = 'another' WHERE row = 9")
+    connection.commit()
+    connection.close()
+    found = {finding.check: finding.message for finding in examine(folder)}
+    assert found["rows"] == "3 are damaged: 3, 9, 250"
+    assert found["content"] == "277 of 280 rows are whole"
+    assert "index.db" in found["database"] and "vectors-000001.f32" in found["vectors"]
+
+
+def test_a_folder_that_may_only_be_read(made, tmp_path, monkeypatch):
+    """Without the right to write neither is a log left out nor anything written."""
+    for state in FOLDERS:
+        right = answers(copied(made / state, tmp_path / f"{state} right"))
+        folder = copied(made / state, tmp_path / state)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "access", lambda *_: False)
+            assert answers(folder) == right
+
+
+def test_no_index(tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name in ("none", "empty"):
+        for of in (Index.open, examine):
+            with pytest.raises(UserError, match=r"no such folder|is no index"):
+                of(tmp_path / name)
+
+
+def test_a_metric_of_dot(tmp_path):
+    """Vectors are verified as they were given."""
+    with Writer(tmp_path / "x", new=Facts(model="one", metric="dot")) as writer:
+        writer.add(["a", "b"], 7 * encode(["a", "b"]))
+    assert examine(tmp_path / "x")[0].good

@@ -1,0 +1,121 @@
+"""A writer killed at any moment leaves the state before its change or the one after, whole."""
+
+import random
+import shutil
+import time
+
+import pytest
+from whole_states import CHANGES, MODELS, Changer, content, make
+
+from contrasent.search.doctor import examine
+from contrasent.search.index import Index
+from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
+
+FILES = {"index.db", "index.db-wal", "index.db-shm", "index.sum", ".lock"}
+
+
+@pytest.fixture(scope="module")
+def changer():
+    with Changer() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("base") / "index"
+    make(folder)
+    return folder
+
+
+class Case:
+    """A change, its index before it, and both states."""
+
+    def __init__(self, name, base, place, changer):
+        self.name, self.base, self.place, self.changer = name, base, place, changer
+        self.number = 0
+        folder = self.fresh()
+        self.before = content(folder)
+        start = time.monotonic()
+        assert changer.change(name, folder) == 0
+        self.seconds = time.monotonic() - start
+        self.after = content(folder)
+        if name == "compact":
+            index = Index.open(folder)
+            assert index.facts.dead == 0 and self.after == self.before
+            index.close()
+        else:
+            assert self.after != self.before
+
+    def fresh(self):
+        self.number += 1
+        folder = self.place / str(self.number)
+        if self.name == "build":
+            folder.mkdir()
+        else:
+            shutil.copytree(self.base, folder)
+        return folder
+
+    def kill(self, **when):
+        """Whether the change was killed before it ended."""
+        folder = self.fresh()
+        status = self.changer.change(self.name, folder, **when)
+        assert status in (0, -9)
+        found = content(folder)
+        assert found in (self.before, self.after)
+        if found is not None:
+            assert [some for some in examine(folder) if not some.good] == []
+        with Writer(folder, new=Facts(model="one") if found is None else None) as writer:
+            encode = MODELS[found[0] if found else "one"]
+            writer.add(["the next writer was here"], encode, ids=["next"])
+        model, rows = found or ("one", {})
+        assert content(folder) == (model, {**rows, "next": "the next writer was here"})
+        index = Index.open(folder)
+        assert {path.name for path in folder.iterdir()} <= FILES | {index.facts.vectors}
+        index.close()
+        shutil.rmtree(folder)
+        return status != 0
+
+
+@pytest.fixture
+def case(request, base, tmp_path, changer):
+    return Case(request.param, base, tmp_path, changer)
+
+
+each = pytest.mark.parametrize("case", CHANGES, indirect=True)
+
+
+def kill_at_moments(case, count):
+    draw = random.Random(case.name)
+    killed = [case.kill(seconds=draw.uniform(0, case.seconds)) for _ in range(count)]
+    assert any(killed)
+
+
+@each
+def test_four_moments(case):
+    kill_at_moments(case, 4)
+
+
+@pytest.mark.slow
+@each
+def test_twenty_four_moments(case):
+    kill_at_moments(case, 24)
+
+
+def kill_at_lines(case, first, step):
+    """Kill before the nth line that is reached, until the change ends before that."""
+    line, seen = first, 0
+    while case.kill(line=line):
+        line, seen = line + step, seen + 1
+    assert seen * step > 50
+
+
+@each
+def test_some_lines(case):
+    kill_at_lines(case, 5, 17)
+
+
+@pytest.mark.slow
+@each
+def test_every_line(case):
+    kill_at_lines(case, 1, 1)

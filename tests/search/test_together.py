@@ -1,0 +1,150 @@
+"""Several processes at one index: writers wait for each other, readers see whole states."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+import whole_states
+from whole_states import MODELS, ROWS, check_versions, content, make, text
+
+from contrasent.errors import InputError, OutputError
+from contrasent.search.index import Index
+from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
+
+encode = MODELS["one"]
+
+
+def process(*arguments):
+    command = [sys.executable, whole_states.__file__, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def work_together(folder, seconds):
+    with Writer(folder, new=Facts(model="one")) as writer:
+        for name in "12":
+            texts = [whole_states.version_text(name, 0, row) for row in range(ROWS)]
+            writer.add(texts, encode, ids=[f"{name}-{row}" for row in range(ROWS)])
+    writers = [process("write", folder, name, seconds) for name in "12"]
+    readers = [process("read", folder, seconds) for _ in range(2)]
+    said = [one.communicate(timeout=seconds + 60)[0] for one in (*writers, *readers)]
+    assert [one.returncode for one in (*writers, *readers)] == [0, 0, 0, 0]
+    index = Index.open(folder)
+    last = check_versions(index)
+    index.close()
+    assert last == {"1": int(said[0]), "2": int(said[1])}
+    assert min(last.values()) > seconds
+    for found in map(json.loads, said[2:]):
+        assert found["states"] > seconds and found["errors"] == []
+
+
+def test_two_writers_and_two_readers_for_three_seconds(tmp_path):
+    work_together(tmp_path / "index", 3)
+
+
+@pytest.mark.slow
+def test_two_writers_and_two_readers_for_fifteen_seconds(tmp_path):
+    work_together(tmp_path / "index", 15)
+
+
+def test_the_second_writer_says_who_the_first_is(tmp_path):
+    folder = tmp_path / "index"
+    make(folder)
+    with Writer(folder) as first:
+        with pytest.raises(OutputError) as error, Writer(folder, wait=0.1):
+            pass
+        assert f"process {os.getpid()} on {socket.gethostname()} is writing" in str(error.value)
+        first.delete(["r1"])
+    with Writer(folder, wait=0.1) as writer:
+        writer.delete(["r2"])
+    assert not {"r1", "r2"} & content(folder)[1].keys()
+
+
+def test_the_second_writer_waits(tmp_path):
+    folder = tmp_path / "index"
+    make(folder)
+
+    def second():
+        with Writer(folder, wait=20) as writer:
+            writer.add(["of the second"], encode, ids=["second"])
+
+    with Writer(folder) as writer:
+        other = threading.Thread(target=second)
+        other.start()
+        writer.add(["of the first"], encode, ids=["first"])
+        other.join(0.3)
+        assert other.is_alive()
+    other.join()
+    assert [*content(folder)[1]][-2:] == ["first", "second"]
+
+
+def test_a_reader_does_not_keep_a_writer_waiting(tmp_path):
+    """The log is written back by a later writer; what is in it is read meanwhile."""
+    folder = tmp_path / "index"
+    make(folder)
+    reader = Index.open(folder)
+    before = whole_states.whole(reader)
+    started = os.times().elapsed
+    for n in range(3):
+        with Writer(folder) as writer:
+            writer.add([text(n)], encode, ids=[f"new {n}"])
+    assert os.times().elapsed - started < 5
+    assert whole_states.whole(reader) == before
+    newest = reader.refreshed()
+    assert len(newest) == len(reader) + 3
+    assert newest.store.verified
+    reader.close()
+    newest.close()
+
+
+def other_index(folder):
+    with Writer(folder, new=Facts(model="one")) as writer:
+        writer.add(
+            [text(n, "another") for n in range(30)], encode, ids=[f"o{n}" for n in range(30)]
+        )
+
+
+@pytest.mark.parametrize("how", ["removed", "renamed"])
+def test_an_index_that_replaced_another(tmp_path, how):
+    """Both are of generation 1; the identity tells them apart."""
+    folder = tmp_path / "index"
+    whole_states.build(folder)
+    reader = Index.open(folder)
+    before = whole_states.whole(reader)
+    assert reader.refreshed() is reader
+    if how == "removed":
+        shutil.rmtree(folder)
+        with pytest.raises(InputError, match="no such folder"):
+            reader.refreshed()
+        folder.mkdir()
+        with pytest.raises(InputError, match="is no index"):
+            reader.refreshed()
+        other_index(folder)
+    else:
+        other_index(tmp_path / "new")
+        folder.rename(tmp_path / "old")
+        (tmp_path / "new").rename(folder)
+        shutil.rmtree(tmp_path / "old")
+    newest = reader.refreshed()
+    assert newest.generation == reader.generation == 1
+    assert len(newest) == 30 and newest.refreshed() is newest
+    assert whole_states.whole(newest)[1] == content(folder)[1]
+    assert whole_states.whole(reader) == before  # its own files are there as long as it is
+    reader.close()
+    newest.close()
+
+
+def test_a_writer_whose_index_was_replaced_says_so(tmp_path):
+    folder = tmp_path / "index"
+    make(folder)
+    with pytest.raises(OutputError, match="was replaced or removed"), Writer(folder) as writer:
+        writer.add([text(1)], encode, ids=["lost"])
+        folder.rename(tmp_path / "old")
+        other_index(folder)
+    assert len(content(folder)[1]) == 30
+    assert len(content(tmp_path / "old")[1]) == 280

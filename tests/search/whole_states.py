@@ -1,0 +1,273 @@
+"""Indexes whose content is known, changes of them, and processes that make those; see test_kills.
+
+Run as a program: each line of standard input is a change to make in a process of its own, and when
+to kill it; or one of the writers and readers of test_together.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+import zlib
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from contrasent.errors import UserError
+from contrasent.search.index import Index
+from contrasent.search.store import Facts
+from contrasent.search.writer import Writer
+
+WATCHED = ("search/store.py", "search/writer.py", "search/integrity.py", "contrasent/files.py")
+QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
+
+
+def encoder(salt=1, dimension=8):
+    """Vectors that depend on a text and a number alone."""
+
+    @cache
+    def one(text):
+        return np.random.default_rng([salt, zlib.crc32(text.encode())]).normal(size=dimension)
+
+    def encode(texts):
+        return np.array([one(text) for text in texts], dtype=np.float32).reshape(-1, dimension)
+
+    return encode
+
+
+MODELS = {"one": encoder(1), "two": encoder(2, 12)}
+
+
+def text(n, word="entry"):
+    return f"{word} of the ledger, row {n} in column {n % 7}"
+
+
+def make(folder):
+    """300 rows in three changes, some of them deleted."""
+    ids = [f"r{n}" for n in range(300)]
+    with Writer(folder, new=Facts(model="one")) as writer:
+        writer.add([text(n) for n in range(200)], MODELS["one"], ids=ids[:200])
+    with Writer(folder) as writer:
+        writer.add([text(n) for n in range(200, 300)], MODELS["one"], ids=ids[200:])
+    with Writer(folder) as writer:
+        writer.delete(ids[40:60])
+
+
+def add(folder):
+    with Writer(folder) as writer:
+        numbers = range(300, 400)
+        texts = [text(n, "added") for n in numbers]
+        writer.add(texts[:50], MODELS["one"], ids=[f"r{n}" for n in numbers[:50]])
+        writer.add(texts[50:], MODELS["one"], ids=[f"r{n}" for n in numbers[50:]])
+
+
+def update(folder):
+    with Writer(folder) as writer:
+        numbers = range(280, 320)
+        ids = [f"r{n}" for n in numbers]
+        writer.update([text(n, "anew") for n in numbers], MODELS["one"], ids=ids)
+
+
+def delete(folder):
+    with Writer(folder) as writer:
+        writer.delete([f"r{n}" for n in range(100, 130)])
+
+
+def compact(folder):
+    with Writer(folder) as writer:
+        writer.compact()
+
+
+def replace(folder):
+    """Another model's vectors."""
+    texts = [row.text for row in Index.open(folder).every()]
+    numbers = Index.open(folder).alive.nonzero()[0]
+    made = dict(zip(numbers.tolist(), MODELS["two"](texts), strict=True))
+    with Writer(folder) as writer:
+        writer.replace_vectors(lambda rows: np.array([made[int(n)] for n in rows]), model="two")
+
+
+def build(folder):
+    with Writer(folder, new=Facts(model="one")) as writer:
+        writer.add([text(n) for n in range(200)], MODELS["one"], ids=[f"r{n}" for n in range(200)])
+
+
+CHANGES = {
+    "add": add,
+    "update": update,
+    "delete": delete,
+    "compact": compact,
+    "replace": replace,
+    "build": build,
+}
+
+
+def content(folder):
+    """Model and rows of an index, {id: text}, in the order of the rows.
+
+    All of it is checked: vectors against their texts, words against an index made of these texts.
+    None where there is no index yet.
+    """
+    if not (folder / "index.db").exists():
+        return None
+    try:
+        index = Index.open(folder)
+    except UserError as error:
+        assert "cut short" in str(error), error
+        return None
+    try:
+        return whole(index)
+    finally:
+        index.close()
+
+
+def whole(index):
+    numbers = np.flatnonzero(index.alive)
+    rows = tuple((row.id, row.text) for row in index.rows(numbers))
+    vectors, scores = expected(index.model, rows)
+    assert np.array_equal(index.vectors[numbers], vectors)
+    for found, right in zip(scores_of(index, len(rows)), scores, strict=True):
+        assert found.keys() == right.keys()
+        np.testing.assert_allclose([found[name] for name in right], [*right.values()], atol=1e-4)
+    return index.model, dict(rows)
+
+
+@lru_cache(maxsize=8)
+def expected(model, rows):
+    """The vectors of rows, and what searching finds in an index made of them alone."""
+    ids, texts = zip(*rows, strict=True)
+    index = Index.build(MODELS[model], texts, ids=ids, model=model)
+    return index.vectors, scores_of(index, len(rows))
+
+
+def scores_of(index, k):
+    found = index.search(QUERIES, encode=MODELS[index.model], k=k)
+    return [{hit.id: hit.score for hit in hits} for hits in found]
+
+
+class Changer:
+    """A process that makes changes in children of its own, which are killed."""
+
+    def __enter__(self):
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.process = subprocess.Popen([sys.executable, __file__, "change"], **pipes)
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def change(self, name, folder, *, seconds=None, line=None):
+        """Make a change, killed after some time or before its nth line; the exit status."""
+        job = {"name": name, "folder": str(folder), "seconds": seconds, "line": line}
+        print(json.dumps(job), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+
+def _kill_at(number):
+    """Kill this process before the nth different line of the store or the writer."""
+    seen = set()
+
+    def trace(frame, event, _):
+        if not frame.f_code.co_filename.endswith(WATCHED):
+            return None
+        if event == "line":
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+            if len(seen) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    sys.settrace(trace)
+
+
+def _changes():
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                if job["line"] is not None:
+                    _kill_at(job["line"])
+                CHANGES[job["name"]](Path(job["folder"]))
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+        if job["seconds"] is not None:
+            time.sleep(job["seconds"])
+            os.kill(child, signal.SIGKILL)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+ROWS = 12
+"""Of each of the writers that work at once."""
+
+
+def version_text(writer, version, row):
+    return f"writer{writer} version{version} row {row}"
+
+
+def _write(folder, writer, seconds):
+    """Put all rows of a writer into a new version, again and again; print the last one."""
+    draw, version = np.random.default_rng(int(writer)), 0
+    end = time.monotonic() + float(seconds)
+    ids = [f"{writer}-{row}" for row in range(ROWS)]
+    while time.monotonic() < end:
+        version += 1
+        texts = [version_text(writer, version, row) for row in range(ROWS)]
+        with Writer(folder) as change:
+            if draw.random() < 0.3:
+                change.compact()
+            change.update(texts, MODELS["one"], ids=ids)
+    print(version)
+
+
+def check_versions(index):
+    """Each writer's rows are all there, all of one version; the versions."""
+    _, rows = whole(index)
+    found = {}
+    for name, text in rows.items():
+        writer, row = name.split("-")
+        version = int(text.split()[1].removeprefix("version"))
+        assert text == version_text(writer, version, row), (name, text)
+        found.setdefault(writer, []).append(version)
+    assert all(len(some) == ROWS and len(set(some)) == 1 for some in found.values()), found
+    return {writer: some[0] for writer, some in found.items()}
+
+
+def _read(folder, seconds):
+    """Look at the newest state, and at one that is kept for a while; print how many were seen."""
+    end = time.monotonic() + float(seconds)
+    index = kept = Index.open(folder)
+    before, states, errors = check_versions(kept), 0, []
+    while time.monotonic() < end:
+        try:
+            newest = index.refreshed()
+        except UserError as error:
+            errors.append(str(error))
+            continue
+        if newest is not index:
+            versions = check_versions(newest)
+            states += 1
+            if index is not kept:
+                index.close()
+            index = newest
+            if states % 10 == 0:
+                assert check_versions(Index(kept.store)) == before
+                if kept is not index:
+                    kept.close()
+                kept, before = index, versions
+    print(json.dumps({"states": states, "errors": errors}))
+
+
+if __name__ == "__main__":
+    {"change": _changes, "write": _write, "read": _read}[sys.argv[1]](
+        *[Path(argument) if "/" in argument else argument for argument in sys.argv[2:]]
+    )
