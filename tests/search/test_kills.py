@@ -5,8 +5,9 @@ import shutil
 import time
 
 import pytest
-from whole_states import CHANGES, MODELS, Changer, content, make
+from whole_states import CHANGES, MODELS, Changer, build, content, make
 
+from contrasent.errors import UserError
 from contrasent.search.doctor import examine
 from contrasent.search.index import Index
 from contrasent.search.store import Facts
@@ -36,9 +37,7 @@ class Case:
         self.number = 0
         folder = self.fresh()
         self.before = content(folder)
-        start = time.monotonic()
-        assert changer.change(name, folder) == 0
-        self.seconds = time.monotonic() - start
+        self.seconds = min(self.time(folder), *(self.time(self.fresh()) for _ in range(2)))
         self.after = content(folder)
         if name == "compact":
             index = Index.open(folder)
@@ -46,6 +45,12 @@ class Case:
             index.close()
         else:
             assert self.after != self.before
+
+    def time(self, folder):
+        """Seconds that the change takes."""
+        start = time.monotonic()
+        assert self.changer.change(self.name, folder) == 0
+        return time.monotonic() - start
 
     def fresh(self):
         self.number += 1
@@ -119,3 +124,14 @@ def test_some_lines(case):
 @each
 def test_every_line(case):
     kill_at_lines(case, 1, 1)
+
+
+def test_a_database_that_sqlite_had_begun(tmp_path):
+    """A kill while SQLite makes the file leaves its journal, which only a writer may roll back."""
+    for name in ("index.db", "index.db-journal"):
+        (tmp_path / name).write_bytes(b"")
+    assert content(tmp_path) is None
+    with pytest.raises(UserError, match="cut short"), Writer(tmp_path):
+        pass
+    build(tmp_path)
+    assert len(content(tmp_path)[1]) == 200 and not (tmp_path / "index.db-journal").exists()

@@ -22,7 +22,13 @@ from contrasent.search.index import Index
 from contrasent.search.store import Facts
 from contrasent.search.writer import Writer
 
-WATCHED = ("search/store.py", "search/writer.py", "search/integrity.py", "contrasent/files.py")
+WATCHED = (
+    "search/store.py",
+    "search/writer.py",
+    "search/integrity.py",
+    "contrasent/files.py",
+    "search/transaction.py",
+)
 QUERIES = ("row 17", "anew", "entry of the ledger", "added", "nowhere")
 
 
@@ -226,6 +232,7 @@ def _write(folder, writer, seconds):
             if draw.random() < 0.3:
                 change.compact()
             change.update(texts, MODELS["one"], ids=ids)
+        time.sleep(draw.uniform(0.03, 0.1))  # who waits looks every 50 ms
     print(version)
 
 

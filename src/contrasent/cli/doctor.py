@@ -17,6 +17,7 @@ from contrasent.cli import options
 from contrasent.cli.loading import find_model
 from contrasent.errors import OptionError
 from contrasent.processes import threads
+from contrasent.types import Finding
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
@@ -58,7 +59,7 @@ def doctor(
 
     Without a model: the installed packages, the missing extras and the processor. With one: every
     difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision. Of
-    an index its model is checked, and that it made the index. Exits with 0 if all is well and with
+    an index all rows and words are verified, its model is checked, and that it made the index. Exits with 0 if all is well and with
     1 if not. A key for the server is read from CONTRASENT_API_KEY.
 
     Options:
@@ -79,6 +80,9 @@ def doctor(
         from contrasent.serve.client import RemoteModel, check_address
 
         check_address(url, "--url")
+    content = _examine_index(Path(model))
+    if not all(finding.good for finding in content):
+        return _findings(model, url, content, "the index is damaged")
     index = _open_index(Path(model))
     folder = find_model(model if index is None else index.facts.source)
     if index is not None:
@@ -104,7 +108,7 @@ def doctor(
     if url is None:
         none = index is not None and not (folder / golden_.NAME).is_file()
         golden = None if none else golden_.read_golden(folder)
-        from contrasent.model.doctor import Finding, examine_folder
+        from contrasent.model.doctor import examine_folder
 
         loaded = encoder()
         findings = [] if golden is None else examine_folder(loaded, golden)
@@ -123,18 +127,31 @@ def doctor(
         from contrasent.model.doctor import examine_vectors
 
         findings = examine_vectors(vectors, golden, folder)
+    return _findings(model, url, [*content, *findings], "not the model that was saved")
+
+
+def _findings(model: str, url: str | None, findings: list[Finding], wrong: str) -> options.Output:
     good = all(finding.good for finding in findings)
     lines = [
         f"{'ok   ' if finding.good else 'WRONG'}  {finding.check}: {finding.message}"
         for finding in findings
     ]
-    lines.append("all is well" if good else "not the model that was saved")
+    lines.append("all is well" if good else wrong)
     checks = [asdict(finding) for finding in findings]
     return options.Output(
         {"model": model, "url": url, "good": good, "findings": checks},
         "\n".join(lines),
         status=0 if good else 1,
     )
+
+
+def _examine_index(folder: Path) -> list[Finding]:
+    from contrasent.search.doctor import examine
+    from contrasent.search.opening import index_folder
+    from contrasent.search.store import is_index
+
+    place = index_folder(folder)
+    return examine(place) if is_index(place) else []
 
 
 def _open_index(folder: Path) -> "Index | None":
