@@ -7,8 +7,10 @@ import sqlite3
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 from whole_states import MODELS, QUERIES, make, text
 
+from contrasent.cli.app import app
 from contrasent.errors import UserError
 from contrasent.search import index as index_module
 from contrasent.search import writer as writer_module
@@ -178,6 +180,10 @@ def test_doctor_names_what_is_damaged_and_counts_what_is_left(made, tmp_path):
     assert found["rows"] == "3 are damaged: 3, 9, 250"
     assert found["content"] == "277 of 280 rows are whole"
     assert "index.db" in found["database"] and "vectors-000001.f32" in found["vectors"]
+    printed = CliRunner().invoke(app, ["doctor", str(folder)])
+    assert printed.exit_code == 1
+    assert "WRONG  rows: 3 are damaged: 3, 9, 250\n" in printed.stdout
+    assert "WRONG  content: 277 of 280 rows are whole\n" in printed.stdout
 
 
 def test_a_folder_that_may_only_be_read(made, tmp_path, monkeypatch):

@@ -59,8 +59,8 @@ def doctor(
 
     Without a model: the installed packages, the missing extras and the processor. With one: every
     difference, such as pooling, a missing head or scaling, tokenisation, truncation, precision. Of
-    an index all rows and words are verified, its model is checked, and that it made the index. Exits with 0 if all is well and with
-    1 if not. A key for the server is read from CONTRASENT_API_KEY.
+    an index all rows and words are verified, then its model, and that it made the index. Exits with
+    0 if all is well and with 1 if not. A key for the server is read from CONTRASENT_API_KEY.
 
     Options:
         url: Check a running server instead: http://HOST:PORT/v1 (OpenAI's interface).
