@@ -126,8 +126,7 @@ class Store:
         self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
-        self.verified = False
-        """Whether the database is what was written, or too large to be compared as a whole."""
+        self.verified = False  # that the database is what was written, or too large to be compared
 
     @classmethod
     def in_memory(cls, facts: Facts) -> Self:
@@ -355,12 +354,11 @@ def facts_file(facts: Facts) -> str:
 
 def is_index(folder: str | Path) -> bool:
     """Whether a folder is an index of this kind, one whose first writer was not killed."""
-    if not (Path(folder) / DATABASE).is_file():
-        return False
-    if (Path(folder) / f"{DATABASE}-journal").exists():
-        return False  # there is one only before the first table
+    place = Path(folder)
+    if not (place / DATABASE).is_file() or (place / f"{DATABASE}-journal").exists():
+        return False  # there is a journal only before the first table
     try:
-        with closing(_reading(Path(folder))) as connection:
+        with closing(_reading(place)) as connection:
             tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         return bool(tables)
     except sqlite3.Error:
