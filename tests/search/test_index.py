@@ -311,6 +311,7 @@ def test_a_file_outside_the_folder_is_not_opened(index, tmp_path):
     with closing(sqlite3.connect(tmp_path / "index/index.db")) as database:
         database.execute("UPDATE facts SET json = ?, sum = ?", (stated, checksum(stated)))
         database.commit()
+    (tmp_path / "index/index.sum").unlink()
     with pytest.raises(InputError, match="outside its folder"):
         Index.open(tmp_path / "index")
 

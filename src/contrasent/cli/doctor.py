@@ -17,11 +17,11 @@ from contrasent.cli import options
 from contrasent.cli.loading import find_model
 from contrasent.errors import OptionError
 from contrasent.processes import threads
-from contrasent.types import Finding
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
     from contrasent.search.index import Index
+    from contrasent.types import Finding
 
 EXTRAS = {
     "documents": "adapt reads PDF, Word, PowerPoint and parquet",
@@ -109,6 +109,7 @@ def doctor(
         none = index is not None and not (folder / golden_.NAME).is_file()
         golden = None if none else golden_.read_golden(folder)
         from contrasent.model.doctor import examine_folder
+        from contrasent.types import Finding
 
         loaded = encoder()
         findings = [] if golden is None else examine_folder(loaded, golden)
@@ -130,7 +131,7 @@ def doctor(
     return _findings(model, url, [*content, *findings], "not the model that was saved")
 
 
-def _findings(model: str, url: str | None, findings: list[Finding], wrong: str) -> options.Output:
+def _findings(model: str, url: str | None, findings: "list[Finding]", wrong: str) -> options.Output:
     good = all(finding.good for finding in findings)
     lines = [
         f"{'ok   ' if finding.good else 'WRONG'}  {finding.check}: {finding.message}"
@@ -145,7 +146,7 @@ def _findings(model: str, url: str | None, findings: list[Finding], wrong: str) 
     )
 
 
-def _examine_index(folder: Path) -> list[Finding]:
+def _examine_index(folder: Path) -> "list[Finding]":
     from contrasent.search.doctor import examine
     from contrasent.search.opening import index_folder
     from contrasent.search.store import is_index

@@ -211,7 +211,8 @@ class Store:
         """Map the vectors, and verify what is small enough to."""
         assert self.folder is not None
         path, facts = self.folder / facts_file(self.facts), self.facts
-        there = path.stat().st_size // (4 * max(1, facts.dimension))
+        size = path.stat().st_size if facts.rows else 0  # without rows there need be no file
+        there = size // (4 * max(1, facts.dimension))
         if verify and there < facts.rows:
             raise damaged(self.folder, f"{path.name} is too short")
         shape = (min(facts.rows, there), facts.dimension)
