@@ -22,7 +22,7 @@ def test_damage_is_told_in_a_line(name):
 
 
 def test_the_targets():
-    assert len(fuzz_targets.TARGETS) == 8
+    assert len(fuzz_targets.TARGETS) == 7
 
 
 def test_a_fault_is_found(monkeypatch):

@@ -293,4 +293,4 @@ def test_help_and_version_are_no_errors(run):
 
 
 def test_help_shows_brackets(run):
-    assert "[default: 0.2]" in run("search", "--help")[0]
+    assert "[default: 10]" in run("search", "--help")[0]

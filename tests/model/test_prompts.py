@@ -133,19 +133,21 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     hits = json.loads(out)["results"][0]["hits"]
     assert len(hits) == 4
     for hit in hits:
-        assert hit["score"] == pytest.approx(expected[hit["text"]], abs=1e-6)
+        assert hit["cosine"] == pytest.approx(expected[hit["text"]], abs=1e-6)
 
 
 def test_the_server_puts_them_before_texts(saved, plain):
     testclient = pytest.importorskip("fastapi.testclient")
     from contrasent.cli.serve import served
     from contrasent.search.index import Index
+    from contrasent.search.ranking import Ranker
     from contrasent.serve.app import create_app
 
     model = Encoder.load(saved)
     model.nested = (32, 8)
     documents = prefixed(plain, "passage: ")
-    index = Index.build(TaskEncoder(model), TEXTS, model=model.identity)
+    ranker = Ranker(word_weight=0.0)  # the score is then the cosine
+    index = Index.build(TaskEncoder(model), TEXTS, model=model.identity, ranker=ranker)
     with testclient.TestClient(create_app(served(model, "m"), index=index)) as http:
 
         def vectors(**more):
@@ -162,7 +164,7 @@ def test_the_server_puts_them_before_texts(saved, plain):
         (hit,) = http.post("/search", json={"query": TEXTS[1], "k": 1}).json()["results"][0]["hits"]
         scores = cosine([prefixed(plain, "query: ")[1]] * 3, documents)
         assert hit["score"] == pytest.approx(scores.max(), abs=1e-5)
-        assert same.score == pytest.approx(scores.max(), abs=1e-5)
+        assert same.cosine == pytest.approx(scores.max(), abs=1e-5)
         about = http.get("/v1/models/m").json()
         assert (about["prompts"], about["nested_dimensions"]) == (E5, [32, 8])
 

@@ -34,7 +34,7 @@ def test_index_search_similarity(made, sentences, tmp_path):
     told = printed("index", folder, tmp_path / "lines.txt", "-o", tmp_path / "index")
     assert told["identity"] not in (encoder.identity, "")
     hits = printed("search", tmp_path / "index", sentences[7], "-k", 1)["results"][0]["hits"]
-    assert (hits[0]["text"], hits[0]["score"]) == (sentences[7], pytest.approx(1, abs=1e-5))
+    assert (hits[0]["text"], hits[0]["cosine"]) == (sentences[7], pytest.approx(1, abs=1e-5))
 
 
 def test_another_flow_is_another_model(made):

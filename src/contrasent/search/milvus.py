@@ -296,5 +296,5 @@ def _read(folder: Path) -> Facts:
         if types[0] != types[1] or not {"uri", "collection"} <= {*data["settings"]}:
             raise TypeError("no description of an index")
         return Facts(**data)
-    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise InputError(folder / PLACE, f"is missing or damaged ({error})") from error
