@@ -22,6 +22,7 @@ from contrasent.cli.workers import check_workers, index_vectors
 from contrasent.errors import MissingExtraError, OptionError, UserError
 
 if TYPE_CHECKING:
+    from contrasent.cli.loading import Counting
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
     from contrasent.search.records import Records
@@ -119,6 +120,7 @@ def index(
     encode = open_model(folder, loading, light=True)
     rows.check(encode.encoder.identity, model)
     began = time.monotonic()
+    remarks: list[str] = []
     made: Index
     if changing:
         made = change(output, encode, cast("Records", rows), update=update)
@@ -127,7 +129,7 @@ def index(
             model=encode.encoder.identity,
             source=lasting_name(model),
             metric=metric,
-            ranker=(Ranker() if weight is None else Ranker(weight)).to_json(),
+            ranker=Ranker(_usual(rows, encode, remarks) if weight is None else weight).to_json(),
             settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
         )
         with index_vectors(folder, corpus, output, encode, workers, column) as vectors:
@@ -153,8 +155,25 @@ def index(
         facts,
         f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
         f'search it: contrasent search {output} "..."',
-        [*notes, *encode.notes],
+        [*remarks, *notes, *encode.notes],
     )
+
+
+def _usual(rows: "Records | EncodedRecords", encode: "Counting[Any]", remarks: list[str]) -> float:
+    """The weight of words: larger where the model does not know the language of the texts."""
+    from contrasent.search.languages import knows_language
+    from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
+    from contrasent.search.records import Records
+
+    if not isinstance(rows, Records) or knows_language(
+        (text for text, *_ in rows), encode.encoder.tokenizer
+    ):
+        return KNOWN_WEIGHT
+    remarks.append(
+        "the model's vocabulary is of another language than the texts: words count for "
+        f"{OTHER_WEIGHT:g} of a score (--word-weight); multilingual-e5-small knows about 100"
+    )
+    return OTHER_WEIGHT
 
 
 def _rows(
