@@ -29,7 +29,6 @@ EXTRAS = {
     "serve": "the HTTP server",
     "onnx": "export and run models without torch",
     "openvino": "the same, by OpenVINO",
-    "faiss": "approximate search by faiss",
     "milvus": "indexes in Milvus",
     "ray": "encoding on a Ray cluster",
     "cloud": "reading and writing s3:// and gs://",
