@@ -17,8 +17,7 @@ import numpy as np
 
 from contrasent.documents.passages import Passage
 from contrasent.documents.prose import summary_and_explanation
-from contrasent.search.stop_words import STOP_WORDS
-from contrasent.search.words import words
+from contrasent.search.words import STOP_WORDS, words
 
 FEWEST_WORDS = 4
 """Words of a sentence or a crop that says something."""

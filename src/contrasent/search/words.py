@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.resources import files
 from itertools import islice
 from typing import Any
 
@@ -19,7 +20,6 @@ import Stemmer
 from numpy.typing import NDArray
 
 from contrasent.errors import OptionError
-from contrasent.search.stop_words import STOP_WORDS
 
 K1, B = 1.2, 0.75
 """Lucene's values: how soon repetitions stop counting, and how much length does."""
@@ -27,6 +27,15 @@ SAMPLE = 2000
 """Texts that the language is found by."""
 SURE = 0.1
 """Share of words that must be stop words of a language before it is taken for that language."""
+
+STOP_WORDS = {
+    language: frozenset(listed.split())
+    for language, listed in (
+        part.split(":")
+        for part in (files(__package__) / "stop_words.txt").read_text("utf-8").split("\n\n")
+    )
+}
+"""Words that say little of a text, by language; also what a language is recognised by."""
 
 Floats = NDArray[np.float32]
 Posting = tuple[NDArray[np.int32], NDArray[np.uint16]]
