@@ -73,7 +73,8 @@ class Judged:
         from contrasent.adapt.candidates import encode_evidence
         from contrasent.metrics import normalize
 
-        return encode_evidence(encode, self.evidence, None).by(normalize)
+        passages = encode(self.evidence.texts[: self.evidence.passages])
+        return encode_evidence(encode, self.evidence, passages).by(normalize)
 
     def values(self, encoded: Any = None, fusion: Any = None, *, words: bool = False) -> Any:
         """(q,) nDCG@10 by vectors, words, or both."""
@@ -99,30 +100,19 @@ class Judged:
 
 def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
     """What the candidates of a complete adaptation find for people's queries."""
-    from contrasent.adapt.training import average, toward_identity
+    from contrasent.adapt.mapping import toward_identity
     from contrasent.metrics import normalize
-    from contrasent.model.encoder import Encoder
-    from contrasent.model.pretrained import resolve
 
     trials = done.trials
     dense = [t for t in trials if t.candidate.fusion is None]
-    trained = [t for t in dense if t.candidate.model.startswith("round")]
-    best = max(trained, key=lambda t: t.score, default=None)
     known = {("base", 1.0): judged.base, ("whitened", 1.0): judged.whitened}
     for share in {t.candidate.share for t in dense if t.candidate.model == "mapped"}:
         matrix = toward_identity(np.load(output / "work" / "map.npy"), share)
         known["mapped", share] = judged.raw.by(lambda raw, m=matrix: normalize(raw @ np.float32(m)))
-    if best is not None:
-        base = Encoder.load(resolve(BASE), normalise=False)
-        own = Encoder.load(output / "work" / best.candidate.model, normalise=False)
-        mixed = average(base, own, best.candidate.share)
-        known[best.candidate.model, best.candidate.share] = judged.encoded(mixed.encode)
     candidates = []
     for trial in trials:
         candidate = trial.candidate
-        vectors = known.get((candidate.model, candidate.share)) if candidate.model else None
-        if candidate.model and vectors is None:
-            continue
+        vectors = known[candidate.model, candidate.share] if candidate.model else None
         values = judged.values(vectors, candidate.fusion, words=not candidate.model)
         candidates.append(
             {"name": candidate.name, "proxy": round(trial.score, 5), **judged.line(values)}
@@ -138,13 +128,11 @@ def adapted(judged: Judged, output: Path, done: Any) -> dict[str, Any]:
         "base": named["base"],
         "bm25": named["BM25"],
         "hybrid": of(t for t in hybrids if t.candidate.model == "base"),
-        "adapted": None if best is None else named[best.candidate.name],
-        "adapted_hybrid": of(t for t in hybrids if t.candidate.model.startswith("round")),
         "shipped": named.get(done.shipped.name),
         "shipped_name": done.shipped.name,
         "improved": done.improved,
         "verdict": asdict(done.verdict),
-        "trials": [[t.candidate.name, round(t.score, 5), round(t.cost, 1)] for t in done.trials],
+        "trials": [[t.candidate.name, round(t.score, 5)] for t in done.trials],
         "candidates": candidates,
     }
 

@@ -32,7 +32,7 @@ DEPTH = 100
 PERSISTENCE = 0.9
 PAIRS = 500
 """Titles and sentences that the linear map learns from."""
-STEPS = 10
+STEPS, BATCH = 10, 64
 """Of training, on pairs of the collection, or on Wikipedia for the lab's encoder."""
 RESULTS = Path("docs/diff")
 SEED = 0
@@ -117,7 +117,7 @@ def variants(at: Collection, pair: str) -> tuple[tuple[Any, Any], tuple[Any, Any
         fitted = whitening.fit(old[1])
         return old, (fitted(old[0]), fitted(old[1]))
     if pair.startswith("mapped"):
-        from contrasent.adapt.training import toward_identity
+        from contrasent.adapt.mapping import toward_identity
 
         matrix = toward_identity(fitted_map(at), float(pair.split()[1])).astype(np.float32)
         return old, (old[0] @ matrix, old[1] @ matrix)
@@ -136,7 +136,7 @@ def variants(at: Collection, pair: str) -> tuple[tuple[Any, Any], tuple[Any, Any
 
 def fitted_map(at: Collection) -> Any:
     """The map that adaptation learns, of titles and sentences of all passages."""
-    from contrasent.adapt.training import fit_map
+    from contrasent.adapt.mapping import fit_map
 
     pairs = made_pairs(at, PAIRS)
     queries = at.saved("map-queries", lambda: at.base.encode([pair.query for pair in pairs]))
@@ -147,23 +147,25 @@ def fitted_map(at: Collection) -> Any:
 
 def made_pairs(at: Collection, count: int) -> Any:
     """So many pairs of the makers of the adaptation."""
+    from contrasent.adapt.mapping import mixture
     from contrasent.adapt.queries import QUERY_MAKERS
     from contrasent.adapt.queries import made_pairs as made
-    from contrasent.adapt.training import mixture
 
     numbers = range(len(at.reading.passages))
-    return mixture(list(made(QUERY_MAKERS, at.reading.passages, numbers, SEED)), (), count, SEED)
+    return mixture(made(QUERY_MAKERS, at.reading.passages, numbers, SEED), count, SEED)
 
 
 def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:
     """What encodes by the new model of a dear pair."""
     import torch
 
-    from contrasent.adapt.training import BATCH, TrainingPlan, average, train
     from contrasent.model.encoder import Encoder
     from contrasent.model.export import export
     from contrasent.model.pretrained import resolve
     from contrasent.model.runtime import Exported
+    from contrasent.train.fit import fit
+    from contrasent.train.prepare import prepare
+    from contrasent.train.settings import Settings
 
     changed = Encoder.load(resolve(BASE), normalise=False)
     if pair == "bf16 weights":
@@ -180,9 +182,25 @@ def model(at: Collection, pair: str) -> Callable[[list[str]], Any]:
         return changed.encode
     folder = at.place / "trained"
     rows = [(pair.query, pair.text) for pair in made_pairs(at, STEPS * BATCH)]
-    train(resolve(BASE), rows, TrainingPlan("all pairs", (), 5e-5), seed=SEED, folder=folder)
+    settings = Settings(
+        batch=BATCH,
+        steps=STEPS,
+        lr=5e-5,
+        warmup=0.1,
+        max_tokens=128,
+        checkpoint_every=50,
+        seed=SEED,
+    )
+    learner = prepare(resolve(BASE), "simcse_supervised", {"symmetric": True}, settings)
+    fit(learner, rows, settings, folder=folder, resume=folder.exists())
     trained = Encoder.load(folder, normalise=False)
-    return (trained if pair == "trained" else average(at.base, trained, 0.5)).encode
+    if pair != "trained":
+        before = at.base.state_dict()
+        with torch.no_grad():
+            for name, value in trained.state_dict().items():
+                if value.is_floating_point():
+                    value.lerp_(before[name], 0.5)
+    return trained.encode
 
 
 def lab_pair(at: Collection) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
@@ -195,7 +213,7 @@ def lab_pair(at: Collection) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     home = data_folder().parent / "models" / "lab-bert-l4-h384"
     folder = at.place.parent / "lab"
     texts = [text for _, text in islice(wikipedia(), STEPS * 64)]
-    settings = Settings(batch=64, steps=STEPS, lr=1e-4, seed=SEED)
+    settings = Settings(batch=BATCH, steps=STEPS, lr=1e-4, seed=SEED)
     learner = prepare(home, "simcse", {}, settings, pooler="cls")
     fit(learner, texts, settings, folder=folder, resume=folder.exists())
     old = Encoder.load(home, pooler="cls", normalise=False)

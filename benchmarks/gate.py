@@ -34,17 +34,15 @@ def write_documents(folder: Path, seed: int, *, count: int = 100) -> None:
         (folder / f"{number:03d}.md").write_text(f"# {drawn(4)}\n\n{body}\n", "utf-8")
 
 
-def run(base: Path, folder: Path, seed: int, *, steps: int = 12) -> dict[str, object]:
+def run(base: Path, folder: Path, seed: int) -> dict[str, object]:
     """One adaptation to text without meaning; what it chose and shipped."""
     from contrasent.adapt.run import adapt
 
     write_documents(folder / "documents", seed)
-    done = adapt(
-        folder / "documents", folder / "out", base=str(base), budget=120.0, steps=steps, seed=seed
-    )
+    done = adapt(folder / "documents", folder / "out", base=str(base), budget=120.0, seed=seed)
     return {
         "seed": seed,
-        "trained": sum(t.candidate.model.startswith("round") for t in done.trials),
+        "tried": len(done.trials),
         "shipped": done.shipped.name,
         "improved": done.improved,
         "reason": done.verdict.reason,

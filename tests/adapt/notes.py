@@ -1,6 +1,4 @@
-"""Notes to adapt to, and training of a few steps whatever time is left."""
-
-from contrasent.adapt import selection
+"""Notes to adapt to."""
 
 
 def write_notes(folder, sentences, numbers, words=""):
@@ -11,8 +9,3 @@ def write_notes(folder, sentences, numbers, words=""):
         text = f"# Note {n} {sentences[n]}\n\n{body}{words} Filed as k{n:03d}.\n"
         (folder / f"note-{n:03d}.md").write_text(text)
     return folder
-
-
-def few_steps(patch, steps):
-    """So many steps for each plan in each round."""
-    patch.setattr(selection.Selection, "_steps", lambda self, n, plans, look, pair: steps.get(n, 0))

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from notes import few_steps, write_notes
+from notes import write_notes
 
 from commands import invoke
 from contrasent import files
 from contrasent.adapt import queries as queries_module
-from contrasent.adapt import selection, stages, training
+from contrasent.adapt import selection, stages
 from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.run import adapt
 from contrasent.adapt.splitting import SEALED, TRAIN, parts_of
-from contrasent.adapt.trials import Trials
 from contrasent.errors import InputError, OptionError, OutputError
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
@@ -38,24 +37,14 @@ def documents(tmp_path_factory, sentences):
     return write_notes(tmp_path_factory.mktemp("notes"), sentences, range(120))
 
 
-STEPS = {0: 2, 1: 1}
-"""Two steps for each plan and one more for the better half."""
-
-
-@pytest.fixture
-def brief(monkeypatch):
-    few_steps(monkeypatch, STEPS)
-
-
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory, model, documents):
     folder = tmp_path_factory.mktemp("out") / "model"
     patch = pytest.MonkeyPatch()
-    few_steps(patch, STEPS)
+    patch.setattr(selection, "MIN_PAIRS", 64)
     patch.delenv("CONTRASENT_DATA", raising=False)
     said = []
-    options = {"base": str(model), "budget": 60.0, "plans": training.PLANS[:2]}
-    done = adapt(documents, folder, **options, say=said.append)
+    done = adapt(documents, folder, base=str(model), budget=60.0, say=said.append)
     patch.undo()
     return folder, done, said
 
@@ -76,8 +65,6 @@ def test_it_leaves_a_model_an_index_and_a_report(adapted, documents):
     assert len(index) == facts["reading"]["passages"] >= 120
     names = [trial["candidate"]["name"] for trial in facts["trials"]]
     assert names[0] == "base"
-    assert any("round 1" in name for name in names)
-    assert any("round 2" in name for name in names)
     left = {trial["candidate"]["name"]: trial["overlap"] for trial in facts["trials"]}
     assert all(left[n] == 1.0 for n in names if n.startswith(("base", "BM25")))
     shares = [left[f"mapped, {share}"] for share in ("0.25", "0.5", "0.75", "1")]
@@ -106,7 +93,6 @@ def test_a_complete_adaptation_is_not_done_again(adapted, model, documents):
         adapt(documents, folder, base=str(model), budget=60.0)
 
 
-@pytest.mark.usefixtures("brief")
 def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents, monkeypatch):
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
     options = {"base": str(model), "budget": 10.0}
@@ -127,7 +113,7 @@ def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents,
     (tmp_path / "m" / ".index.abcd_123").mkdir()  # what a kill leaves of a folder half written
     (tmp_path / "m" / "work" / ".base.npy.abcd_123").write_text("half")
     monkeypatch.setattr("contrasent.adapt.run.read_source", None)
-    monkeypatch.setattr("contrasent.adapt.trials.measure_candidate", None)
+    monkeypatch.setattr("contrasent.adapt.selection.measure_candidate", None)
     again = []
     done = adapt(documents, tmp_path / "m", **options, resume=True, say=again.append)
     assert chosen in again
@@ -138,7 +124,6 @@ def test_a_killed_one_goes_on_and_does_nothing_twice(tmp_path, model, documents,
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, documents, monkeypatch):
     """The disk is full three times, and each resumed run gets further."""
     monkeypatch.delenv("CONTRASENT_DATA", raising=False)
-    monkeypatch.setattr(selection.Selection, "train", lambda *_, **__: None)
     # Enough for all that there is to measure: what is affordable would differ from run to run.
     options = {"base": str(model), "budget": 120.0}
     whole = adapt(documents, tmp_path / "whole", **options)
@@ -167,7 +152,6 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path, model, documents, m
     )
 
 
-@pytest.mark.usefixtures("brief")
 def test_queries_of_people_decide(tmp_path, model, documents, sentences):
     path = tmp_path / "asked.csv"
     rows = [f"where is k{n:03d} filed,note-{n:03d}.md" for n in range(100)]
@@ -185,22 +169,20 @@ def test_queries_of_people_decide(tmp_path, model, documents, sentences):
     assert facts["improved"] and facts["shipped"]["fusion"]
 
 
-def test_clicks_are_trained_on_and_decide_where_there_are_enough(
+def test_clicks_are_learnt_from_and_decide_where_there_are_enough(
     tmp_path, model, documents, monkeypatch
 ):
-    plans = []
+    learnt = []
     monkeypatch.setattr(
-        selection.Selection, "train", lambda self, pairs, *costs, **o: plans.append((pairs, o))
+        selection.Selection, "mapped", lambda self, pairs, *times: learnt.append(pairs)
     )
     path = tmp_path / "log.jsonl"
     rows = [{"query": f"k{n:03d}?", "document": f"note-{n:03d}", "count": 5} for n in range(120)]
     path.write_text("\n".join(map(json.dumps, rows)))
     options = {"base": str(model), "budget": 10.0}
     done = adapt(documents, tmp_path / "m", **options, clicks=path)
-    ((pairs, given),) = plans
-    opened = [pair for pair in pairs if pair.maker == "click"]
-    assert len(opened) == 3 * 72  # 5 is 101 in binary; three fifths of the documents
-    assert given["plans"][0].makers == ("click",)
+    (pairs,) = learnt
+    assert sum(pair.maker == "click" for pair in pairs) == 72  # three fifths of the documents
     assert list(done.verdict.kinds) == ["click"]
     # BM25 beside the base learnt nothing from the clicks on documents to train on.
     assert done.trials and "BM25" in done.verdict.reason
@@ -213,7 +195,7 @@ def test_clicks_are_trained_on_and_decide_where_there_are_enough(
     assert "click" not in done.verdict.kinds
 
 
-def test_few_documents_are_searched_but_nothing_is_trained(tmp_path, model, documents):
+def test_few_documents_are_searched_but_nothing_is_learnt(tmp_path, model, documents):
     few = tmp_path / "few"
     few.mkdir()
     for path in sorted(documents.iterdir())[:50]:
@@ -221,13 +203,12 @@ def test_few_documents_are_searched_but_nothing_is_trained(tmp_path, model, docu
     said = []
     done = adapt(few, tmp_path / "m", base=str(model), budget=3600.0, say=said.append)
     assert any("60 documents are needed" in line for line in said)
-    assert not any("training" in line for line in said)
+    assert not any("learning" in line for line in said)
     assert not done.improved
     assert done.shipped.name == "base"
     assert {trial.candidate.model for trial in done.trials} <= {"base", "", "whitened"}
 
 
-@pytest.mark.usefixtures("brief")
 def test_the_last_line_is_the_verdict_and_a_no_can_be_an_exit_code(
     tmp_path, model, documents, monkeypatch
 ):
@@ -254,7 +235,6 @@ def test_what_cannot_be_is_refused_before_any_work(
     assert not (tmp_path / "m").exists()
 
 
-@pytest.mark.usefixtures("brief")
 def test_bad_input_costs_nothing_that_was_there(adapted, model, documents, tmp_path):
     folder, _, _ = adapted
     with pytest.raises(InputError, match="no such file"):
@@ -294,7 +274,6 @@ def test_too_little_text_and_foreign_folders_are_refused(tmp_path, model, docume
         (Candidate("base"), {SEALED}, False),
         (Candidate("base + BM25 0.3", fusion=Ranker(0.3)), {SEALED, TRAIN}, True),
         (Candidate("mapped, 0.5", "mapped", 0.5), {SEALED}, True),
-        (Candidate("all pairs", "round1-0"), {SEALED}, False),
     ],
 )
 def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
@@ -314,8 +293,7 @@ def test_what_learnt_nothing_is_proven_on_documents_to_train_on_too(
 
     monkeypatch.setattr(stages, "judge_sealed", judged)
     monkeypatch.setattr(queries_module, "made_evidence", limited)
-    monkeypatch.setattr(Trials, "chosen", lambda self: Trial(chosen, 1.0))
-    monkeypatch.setattr(selection.Selection, "train", lambda *_, **__: None)
+    monkeypatch.setattr(selection.Selection, "chosen", lambda self: Trial(chosen, 1.0))
     done = adapt(documents, tmp_path / "out", base=str(model), budget=60.0)
     names = done.facts["held_out"]
     ids = sorted(p.name for p in documents.iterdir())

@@ -9,7 +9,6 @@ from contrasent.adapt.candidates import selection_error
 from contrasent.adapt.evidence import (
     Evidence,
     Query,
-    first_of_each_kind,
     is_prose,
     judged_evidence,
     made_evidence,
@@ -101,7 +100,7 @@ def test_texts_without_their_titles_are_looked_for_among_each_other():
         assert evidence.texts[own] == f"body {unit}"
         found = {int(evidence.units[row]) for row in others}
         assert found == {n for n in range(24) if DOCUMENTS[n] != DOCUMENTS[unit]}
-    some = narrowed(evidence, np.arange(0, 24, 3), np.arange(5))
+    some = narrowed(evidence.part(np.arange(5)), np.arange(0, 24, 3))
     assert [len(q.shown) for q in some.evidence.queries] == [
         1 + sum(other.document != q.document for other in some.evidence.queries)
         for q in some.evidence.queries
@@ -231,18 +230,11 @@ def test_documents_are_divided_by_their_names_alone():
 
 def test_a_part_has_the_rows_of_its_queries_alone():
     evidence = made()
-    few = first_of_each_kind(evidence, 3)
-    assert len(few) == 3 * len(evidence.kinds)
-    for kind in evidence.kinds:
-        assert (
-            few[np.isin(few, evidence.of_kind(kind))].tolist()
-            == evidence.of_kind(kind)[:3].tolist()
-        )
-    part = narrowed(evidence, np.arange(24), few)
+    few = evidence.part(np.arange(3))
+    part = narrowed(few, np.arange(24))
     assert part.evidence.texts == tuple(evidence.texts[row] for row in part.rows)
-    assert len(part.evidence.texts) == 24 + len(few)
-    for query, number in zip(part.evidence.queries, part.queries, strict=True):
-        whole = evidence.queries[number]
+    assert len(part.evidence.texts) == 24 + len(few.queries)
+    for query, whole in zip(part.evidence.queries, few.queries, strict=True):
         assert query.text == whole.text
         assert part.rows[list(query.shown)].tolist() == list(whole.shown)
         assert part.rows[list(query.hidden)].tolist() == list(whole.hidden)
@@ -256,11 +248,6 @@ def test_queries_of_people_are_evidence_of_the_answer_that_most_of_them_share():
         ["a", "e"],
         ["b", "c", "d"],
     ]
-
-
-def test_no_query_of_a_person_is_left_out():
-    evidence = judged_evidence(["t"] * 9, range(9), [[n] for n in range(9)], [("q", {0: 1.0})] * 8)
-    assert first_of_each_kind(evidence, 2).tolist() == list(range(8))
 
 
 @pytest.mark.parametrize(

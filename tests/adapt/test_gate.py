@@ -18,6 +18,6 @@ def test_text_without_meaning_ships_next_to_nothing(tmp_path, bert, monkeypatch)
     for seed in range(RUNS):
         (tmp_path / str(seed)).mkdir()
         lines.append(run(base, tmp_path / str(seed), seed))
-    assert all(line["trained"] for line in lines)
+    assert all(line["tried"] > 20 for line in lines)
     # A gate of one in twenty lets more than one of six through in 3 % of such tests.
     assert sum(line["improved"] for line in lines) <= 1

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from contrasent.adapt import training
-from contrasent.adapt.training import fit_map, toward_identity
+from contrasent.adapt import mapping
+from contrasent.adapt.mapping import fit_map, mixture, toward_identity
+from contrasent.adapt.pairs import Pair
 from contrasent.metrics import normalize
 
 
@@ -22,8 +23,8 @@ def found(queries, texts, matrix):
 
 
 def test_it_learns_which_directions_carry_the_meaning(monkeypatch):
-    monkeypatch.setattr(training, "MAP_EPOCHS", 100)
-    monkeypatch.setattr(training, "MAP_LR", 0.03)
+    monkeypatch.setattr(mapping, "EPOCHS", 100)
+    monkeypatch.setattr(mapping, "LR", 0.03)
     random = np.random.default_rng(0)
     learnt = fit_map(*turned(random), list(range(400)), seed=1)
     queries, texts = turned(random)
@@ -35,7 +36,7 @@ def test_it_learns_which_directions_carry_the_meaning(monkeypatch):
 
 
 def test_a_step_is_one_of_adam_on_a_plain_loop_s_gradient(monkeypatch):
-    monkeypatch.setattr(training, "MAP_EPOCHS", 1)
+    monkeypatch.setattr(mapping, "EPOCHS", 1)
     random = np.random.default_rng(3)
     queries, texts = turned(random, count=6, size=4)
     documents = [0, 0, 1, 2, 3, 4]
@@ -57,7 +58,7 @@ def test_a_step_is_one_of_adam_on_a_plain_loop_s_gradient(monkeypatch):
     matrix = torch.eye(4, dtype=torch.float64, requires_grad=True)
     (gradient,) = torch.autograd.grad(loss(matrix), matrix)
     # The first step of Adam moves each number by the learning rate against the gradient's sign.
-    expected = torch.eye(4) - training.MAP_LR * gradient.sign()
+    expected = torch.eye(4) - mapping.LR * gradient.sign()
     learnt = fit_map(queries, texts, documents, seed=0)
     sure = gradient.abs() > 1e-3
     assert sure.sum() >= 8
@@ -69,3 +70,14 @@ def test_shares_lie_on_the_line_to_the_identity():
     np.testing.assert_array_equal(toward_identity(matrix, 0.0), np.eye(2))
     np.testing.assert_array_equal(toward_identity(matrix, 1.0), matrix)
     np.testing.assert_allclose(toward_identity(matrix, 0.25), [[1.25, 0.25], [0.0, 1.5]])
+
+
+def test_a_mixture_takes_makers_in_turn_and_no_pair_twice():
+    many = [Pair(f"m{n}", "text", n, "many") for n in range(1000)]
+    few = [Pair(f"f{n}", "text", n, "few") for n in range(5)]
+    chosen = mixture([*many, *few, *many], 900, 3)
+    assert len(set(chosen)) == len(chosen) == 900
+    assert [pair.maker for pair in chosen[:12]] == ["many", "few"] * 5 + ["many"] * 2
+    assert chosen[::2] != mixture([*many, *few], 900, 4)[::2]
+    assert set(mixture(few, 12, 0)) == set(few)
+    assert mixture([], 12, 0) == []

@@ -5,6 +5,7 @@ import pytest
 
 from contrasent.adapt import work as module
 from contrasent.adapt.work import Work
+from contrasent.errors import OutputError
 
 TEXTS = [f"a lantern and {n} keys" for n in range(23)]
 
@@ -44,3 +45,26 @@ def test_a_killed_encoding_has_lost_one_block(tmp_path, monkeypatch, clock):
     assert [p.name for p in (tmp_path / "work").glob("*.npy")] == ["base.npy"]
     assert again.encode("base", encode, TEXTS).tolist() == vectors.tolist()
     assert len(encoded) == 6
+
+
+def test_a_stage_is_done_once_and_another_run_does_not_go_on_with_it(tmp_path):
+    folder = tmp_path / "model" / "work"
+    work = Work(folder, {"seed": 0}, resume=False)
+    calls = []
+
+    def make():
+        calls.append(1)
+        return {"a": [1, 2]}
+
+    assert work.stage("one", make) == work.stage("one", make) == {"a": [1, 2]}
+    vectors = np.ones((2, 3), np.float32)
+    work.vectors("v", lambda: vectors)
+    again = Work(folder, {"seed": 0}, resume=True)
+    assert again.stage("one", make) == {"a": [1, 2]}
+    assert len(calls) == 1
+    np.testing.assert_array_equal(again.vectors("v", lambda: 1 / 0), vectors)
+    assert again.seconds() >= again.earlier > 0
+    with pytest.raises(OutputError, match="--resume"):
+        Work(folder, {"seed": 0}, resume=False)
+    with pytest.raises(OutputError, match="seed 0, not 1"):
+        Work(folder, {"seed": 1}, resume=True)

@@ -27,7 +27,7 @@ def packages(tmp_path_factory, sentences):
     return folder
 
 
-def test_it_trains_proves_saves_and_answers(tmp_path, bert, packages, monkeypatch):
+def test_it_learns_proves_saves_and_answers(tmp_path, bert, packages, monkeypatch):
     from contrasent.model.encoder import Encoder
 
     Encoder.load(bert, pooler="mean", normalise=True).save(tmp_path / "base")
@@ -35,8 +35,8 @@ def test_it_trains_proves_saves_and_answers(tmp_path, bert, packages, monkeypatc
     monkeypatch.setattr(
         docstrings, "installed_sources", lambda: docstrings.sources_below([packages])
     )
-    monkeypatch.setattr(selection, "FEWEST_PAIRS", 64)
-    arguments = ["--base", tmp_path / "base", "-o", tmp_path / "m", "--steps", 2]
+    monkeypatch.setattr(selection, "MIN_PAIRS", 64)
+    arguments = ["--base", tmp_path / "base", "-o", tmp_path / "m"]
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"], catch_exceptions=False)
     facts = json.loads(result.stdout)
     documents = facts["reading"]["documents"]
@@ -44,7 +44,7 @@ def test_it_trains_proves_saves_and_answers(tmp_path, bert, packages, monkeypatc
     kinds = facts["verdict"]["kinds"]
     assert 20 <= kinds["docstring"]["queries"] <= documents * 4 // 5  # the first fifth chose
     assert kinds["docstring"].keys() == {"before", "after", "queries", "difference"}
-    assert any("docstrings, round 1" in one["candidate"]["name"] for one in facts["trials"])
+    assert any(one["candidate"]["name"] == "mapped, 1" for one in facts["trials"])
     assert [one["question"] for one in facts["answers"]] == list(QUESTIONS)
     assert all(len(one["found"]) == 3 for one in facts["answers"])
     assert all(name.startswith("m") for name, _, _ in facts["answers"][0]["found"])

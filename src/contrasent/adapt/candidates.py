@@ -21,9 +21,9 @@ class Candidate:
     """A way to search."""
 
     name: str
-    model: str = "base"  # "base", "whitened", "mapped", a trained one's name, or "" for words alone
-    share: float = 1.0  # of what was trained, averaged with the base
-    fusion: Ranker | None = None  # how words count beside vectors
+    model: str = "base"  # "base", "whitened", "mapped", or "" for words alone
+    share: float = 1.0  # of the map, mixed with the identity
+    fusion: Ranker | None = None  # how words are added to vectors
 
 
 @dataclass(slots=True)
@@ -31,14 +31,10 @@ class Trial:
     """A candidate and what came of it."""
 
     candidate: Candidate
-    score: float  # :func:`selection_score` less what drift costs
+    score: float  # :func:`selection_score`
     # nDCG@10 of each kind, and "all", their mean
     kinds: dict[str, float] = field(default_factory=dict)
-    seconds: float = 0.0  # since the run began
-    cost: float = 0.0
     overlap: float = 1.0  # share of the base's ten nearest neighbours that are left
-    base: float = 0.0  # the base's mean for the same queries: for trained networks, fewer of them
-    error: float = 0.0  # standard error of the score over the queries
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,16 +49,15 @@ class Encoded:
         return Encoded(layer(self.queries), layer(self.rows))
 
 
-def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors | None) -> Encoded:
+def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors) -> Encoded:
     """Encode queries and rows; ``passages`` are vectors of the first rows, encoded already."""
     queries = [query.text for query in evidence.queries]
-    texts = list(evidence.texts if passages is None else evidence.texts[evidence.passages :])
+    texts = list(evidence.texts[evidence.passages :])
     distinct = list(dict.fromkeys([*queries, *texts]))
     place = {text: at for at, text in enumerate(distinct)}
     vectors = check_vectors(encode(distinct), distinct)
-    rows = vectors[[place[text] for text in texts]]
-    if passages is not None:
-        rows = np.concatenate([passages, rows]) if len(texts) else np.asarray(passages)
+    beyond = vectors[[place[text] for text in texts]]
+    rows = np.concatenate([passages, beyond]) if len(texts) else np.asarray(passages)
     return Encoded(vectors[[place[text] for text in queries]], rows)
 
 
@@ -82,22 +77,6 @@ def encode_all(encode: EncodeFn, texts: Sequence[str]) -> Vectors:
 
 SMALL = 0.01
 """Added to both sides of a ratio, so that a kind which nothing can answer does not decide."""
-
-
-PRICE = 0.2
-"""Of all neighbours lost to a linear layer, in units of the score. Learning from made queries gains
-most on just such queries, while people's queries lose with every neighbour that moves; what a
-model gains must pay for what it moves. Were nothing learnt, losing a third of the neighbours cost
-3 % of nDCG, and losing half of them 8 % (docs/results.md), and of a gain on made queries a fraction
-is left on those of people. The sizes are guesses (docs/log.md).
-"""
-NETWORK_PRICE = 0.8
-"""The same of a trained network: it learns the manner of made queries, which a map cannot."""
-
-
-def drift_cost(overlap: float, *, trained: bool) -> float:
-    """What a candidate must gain for having moved so far from the base."""
-    return (NETWORK_PRICE if trained else PRICE) * (1.0 - overlap)
 
 
 def selection_score(evidence: Evidence, before: Floats, after: Floats) -> float:

@@ -200,20 +200,15 @@ def main_answers(user_queries: Sequence[tuple[str, Mapping[int, float]]]) -> lis
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Some of an evidence's queries, over some of its passages."""
+    """An evidence's queries, over some of its passages."""
 
     evidence: Evidence
-    queries: NDArray[np.int64]
     rows: NDArray[np.int64]  # numbers in the whole
 
 
-def narrowed(
-    evidence: Evidence, passages: NDArray[np.int64], queries: NDArray[np.int64] | None = None
-) -> Part:
-    """Some of the queries over some passages; those that a query needs must be among them."""
-    numbers = np.arange(len(evidence.queries)) if queries is None else queries
-    chosen = [evidence.queries[at] for at in numbers]
-    needed = {row for q in chosen for row in (q.shown[:1] if q.apart else q.shown)}
+def narrowed(evidence: Evidence, passages: NDArray[np.int64]) -> Part:
+    """The queries over some passages; those that a query needs must be among them."""
+    needed = {row for q in evidence.queries for row in (q.shown[:1] if q.apart else q.shown)}
     rows = np.concatenate([passages, np.array(sorted(needed), dtype=np.int64)])
     place = {int(row): at for at, row in enumerate(rows)}
     measured = tuple(
@@ -222,13 +217,7 @@ def narrowed(
             hidden=tuple(place[row] for row in query.hidden if row in place),
             shown=tuple(place[row] for row in query.shown if row in place),
         )
-        for query in chosen
+        for query in evidence.queries
     )
     texts = tuple(evidence.texts[row] for row in rows)
-    return Part(Evidence(texts, len(passages), evidence.units[rows], measured), numbers, rows)
-
-
-def first_of_each_kind(evidence: Evidence, limit: int) -> NDArray[np.int64]:
-    """Numbers of so many queries of each kind; of all that people typed."""
-    few = [evidence.of_kind(kind)[: None if kind == "real" else limit] for kind in evidence.kinds]
-    return np.sort(np.concatenate(few))
+    return Part(Evidence(texts, len(passages), evidence.units[rows], measured), rows)

@@ -8,7 +8,7 @@ import numpy as np
 from contrasent.adapt.candidates import Candidate, Encoded, encode_evidence, measure_candidate
 from contrasent.adapt.evidence import Evidence
 from contrasent.adapt.measuring import rankings
-from contrasent.adapt.trials import Trials
+from contrasent.adapt.selection import Selection
 from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.metrics import normalize
 from contrasent.search.ranking import Ranker
@@ -27,24 +27,22 @@ class Sealed:
     changes: list[dict[str, Any]]  # those that changed most
 
 
-def judge_sealed(trials: Trials, chosen: Candidate, evidence: Evidence) -> Sealed:
+def judge_sealed(selection: Selection, chosen: Candidate, evidence: Evidence) -> Sealed:
     """Compare the chosen candidate with the base on queries that nothing was chosen by."""
-    ground = trials.ground
-    lexical = Bm25.of(evidence.texts, ground.lexical.analyzer.language)
-    raw = encode_evidence(ground.base.encode, evidence, np.asarray(ground.raw))
+    context = selection.context
+    lexical = Bm25.of(evidence.texts, context.lexical.analyzer.language)
+    raw = encode_evidence(context.base.encode, evidence, np.asarray(context.raw))
     base = raw.by(normalize)
-    own = () if ground.fusion is None else (lexical, ground.fusion)
+    own = () if context.fusion is None else (lexical, context.fusion)
     before = measure_candidate(evidence, base, *own)[0]
     after, encoded, checked = before, base, None
     ways = () if chosen.fusion is None else (lexical, chosen.fusion)
     if chosen.model != "base":
-        encoder, passages = trials.encoder(chosen), trials.passages(chosen)
-        layer = trials.layer(chosen.model, chosen.share)
-        encoded = raw.by(layer) if layer else encode_evidence(encoder.encode, evidence, passages)
-        checked = check_general(ground.base.encode, encoder.encode)
+        encoded = raw.by(selection.layer(chosen.model, chosen.share))
+        checked = check_general(context.base.encode, selection.encoder(chosen).encode)
     if chosen.name != "base":
         after = measure_candidate(evidence, encoded, *ways)[0]
-    verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=ground.seed)
+    verdict = decide(evidence, before, after, name=chosen.name, general=checked, seed=context.seed)
     order = np.argsort(after - before, kind="stable")
     most = [n for n in (*order[::-1][:SHOWN], *order[:SHOWN]) if after[n] != before[n]]
     changes = [

@@ -1,13 +1,12 @@
 """Pairs of a query and what it should find, made of passages without labels: a maker a function.
 
 None of these queries was typed by a person, but for those of click logs. Each maker stands for one
-way of searching: by a title, by a sentence on the same matter, by a few telling words. What a
+way of searching: by a title, by a question, by a sentence on the same matter. What a
 passage has in common with a query that was taken from it is the trap: the makers take the query's
 text out of what it should find, and :func:`without_copied` takes out of a query words that stand in
 both.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,22 +16,15 @@ import numpy as np
 
 from contrasent.documents.passages import Passage
 from contrasent.documents.prose import summary_and_explanation
-from contrasent.search.words import STOP_WORDS, words
+from contrasent.search.words import words
 
 FEWEST_WORDS = 4
-"""Words of a sentence or a crop that says something."""
+"""Words of a sentence that says something."""
 QUESTION_WORDS = 3
 """Words of a question that does."""
-SHORTEST, LONGEST = 0.05, 0.5
-"""Shares of a passage's words that a crop may be; Contriever's."""
-KEYWORDS = (2, 4)
-"""Words of a keyword query, at least and at most."""
-TAKEN_FROM = 8
-"""It is drawn from so many words, the most telling ones."""
 COMMON = 3
 """A heading of more documents than this, such as "Introduction", asks for nothing in particular."""
 
-_STOP = frozenset().union(*STOP_WORDS.values())
 _MARKED = re.compile(
     r"(?:^|\n)\s*Q(?:uestion)?\s*[.:]\s*(?P<question>[^\n]+?)\s*\n+\s*A(?:nswer)?\s*[.:]\s*"
     r"(?P<answer>.+?)(?=\n\s*Q(?:uestion)?\s*[.:]|\Z)",
@@ -168,67 +160,6 @@ def summary_to_explanation(source: Source) -> Iterator[Pair]:
                 yield Pair(summary, _as_indexed(passage, explanation), number, "docstring")
 
 
-def crops(source: Source) -> Iterator[Pair]:
-    """Two spans of each passage, which may overlap (Izacard et al., 2022, Section 3.1)."""
-    for number, passage in source:
-        parts = pieces(passage.text)
-        if len(parts) >= 2 * FEWEST_WORDS:
-            random = random_of(source.seed, 2, number)
-            yield Pair(_crop(parts, random), _crop(parts, random), number, "crop")
-
-
-def _crop(parts: Sequence[str], random: np.random.Generator) -> str:
-    low = max(FEWEST_WORDS, round(SHORTEST * len(parts)))
-    high = max(low, round(LONGEST * len(parts)))
-    length = int(random.integers(low, high + 1))
-    start = int(random.integers(len(parts) - length + 1))
-    return joined(parts[start : start + length])
-
-
-def neighbours(source: Source) -> Iterator[Pair]:
-    """A sentence of each passage is the query for the one that follows in its document."""
-    wanted = set(source.numbers)
-    for number, here in source:
-        following = number + 1
-        if following not in wanted or following >= len(source.passages):
-            continue
-        there = source.passages[following]
-        if here.document != there.document:
-            continue
-        sentences = [s for s in source.split(here.text) if len(pieces(s)) >= FEWEST_WORDS]
-        if sentences:
-            at = int(random_of(source.seed, 3, number).integers(len(sentences)))
-            yield Pair(sentences[at], there.indexed, following, "neighbour")
-
-
-def keyword_query(source: Source) -> Iterator[Pair]:
-    """Words that stand often in a passage and in few others, by BM25's weights."""
-    # A word of one passage alone is most likely a name or a slip, and is left out.
-    passages = source.passages
-    holding = Counter(word for passage in passages for word in set(words(passage.text)))
-    for number, passage in source:
-        count = Counter(words(passage.text))
-        length = count.total()
-        weights = {
-            word: math.log(1 + (len(passages) - holding[word] + 0.5) / (holding[word] + 0.5))
-            * often
-            / (often + 0.3 + 0.9 * length / 100)
-            for word, often in count.items()
-            if holding[word] > 1 and _is_telling(word)
-        }
-        best = sorted(weights, key=lambda word: (-weights[word], word))[:TAKEN_FROM]
-        random = random_of(source.seed, 4, number)
-        size = int(random.integers(KEYWORDS[0], KEYWORDS[1] + 1))
-        if len(best) >= size:
-            query = " ".join(str(word) for word in random.permutation(best)[:size])
-            yield Pair(query, passage.indexed, number, "keywords")
-
-
-def _is_telling(word: str) -> bool:
-    """Whether a word says what a text is about; a pair of characters does in unspaced scripts."""
-    return (len(word) > 2 or not word.isascii()) and word not in _STOP and "_" not in word
-
-
 def clicks(
     log: Sequence[tuple[str, Mapping[int, float]]], holding: Sequence[Sequence[int]]
 ) -> Maker:
@@ -236,8 +167,7 @@ def clicks(
 
     A query is to find the passage of the opened document that shares most words with it. It belongs
     to the part of the documents (training, choosing, proving) in which the one lies that was
-    opened most often for it, and to that part alone. A pair is repeated for every doubling of its
-    count.
+    opened most often for it, and to that part alone.
     """
 
     def opened(source: Source) -> Iterator[Pair]:
@@ -246,13 +176,12 @@ def clicks(
             if wanted.isdisjoint(holding[max(counts, key=lambda document: counts[document])]):
                 continue
             terms = set(words(query))
-            for document, count in counts.items():
+            for document in counts:
                 there = [number for number in holding[document] if number in wanted]
                 texts = [source.passages[at].indexed for at in there]
                 shared = [len(terms.intersection(words(text))) for text in texts]
                 if there:
                     best = shared.index(max(shared))
-                    pair = Pair(query, texts[best], there[best], "click")
-                    yield from [pair] * max(1, int(count).bit_length())
+                    yield Pair(query, texts[best], there[best], "click")
 
     return opened

@@ -18,11 +18,8 @@ from contrasent.adapt.pairs import (
     Maker,
     Pair,
     Source,
-    crops,
     first_sentence,
     inverse_cloze,
-    keyword_query,
-    neighbours,
     question_to_answer,
     summary_to_explanation,
     title_to_passage,
@@ -37,11 +34,7 @@ from contrasent.errors import InputError
 QUERY_MAKERS: tuple[Maker, ...] = (
     title_to_passage, first_sentence, inverse_cloze, question_to_answer, summary_to_explanation,
 )  # fmt: skip
-"""Makers of the queries that candidates are measured by. Keywords are none of them: chosen by
-BM25's weights, they would be no evidence for or against BM25."""
-
-PAIR_MAKERS: tuple[Maker, ...] = (*QUERY_MAKERS, crops, neighbours, keyword_query)
-"""Makers of the pairs that are trained on."""
+"""Makers of the queries that candidates are measured by, and that the map learns from."""
 
 FEWEST_QUERIES = 4
 
@@ -96,10 +89,10 @@ class Queries:
         self.documents = [passage.document for passage in reading.passages]
         self.people = None if user_queries is None else len(user_queries)
         self.lines: list[str] = []
-        self._query_makers, self._pair_makers = QUERY_MAKERS, PAIR_MAKERS
+        self._query_makers, self._pair_makers = QUERY_MAKERS, QUERY_MAKERS
         if log:
             clicks = click_maker(log, reading.holding)
-            self._pair_makers = (clicks, *PAIR_MAKERS)
+            self._pair_makers = (clicks, *QUERY_MAKERS)
             fewest = min(
                 len({self.documents[pair.passage] for pair in self._pairs((clicks,), part)})
                 for part in (SELECT, SEALED)
@@ -109,7 +102,7 @@ class Queries:
             elif user_queries is None:
                 self.lines.append(
                     f"the clicks are about {fewest} documents to choose or prove by, and {FEWEST} "
-                    "are needed: they are trained on, and queries made of the text decide"
+                    "are needed: a map is learnt from them, and queries made of the text decide"
                 )
         proofs = int((parts[old:] == SEALED).sum())
         if user_queries is not None:
@@ -117,8 +110,7 @@ class Queries:
         self.provable = proofs >= FEWEST
         if not self.provable:
             self.lines.append(
-                f"no gain can be proven on so little ({PROOF}): the base is going to be shipped, "
-                "so nothing is trained"
+                f"no gain can be proven on so little ({PROOF}): the base is going to be shipped"
             )
 
     def pairs(self) -> list[Pair]:

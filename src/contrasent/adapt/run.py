@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from contrasent.adapt import shipping
@@ -11,7 +10,6 @@ from contrasent.adapt.reading import Reading, load_reading, read_source, write_r
 from contrasent.adapt.selection import Say
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.stages import Stages
-from contrasent.adapt.training import PLANS, TrainingPlan
 from contrasent.adapt.update import (
     Previous,
     open_previous,
@@ -26,9 +24,6 @@ from contrasent.model.pretrained import resolve
 from contrasent.text.sources import missing
 
 BASE = "all-MiniLM-L6-v2"
-CLICKED = TrainingPlan("clicks", ("click",), 5e-5)
-"""What is tried besides where there is a click log."""
-
 FEWEST_PASSAGES = 20
 FEWEST_DOCUMENTS = 10
 SHORTEST_BUDGET = 10.0
@@ -46,20 +41,18 @@ def adapt(
     clicks: str | Path | None = None,
     columns: Sequence[str] | None = None,
     max_file_text: int = TEXT_LIMIT,
-    plans: Sequence[TrainingPlan] = PLANS,
-    steps: int | None = None,
     seed: int = 0,
     resume: bool = False,
     overwrite: bool = False,
     keep_candidates: bool = False,
     say: Say = lambda text: None,
 ) -> Adaptation:
-    """Make search in documents better than the base makes it, prove it, and leave what is better.
+    """Try to improve search in documents over the base, and keep what is proven better.
 
-    Documents are divided into those to train on, those to choose by, and sealed ones. Candidates
-    (BM25 beside the base, the base whitened, trained, averaged with what was trained) are chosen
-    by queries about the second part. The best takes the base's place only if it is better on the
-    sealed part, by the 95 % interval of the paired difference, and general quality has not fallen.
+    Documents are divided into those to learn from, those to choose by, and sealed ones. Candidates
+    (the base with BM25, whitened, or with a linear map learnt from pairs) are compared by queries
+    about the second part. The chosen one takes the base's place only if it is better on the sealed
+    part, by the 95 % interval of the paired difference, and general quality has not fallen.
     """
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
@@ -89,8 +82,6 @@ def adapt(
             "clicks": None if clicks is None else str(clicks),
             "columns": None if columns is None else list(columns),
             "max_file_text": max_file_text,
-            "plans": [asdict(plan) for plan in plans],
-            "steps": steps,
             "seed": seed,
         },
         resume=resume,
@@ -117,7 +108,7 @@ def adapt(
     run = Stages(
         work, reading, encoder, place, base, previous, user_queries, log, budget, seed, say
     )
-    done = run.finish(target, (CLICKED, *plans) if log else plans, steps)
+    done = run.finish(target)
     return shipping.tidied(done, keep_candidates)
 
 

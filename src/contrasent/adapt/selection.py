@@ -1,249 +1,244 @@
-"""Choosing among candidates inside a budget: cheap ones first, the better half of the dear ones.
+"""Candidates are measured on the selection part, each once, and the best of them is chosen.
 
-Training plans each get a part of the time; the better half goes on from where it was, and then the
-best alone (successive halving; Jamieson and Talwalkar, 2016). Weights are averaged with the base's
-along a path, since the best model is seldom at its end.
+All of them are the base, a linear layer over it, or words: the base's vectors, encoded once, are
+enough to measure them all.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
 
 import numpy as np
 
 from contrasent.adapt.candidates import (
     WEIGHTS,
     Candidate,
+    Encoded,
     Trial,
+    encode_evidence,
+    kind_means,
     measure_candidate,
+    selection_error,
+    selection_score,
 )
-from contrasent.adapt.evidence import Floats
+from contrasent.adapt.evidence import Evidence, Floats, Part
+from contrasent.adapt.mapping import fit_map, mixture, toward_identity
+from contrasent.adapt.measuring import Remembered
 from contrasent.adapt.pairs import Pair
-from contrasent.adapt.training import (
-    BATCH,
-    PLANS,
-    TrainingPlan,
-    fit_map,
-    mixture,
-    train,
-    with_negatives,
-)
-from contrasent.adapt.trials import LINEAR, Trials, slug
-from contrasent.metrics import normalize
+from contrasent.adapt.work import Work
+from contrasent.metrics import neighbour_overlap, normalize
+from contrasent.model.encoder import Encoder
+from contrasent.postprocess import whitening
 from contrasent.search.ranking import Ranker
+from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
-ROUNDS = (0.3, 1.0)
-"""Of the time that is left, for each round of training: first all plans, then the better half."""
-PATH = (0.5, 0.75, 0.25)
-"""Shares of the best trained model in its averages with the base, in the order in which they are
-tried."""
-MAPPING = 0.15
-"""Of the time that is left, for encoding the pairs that a linear map learns from."""
-MAPPING_ALONE = 0.4
-"""The same where a map needs no more than that and a network could not be afforded."""
+NEIGHBOURS_OF = 800
+"""Passages whose neighbours are compared with the base's."""
+UNTRAINED = ("base", "whitened")
+"""Models that learnt nothing from queries."""
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the linear map in its mixtures with the identity."""
+MAPPING = 0.4
+"""Of the time that is left, for encoding the pairs that the map learns from."""
 A_PAIR = 1.3
 """Times as long as encoding a passage is encoding a pair: its text and its short query."""
 MOST_MAPPED = 8000
-FEWEST_PAIRS = 4 * BATCH
-FEWEST_STEPS = 10
-"""Steps below which a round of training is not worth its measuring."""
+MIN_PAIRS = 256
 
 Say = Callable[[str], None]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectionContext:
+    """What all candidates are measured with."""
+
+    base_folder: Path
+    base: Encoder
+    documents: Sequence[int]  # of each passage
+    raw: Vectors  # the base's vectors of the passages
+    lexical: Bm25
+    select: Evidence
+    part: Part  # of the same queries, over fewer passages where there are very many
+    seed: int
+    fusion: Ranker | None = None  # of an updated model that has one
+
+
 class Selection:
-    """What is tried, in which order, until ``deadline`` (seconds of the run)."""
+    """The candidates of one adaptation that were measured; the base is the first."""
 
-    def __init__(self, trials: Trials, deadline: float, say: Say) -> None:
-        self.trials, self.deadline, self.say = trials, deadline, say
-        self.ground, self.work = trials.ground, trials.work
+    def __init__(self, context: SelectionContext, work: Work, say: Say) -> None:
+        self.context, self.work, self.say = context, work, say
+        self.tried: list[Trial] = []
+        self._values: dict[str, Floats] = {}
+        self._overlaps: dict[tuple[str, float], float] = {}
 
-    def cheap(self) -> None:
-        """The base, words alone, both together, and the base whitened."""
-        base = Candidate("base", fusion=self.ground.fusion)
-        self.trials.try_one(base, values_of=lambda: self.trials.before(self.ground.wide))
-        self.trials.try_one(Candidate("BM25", model=""))
+    # ------------------------------------------------------------------ what is tried
+
+    def untrained(self, *, updating: bool) -> None:
+        """The base, words alone, both together, and the base whitened unless it is an update."""
+        self.try_one(Candidate("base", fusion=self.context.fusion))
+        self.try_one(Candidate("BM25", model=""))
         self._fused(Candidate("base"))
-        dimension = self.ground.raw.shape[1]
-        if len(self.ground.raw) > 4 * dimension and not self.ground.updating:
-            self.trials.try_one(Candidate("whitened", model="whitened"))
+        if len(self.context.raw) > 4 * self.context.raw.shape[1] and not updating:
+            self.try_one(Candidate("whitened", model="whitened"))
             self._fused(Candidate("whitened", model="whitened"))
 
-    def mapped(
-        self,
-        pairs: Sequence[Pair],
-        seconds_a_text: float,
-        until: float,
-        *,
-        most: int = MOST_MAPPED,
-    ) -> None:
-        """A linear map over the base, trained on the pairs that there is time to encode."""
-        now = self.work.seconds()
-        left = max(MAPPING * (self.deadline - now), MAPPING_ALONE * (until - now))
-        affordable = int(left / max(A_PAIR * seconds_a_text, 1e-6))
-        count = int(self.work.stage("map-pairs", lambda: min(most, affordable)))
-        chosen = list(dict.fromkeys(mixture(pairs, (), count, self.ground.seed)))
-        if len(chosen) < FEWEST_PAIRS:
+    def mapped(self, pairs: Sequence[Pair], seconds_a_text: float, until: float) -> None:
+        """A linear map over the base, learnt from the pairs that there is time to encode."""
+        left = until - self.work.seconds()
+        affordable = int(MAPPING * left / max(A_PAIR * seconds_a_text, 1e-6))
+        count = int(self.work.stage("map-pairs", lambda: max(0, min(MOST_MAPPED, affordable))))
+        chosen = mixture(pairs, count, self.context.seed)
+        if len(chosen) < MIN_PAIRS:
             return
-        began = self.work.seconds()
 
         def learnt() -> Vectors:
             self.say(f"learning a linear map from {len(chosen):,} pairs")
-            encode = self.ground.base.encode
+            encode = self.context.base.encode
             return fit_map(
                 self.work.encode("map-queries", encode, [pair.query for pair in chosen]),
                 self.work.encode("map-texts", encode, [pair.text for pair in chosen]),
-                [self.ground.documents[pair.passage] for pair in chosen],
-                seed=self.ground.seed,
+                [self.context.documents[pair.passage] for pair in chosen],
+                seed=self.context.seed,
             )
 
         self.work.vectors("map", learnt)
-        cost = self.work.seconds() - began
-        tried = [
-            self.trials.try_one(Candidate(f"mapped, {share:g}", "mapped", share), cost / 4)
-            for share in (*PATH, 1.0)
-        ]
+        tried = [self.try_one(Candidate(f"mapped, {share:g}", "mapped", share)) for share in SHARES]
         best = max(tried, key=lambda trial: trial.score)
         if best.score > 0:
             self._fused(best.candidate)
 
     def _fused(self, dense: Candidate) -> None:
-        """A dense candidate with BM25 beside it, in all weights."""
-        part = self.trials.part(dense.model)
-        ways = {f"BM25 {weight}": Ranker(weight) for weight in WEIGHTS}
-        words = self.trials.words(part)
-
-        @cache
-        def measured() -> Floats:
-            encoded = self.trials.vectors(dense.model, dense.share, part)
-            return measure_candidate(part.evidence, encoded, words, *ways.values())
+        """A dense candidate with BM25, in all weights."""
+        ways = [Ranker(weight) for weight in WEIGHTS]
+        measured = cache(lambda: self._measure(dense, *ways))
 
         def of(way: int) -> Callable[[], Floats]:
             return lambda: measured()[way]
 
-        for number, (name, fusion) in enumerate(ways.items()):
-            candidate = replace(dense, name=f"{dense.name} + {name}", fusion=fusion)
-            self.trials.try_one(candidate, values_of=of(number))
+        for number, fusion in enumerate(ways):
+            name = f"{dense.name} + BM25 {fusion.word_weight}"
+            candidate = replace(dense, name=name, fusion=fusion)
+            self.try_one(candidate, values_of=of(number))
 
-    def train(
-        self,
-        pairs: Sequence[Pair],
-        look: float,
-        pair: float,
-        *,
-        plans: Sequence[TrainingPlan] = PLANS,
-        steps: int | None = None,
-    ) -> None:
-        """Train by successive halving as long as there is time, then add words to the best."""
-        if len(pairs) < FEWEST_PAIRS:
-            self.say(f"{len(pairs):,} pairs are too few to train on")
-            return
-        makers = {made.maker for made in pairs}
-        usable = [plan for plan in plans if not plan.makers or makers & set(plan.makers)]
-        # A plan that leaves the others too few steps is not tried: those before it come first.
-        while len(usable) > 1 and not self._steps(0, len(usable), look, pair):
-            usable.pop()
-        beginnings: dict[TrainingPlan, str] = dict.fromkeys(usable, "")
-        done, trained = 0, self.trials.tried[0]
-        for number in range(len(ROUNDS)):
-            count = self._steps(number, len(beginnings), look, pair)
-            count = count if steps is None else min(count, steps - done)
-            if count < 1:
-                break
-            done += count
-            ends: dict[TrainingPlan, Trial] = {}
-            for plan, start in beginnings.items():
-                if ends and self._late(f"{number}-{plan.name}"):
-                    break
-                began = self.work.seconds()
-                model = f"round{number + 1}-{plans.index(plan)}"
-                self._train(model, number, plan, start, count, pairs)
-                candidate = Candidate(f"{plan.name}, round {number + 1}", model)
-                ends[plan] = self.trials.try_one(candidate, self.work.seconds() - began)
-            ranked = sorted(ends, key=lambda plan: -ends[plan].score)
-            better = ranked[: max(1, len(ranked) // 2)]
-            beginnings = {plan: ends[plan].candidate.model for plan in better}
-            trained = ends[ranked[0]]
-        if not done:
-            return
-        for share in PATH:
-            if not self._late(f"path-{share}"):
-                name, model = trained.candidate.name, trained.candidate.model
-                self.trials.try_one(Candidate(f"{name}, {share:g}", model, share))
-        best = self.trials.best(dense=True).candidate
-        if best.model not in LINEAR:
-            self._fused(best)
+    def try_one(
+        self, candidate: Candidate, *, values_of: Callable[[], Floats] | None = None
+    ) -> Trial:
+        """Measure a candidate on the selection part."""
 
-    def _late(self, what: str) -> bool:
-        """Whether the time is up for something; what was found once holds after a resume."""
-        found: bool = self.work.stage(
-            slug(f"late-{what}"), lambda: self.work.seconds() > self.deadline
+        def measured() -> dict[str, object]:
+            ways = () if candidate.fusion is None else (candidate.fusion,)
+            values = values_of() if values_of else self._measure(candidate, *ways)[0]
+            overlap = self._overlap(candidate.model, candidate.share)
+            return {"values": values.tolist(), "overlap": overlap}
+
+        found = self.work.stage(slug(f"trial {candidate.name}"), measured)
+        values, evidence = np.array(found["values"]), self.context.part.evidence
+        self._values[candidate.name] = values
+        trial = Trial(
+            candidate,
+            selection_score(evidence, self._values["base"], values),
+            kind_means(evidence, values),
+            round(found["overlap"], 4),
         )
-        return found
+        self.tried.append(trial)
+        return trial
 
-    def _steps(self, number: int, plans: int, look: float, pair: float) -> int:
-        """Steps of a round for each of so many plans; 0 where the time is too short."""
+    def _measure(self, candidate: Candidate, *ways: Ranker) -> Floats:
+        """(max(1, ways), queries) nDCG@10 of a candidate's vectors or words, or both by each."""
+        evidence = self.context.part.evidence
+        if not candidate.model:
+            return measure_candidate(evidence, None, self._words)
+        encoded = self._vectors.by(self.layer(candidate.model, candidate.share))
+        return measure_candidate(evidence, encoded, self._words if ways else None, *ways)
 
-        def planned() -> int:
-            # The looks of this round, and those along the path after the last.
-            looks = plans + len(PATH)
-            left = self.deadline - self.work.seconds() - looks * look
-            part = left * (ROUNDS[number] if plans > 1 else 1.0) / plans
-            rate = BATCH * (self._seconds_a_pair() or pair)
-            return int(part / rate) if part / rate >= FEWEST_STEPS else 0
+    @cached_property
+    def _vectors(self) -> Encoded:
+        """The base's vectors of the part's queries and rows."""
+        context, work = self.context, self.work
+        base = cache(lambda: encode_evidence(context.base.encode, context.select, context.raw))
+        queries = work.vectors("select-queries", lambda: base().queries)
+        beyond = work.vectors("select-rows", lambda: base().rows[context.select.passages :])
+        return Encoded(queries, np.concatenate([context.raw, beyond])[context.part.rows])
 
-        return int(self.work.stage(f"steps-{number + 1}-{plans}", planned))
+    @cached_property
+    def _words(self) -> Remembered:
+        language = self.context.lexical.analyzer.language
+        return Remembered(Bm25.of(self.context.part.evidence.texts, language))
 
-    def _seconds_a_pair(self) -> float:
-        """As measured in trainings that were not interrupted; 0 before any was complete."""
-        found: list[dict[str, float]] = [
-            self.work.stage(path.name.removesuffix(".stage.json"), dict)
-            for path in self.work.folder.glob("trained-*.stage.json")
-        ]
-        whole = [one for one in found if one["whole"]]
-        pairs = sum(one["pairs"] for one in whole)
-        return sum(one["seconds"] for one in whole) / pairs if pairs else 0.0
+    def _overlap(self, model: str, share: float) -> float:
+        """Share of the base's nearest neighbours, among some passages, that a model keeps."""
+        raw, key = self.context.raw, (model, share)
+        if model in ("", "base") or len(raw) <= 10:
+            return 1.0
+        if key not in self._overlaps:
+            some = np.linspace(0, len(raw) - 1, min(NEIGHBOURS_OF, len(raw))).astype(np.int64)
+            base = np.asarray(raw[some])
+            moved = self.layer(*key)(base)
+            self._overlaps[key] = float(neighbour_overlap(normalize(base), moved).mean())
+        return self._overlaps[key]
 
-    def _train(
-        self,
-        model: str,
-        number: int,
-        plan: TrainingPlan,
-        start: str,
-        steps: int,
-        pairs: Sequence[Pair],
-    ) -> None:
-        """Train a plan for a round; ``model`` is its folder's name."""
+    # ------------------------------------------------------------------ models
 
-        def run() -> dict[str, float]:
-            began = self.work.seconds()
-            folder = self.work.folder / model
-            whole = not folder.exists()
-            chosen = mixture(pairs, plan.makers, steps * BATCH, self.ground.seed + number)
-            rows = self._rows(plan, chosen)
-            beginning = self.work.folder / start if start else self.ground.base_folder
-            self.say(f"training {plan.name}: {steps} steps of {BATCH}")
-            train(beginning, rows, plan, seed=self.ground.seed + number, folder=folder)
-            seconds = self.work.seconds() - began
-            return {"pairs": steps * BATCH, "seconds": seconds, "whole": whole}
+    def layer(self, model: str, share: float) -> Callable[[Vectors], Vectors]:
+        """A model's unit vectors as a function of the base's vectors."""
+        fitted = self._linear(model, share)
+        if fitted is None:
+            return normalize
+        matrix, bias = fitted
+        return lambda raw: normalize(np.asarray(raw) @ matrix.astype(np.float32) + np.float32(bias))
 
-        self.work.stage(f"trained-{model}", run)
+    def _linear(self, model: str, share: float) -> tuple[Floats, Floats] | None:
+        """Matrix and bias of a linear layer over the base; None for the base itself."""
+        if model == "whitened":
+            fitted = whitening.fit(self.context.raw)
+            return fitted.matrix, fitted.bias
+        if model == "mapped":
+            learnt = np.load(self.work.folder / "map.npy", allow_pickle=False)
+            return toward_identity(learnt.astype(np.float64), share), np.zeros(learnt.shape[1])
+        return None
 
-    def _rows(self, plan: TrainingPlan, chosen: Sequence[Pair]) -> list[tuple[str, ...]]:
-        """What a plan trains on: query and text, and a hard negative if it wants them."""
-        if not plan.hard_negatives:
-            return [(pair.query, pair.text) for pair in chosen]
-        texts = list(dict.fromkeys(pair.query for pair in chosen))
-        place = {text: at for at, text in enumerate(texts)}
-        queries = normalize(self.ground.base.encode(texts))
-        return with_negatives(
-            chosen,
-            self.ground.texts,
-            self.ground.documents,
-            self.ground.trainable,
-            queries=queries[[place[pair.query] for pair in chosen]],
-            rows=normalize(np.asarray(self.ground.raw)),
-            lexical=self.ground.lexical,
-            seed=self.ground.seed,
+    def encoder(self, candidate: Candidate) -> Encoder:
+        """The model of a candidate, giving unit vectors."""
+        encoder = Encoder.load(self.context.base_folder, normalise=False)
+        if (fitted := self._linear(candidate.model, candidate.share)) is not None:
+            encoder.add_layer(*fitted)
+        encoder.normalise = True
+        return encoder
+
+    def passages(self, candidate: Candidate) -> Vectors:
+        """(passages, d) unit vectors of all passages by a candidate's model."""
+        return self.layer(candidate.model, candidate.share)(np.asarray(self.context.raw))
+
+    # ------------------------------------------------------------------ the choice
+
+    def chosen(self) -> Trial:
+        """The candidate for the sealed part to judge: the base if nothing scores more than it."""
+        # Of all trials that are not worse than the best by one standard error, the nearest to the
+        # base, as Breiman et al. (1984, Section 3.4.3) prune trees: synthetic queries favour what
+        # moves far. How far is the share of BM25 and the share of neighbours that are lost.
+        able = [trial for trial in self.tried if trial.candidate.model]
+        best = max(able, key=lambda trial: trial.score)
+        if best.score <= 0:
+            return self.tried[0]
+        own = _share_of_words(self.context.fusion)
+        near = [trial for trial in able if trial is best or self._as_good(trial, best)]
+        return min(
+            near,
+            key=lambda one: abs(_share_of_words(one.candidate.fusion) - own) + 1.0 - one.overlap,
         )
+
+    def _as_good(self, trial: Trial, best: Trial) -> bool:
+        values = (self._values[one.candidate.name] for one in (best, trial))
+        return trial.score >= best.score - selection_error(self.context.part.evidence, *values)
+
+
+def _share_of_words(fusion: Ranker | None) -> float:
+    return 0.0 if fusion is None else fusion.word_weight
+
+
+def slug(name: str) -> str:
+    """A candidate's name as that of a file."""
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in name)

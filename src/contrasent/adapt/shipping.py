@@ -3,20 +3,20 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from contrasent.adapt.candidates import Candidate, Trial
 from contrasent.adapt.judging import Sealed
 from contrasent.adapt.page import page
 from contrasent.adapt.reading import Reading
+from contrasent.adapt.selection import Selection
 from contrasent.adapt.splitting import SEALED, SELECT
-from contrasent.adapt.trials import Trials
 from contrasent.adapt.verdict import FEWEST, PROOF, Verdict
 from contrasent.adapt.work import discard
 from contrasent.errors import OutputError
@@ -78,24 +78,10 @@ def finished(target: Path) -> Adaptation | None:
         return None
     remove_temporaries(target, WORK)
     facts = json.loads(path.read_text("utf-8"))
-    trials: tuple[Trial, ...] = rebuilt(tuple[Trial, ...], facts["trials"])
-    verdict: Verdict = rebuilt(Verdict, facts["verdict"])
-    return Adaptation(target, rebuilt(Candidate, facts["shipped"]), verdict, trials, facts)
-
-
-def rebuilt(kind: Any, data: Any) -> Any:
-    """Dataclasses, nested or in tuples and dicts, from what ``dataclasses.asdict`` wrote."""
-    within = [one for one in get_args(kind) if one not in (NoneType, ...)]
-    if data is None or not (within or is_dataclass(kind)):
-        return data
-    if get_origin(kind) is tuple:
-        return tuple(rebuilt(within[0], one) for one in data)
-    if get_origin(kind) is dict:
-        return {key: rebuilt(within[-1], one) for key, one in data.items()}
-    if within:
-        return rebuilt(within[0], data)
-    types = get_type_hints(kind)
-    return kind(**{key: rebuilt(types[key], one) for key, one in data.items()})
+    trials = TypeAdapter(tuple[Trial, ...]).validate_python(facts["trials"])
+    verdict = TypeAdapter(Verdict).validate_python(facts["verdict"])
+    shipped = TypeAdapter(Candidate).validate_python(facts["shipped"])
+    return Adaptation(target, shipped, verdict, trials, facts)
 
 
 def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
@@ -109,7 +95,7 @@ def tidied(done: Adaptation, keep_candidates: bool) -> Adaptation:
 def ship(
     target: Path,
     *,
-    trials: Trials,
+    selection: Selection,
     chosen: Candidate,
     sealed: Sealed,
     reading: Reading,
@@ -119,12 +105,12 @@ def ship(
     say: Callable[[str], None],
 ) -> Adaptation:
     """Leave the chosen candidate, or the base if the verdict is no, with index and report."""
-    work, verdict = trials.work, sealed.verdict
-    shipped = chosen if verdict.improved else trials.tried[0].candidate
-    encoder = trials.encoder(shipped)
+    work, verdict = selection.work, sealed.verdict
+    shipped = chosen if verdict.improved else selection.tried[0].candidate
+    encoder = selection.encoder(shipped)
     _publish(target, encoder, work.folder / "model", base_name, shipped, verdict)
     say(f"indexing {len(reading.passages):,} passages")
-    vectors = trials.passages(shipped)
+    vectors = selection.passages(shipped)
     index = _index(target, encoder, vectors, reading, shipped)
     facts = {
         "format": 1,
@@ -133,7 +119,7 @@ def ship(
         "chosen": asdict(chosen),
         "improved": verdict.improved,
         "verdict": asdict(verdict),
-        "trials": [asdict(trial) for trial in trials.tried],
+        "trials": [asdict(trial) for trial in selection.tried],
         "reading": {**reading.facts, "lines": reading.lines},
         "changes": sealed.changes,
         "held_out": {
@@ -166,8 +152,8 @@ def advice(verdict: Verdict, user_queries: int | None) -> list[str]:
         lines.append(f"a gain cannot be proven on so little: {PROOF}")
     elif not verdict.improved:
         lines.append(
-            "more text, a longer --budget or another --base may change the verdict; until then the "
-            "base is the better choice"
+            "more text or another --base may change the verdict; until then the base is the better "
+            "choice"
         )
     return lines
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-TRAIN, SELECT, SEALED, UNUSED = 0, 1, 2, 3
+TRAIN, SELECT, SEALED = 0, 1, 2
 SHARE = 0.2
 """Of the documents, for choosing, and as many for judging."""
 ENOUGH = 20

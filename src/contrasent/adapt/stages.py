@@ -1,24 +1,20 @@
 """The stages of one adaptation: the base's vectors, choosing, the sealed part, what is left."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from contrasent.adapt import shipping
 from contrasent.adapt.candidates import Candidate
-from contrasent.adapt.evidence import Evidence, Part, first_of_each_kind, narrowed
+from contrasent.adapt.evidence import Evidence, narrowed
 from contrasent.adapt.judging import judge_sealed
 from contrasent.adapt.measuring import haystack
 from contrasent.adapt.queries import Queries
 from contrasent.adapt.reading import Reading, UserQueries
-from contrasent.adapt.selection import Say, Selection
+from contrasent.adapt.selection import UNTRAINED, Say, Selection, SelectionContext
 from contrasent.adapt.shipping import Adaptation
 from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
-from contrasent.adapt.training import TrainingPlan
-from contrasent.adapt.trials import LINEAR, UNTRAINED, Ground, Trials
 from contrasent.adapt.update import Previous, old_vectors, updated_parts
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
@@ -26,14 +22,8 @@ from contrasent.model.encoder import Encoder
 from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
-A_KIND = 200
-"""Made queries of a kind that trained networks are measured by, at most."""
-HAYSTACK = 2000
-"""Passages that trained networks are measured on; the sealed part is searched among all."""
 WIDE = 20_000
-"""Passages that others are measured on, which need nothing encoded anew."""
-LOOK = 0.04
-"""Share of the budget that measuring one network on the selection part may take."""
+"""Passages that candidates are measured on; the sealed part is searched among all."""
 QUERIES = 0.07
 """Share of the budget for encoding the answers of a part's queries: each stands in the collection
 without what the query was taken from. Queries decide how small a gain can be proven."""
@@ -41,11 +31,9 @@ FEWEST_ROWS = 400
 MOST_ROWS = 2000
 """Queries of a part at most."""
 MOST_SEALED = 3000
-"""Sealed queries at most, where time is left and no network is judged."""
+"""Sealed queries at most, where time is left."""
 RESERVE = 0.1
 """Share of the budget for ranking by the sealed queries, the index and the report."""
-TRAINING = 3.0
-"""Times as long as encoding a passage is training on a pair, until it has been measured."""
 
 
 class Stages:
@@ -97,16 +85,17 @@ class Stages:
         spent = self.work.stage("encoded", lambda: self.work.encoding_seconds(name))
         return raw, float(spent) / len(fresh)
 
-    def finish(self, target: Path, plans: Sequence[TrainingPlan], steps: int | None) -> Adaptation:
+    def finish(self, target: Path) -> Adaptation:
         """Choose, open the sealed part, and leave what is better."""
-        trials = self._select(plans, steps)
-        chosen = trials.chosen().candidate
+        selection = self._select()
+        chosen = selection.chosen().candidate
         self.say(f"chosen: {chosen.name}; opening the sealed part")
+        sealed = self._sealed(chosen, selection.context.select.kinds)
         return shipping.ship(
             target,
-            trials=trials,
+            selection=selection,
             chosen=chosen,
-            sealed=judge_sealed(trials, chosen, self._sealed(chosen, trials.ground.select.kinds)),
+            sealed=judge_sealed(selection, chosen, sealed),
             reading=self.reading,
             parts=self.parts,
             base_name=self.base_name,
@@ -114,62 +103,37 @@ class Stages:
             say=self.say,
         )
 
-    def _select(self, plans: Sequence[TrainingPlan], steps: int | None) -> Trials:
+    def _select(self) -> Selection:
         whole = self._evidence(SELECT)
-        rows = normalize(np.asarray(self.raw))
-        vectors = normalize(self.base.encode([query.text for query in whole.queries]))
-
-        def part(size: int, queries: NDArray[np.int64]) -> Part:
-            some = replace(whole, queries=tuple(whole.queries[at] for at in queries))
-            kept = haystack(
-                some,
-                queries=vectors[queries],
-                rows=rows,
+        passages = np.arange(whole.passages)
+        if len(passages) > WIDE:
+            passages = haystack(
+                whole,
+                queries=normalize(self.base.encode([query.text for query in whole.queries])),
+                rows=normalize(np.asarray(self.raw)),
                 lexical=self.lexical,
-                size=size,
+                size=WIDE,
                 seed=self.seed,
             )
-            return narrowed(whole, kept, queries)
-
-        narrow = first_of_each_kind(whole, min(A_KIND, self.affordable // 12))
-        ground = Ground(
+        context = SelectionContext(
             base_folder=self.base_folder,
             base=self.base,
-            texts=self.texts,
             documents=self.queries.documents,
-            trainable=self.parts[self.queries.documents] == TRAIN,
             raw=self.raw,
             lexical=self.lexical,
             select=whole,
-            wide=part(WIDE, np.arange(len(whole.queries))),
-            narrow=part(min(HAYSTACK, 2 * self.affordable // 3), narrow),
+            part=narrowed(whole, passages),
             seed=self.seed,
             fusion=self.fusion,
-            updating=self.previous is not None,
         )
-        # The sealed queries' answers by the base and by what is shipped; a network also encodes
-        # all passages.
-        answers = 2 * len(whole.queries) * self.encoding + 0.05 * self.budget
-        passages = len(self.texts) * self.encoding
-        trials = Trials(ground, self.work)
-        selection = Selection(trials, self.budget - answers - passages, self.say)
+        selection = Selection(context, self.work, self.say)
         self.say(f"{len(whole.queries):,} queries to choose by: {', '.join(whole.kinds)}")
-        selection.cheap()
-        if not self.queries.provable:
-            return trials
-        pairs = self.queries.pairs()
-        few = {} if steps is None else {"most": 16 * steps}
-        if self.previous is None:
-            selection.mapped(pairs, self.encoding, self.budget - answers, **few)
-        texts = len(ground.narrow.evidence.texts) + len(narrow) / 4
-        pair = TRAINING * self.encoding
-        selection.train(pairs, self.encoding * texts, pair, plans=plans, steps=steps)
-        return trials
-
-    @property
-    def affordable(self) -> int:
-        """Rows of the selection part that the budget allows to encode for each trained network."""
-        return max(FEWEST_ROWS, int(LOOK * self.budget / max(self.encoding, 1e-6)))
+        selection.untrained(updating=self.previous is not None)
+        if self.queries.provable and self.previous is None:
+            # The sealed queries' answers by the base, and ranking by them.
+            answers = 2 * len(whole.queries) * self.encoding + 0.05 * self.budget
+            selection.mapped(self.queries.pairs(), self.encoding, self.budget - answers)
+        return selection
 
     def _evidence(
         self, part: int, *others: int, rows: int = 0, kinds: Sequence[str] = ()
@@ -182,9 +146,8 @@ class Stages:
 
     def _sealed(self, chosen: Candidate, kinds: Sequence[str]) -> Evidence:
         """Sealed queries of the kinds that chose, as many as the time left allows."""
-        # An untrained choice learnt nothing from documents to train on: it is proven on them too.
-        # A network must encode all anew: its proof has no more queries than it was chosen by.
-        if chosen.name == "base" or chosen.model not in LINEAR:
+        # An untrained choice learnt nothing from the first part: it is proven on that, too.
+        if chosen.name == "base":
             return self._evidence(SEALED, kinds=kinds)
 
         def affordable() -> int:

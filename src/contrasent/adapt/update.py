@@ -1,8 +1,8 @@
 """New text for a model that an earlier adaptation left, without forgetting what it was made of.
 
 The earlier index holds the old text: its passages and vectors are taken over, and documents that
-the new text has as well are replaced. Of the old documents a sample is trained on again (replay),
-and those that were held out before are held out again: the old model has never seen them.
+the new text has as well are replaced. Old documents that were held out before are held out again:
+the old model has never seen them.
 """
 
 import json
@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 
 from contrasent.adapt.reading import Reading
 from contrasent.adapt.shipping import INDEX, REPORT, is_adapted
-from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, UNUSED, by_hash, parts_of
+from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.documents.passages import Passage, prefixes
 from contrasent.errors import InputError, OutputError
 from contrasent.model.encoder import Encoder
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
 from contrasent.types import Vectors
-
-REPLAYED = 1000
-"""Old documents that are trained on again at most, or as many as there are new ones if more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,9 +122,6 @@ def updated_parts(previous: Previous, reading: Reading, *, seed: int) -> NDArray
         choose, judge = previous.held_out
         names = [SELECT if name in choose else SEALED if name in judge else TRAIN for name in old]
         parts = np.array(names, dtype=np.int8)
-    order = np.array(by_hash(old, seed=seed), dtype=np.int64)
-    trained_on = order[parts[order] == TRAIN]
-    parts[trained_on[max(REPLAYED, len(new)) :]] = UNUSED
     return np.concatenate([parts, parts_of(new, seed=seed)])
 
 

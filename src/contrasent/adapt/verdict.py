@@ -7,7 +7,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.adapt.evidence import OLD, WRITTEN, Evidence, Floats, mean_over_kinds
+from contrasent.adapt.evidence import OLD, Evidence, Floats, mean_over_kinds
 from contrasent.errors import DataError
 from contrasent.evaluate.sts import sts
 from contrasent.metrics import normalize
@@ -21,10 +21,6 @@ FEWEST = 20
 PROOF = f"{3 * FEWEST} documents are needed, or {2 * FEWEST} queries of people about as many"
 MARGIN = 0.02
 """How much a score of general quality may fall: two hundredths of a correlation."""
-SMALLEST = 0.03
-"""Share of the base's score by which made queries must be certain to gain: of a smaller gain on
-them none may be left on people's. On one of seven collections a certain gain of 2 % was a loss of
-4 % for people (docs/adaptation.md)."""
 PROBE = files("contrasent.adapt") / "probe.txt"
 """Our own: a sentence, one that says the same, one that shares its words and says another thing."""
 FORGOTTEN = 0.03
@@ -125,8 +121,8 @@ def decide(
     seed: int = 0,
 ) -> Verdict:
     """Whether the chosen candidate may take the base's place."""
-    # The interval must lie above zero and :data:`SMALLEST` of the base's score, and general quality
-    # hold; of an update that counts for new text, and old text must be certain to lose little.
+    # The interval must lie above zero and general quality hold; of an update that counts for new
+    # text, and old text must be certain to lose little.
     kinds = {
         kind: _change(evidence, evidence.of_kind(kind), before, after, name, seed)
         for kind in evidence.kinds
@@ -152,14 +148,8 @@ def decide(
         gain = f"{name} changes nDCG@10 by {_shown(difference)} on the sealed part"
         if old is not None and old.difference is not None:
             gain += f" of the new text, by {_shown(old.difference)} on that of the old"
-        made = np.array([q.kind not in ("real", *WRITTEN) for q in evidence.queries])
         if not difference.low > 0:
             reason = f"{gain}, which may be nothing"
-        elif difference.low < SMALLEST * mean_over_kinds(evidence, before * made):
-            reason = (
-                f"{gain}, which may be less than {SMALLEST:.0%} of the base's score on made "
-                "queries: of so small a gain on them none may be left on people's"
-            )
         elif old is not None and old.difference is None:
             reason = (
                 f"{gain}; too little old text is sealed to say what it loses ({FEWEST} documents)"

@@ -38,18 +38,18 @@ def adapt(
     resume: Resume = False,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Make search in your documents better, prove it, and leave what is better, or say no.
+    """Try to improve search in your documents, and keep what is proven better.
 
     No labels are needed: queries are made of the documents. Tried are words (BM25) with the base's
-    vectors, the base whitened, trained on the documents, and averaged with the trained model. The
-    best is kept only if it beats the base on documents that nothing has used until then.
+    vectors, the base whitened, and the base with a linear map learnt from the documents. The best
+    is kept only if it beats the base on documents that nothing has used until then.
 
     Options:
         source: Documents: a folder, a zip archive or a file. See the docs.
         base: Model to begin from.
         update: Begin from the folder of an earlier adapt instead. SOURCE is new text; little
             is forgotten.
-        budget: Time to spend, about: 90s, 30m, 2h.
+        budget: Time to spend at most, about: 90s, 30m, 2h.
         queries: Queries of people: csv, tsv or jsonl with columns query, document.
         collection: The same as a folder in BEIR's layout.
         clicks: Documents that people opened: csv, tsv or jsonl, query, document and count.

@@ -16,7 +16,6 @@ QUESTIONS = (
     "how do I run a command and read what it prints?",
     "how do I read a configuration file with sections?",
 )
-LR = 1e-4
 
 
 @options.command
@@ -24,7 +23,6 @@ def demo(
     output: AdaptedModel = Path("demo-model"),
     base: str = DEFAULT_BASE,
     names: Annotated[int, typer.Option(min=200)] = 2000,
-    steps: Annotated[int, typer.Option(min=1)] = 30,
     budget: str = "15m",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     resume: Resume = False,
@@ -34,18 +32,16 @@ def demo(
 
     The documentation strings of the installed packages are read as text (nothing is imported or
     run). The first sentence of each is a query, which should find the prose that explains it. The
-    best search is proven on names that took no part in training or selection, and then answers
+    best search is proven on names that took no part in learning or selection, and then answers
     three questions. See ``contrasent adapt`` for documents of your own.
 
     Options:
         base: Model to begin from.
         names: Documented names to read at most.
-        steps: Training steps at most.
         budget: Time to spend at most: 90s, 30m, 2h.
         seed: Seed of everything random.
     """
     seconds = options.parse_budget(budget)
-    from contrasent.adapt.training import TrainingPlan
     from contrasent.documents.docstrings import InstalledDocumentation
 
     done = carry_out(
@@ -53,8 +49,6 @@ def demo(
         output,
         base=base,
         budget=seconds,
-        plans=(TrainingPlan("docstrings", ("docstring",), LR),),
-        steps=steps,
         seed=seed,
         resume=resume,
         overwrite=overwrite,
