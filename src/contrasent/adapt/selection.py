@@ -44,7 +44,7 @@ MAPPING = 0.4
 """Of the time that is left, for encoding the pairs that the map learns from."""
 A_PAIR = 1.3
 """Times as long as encoding a passage is encoding a pair: its text and its short query."""
-MOST_MAPPED = 8000
+MOST_MAPPED = 2000
 MIN_PAIRS = 256
 
 Say = Callable[[str], None]
