@@ -3,11 +3,13 @@
 import json
 import shutil
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.evaluate import retrieval, suite
 from contrasent.evaluate.mteb import MtebModel
 from contrasent.evaluate.retrieval import rank_documents
 from contrasent.evaluate.validation import RetrievalValidation
@@ -15,6 +17,8 @@ from contrasent.evaluate.vectors import Cached
 from contrasent.metrics import cosine
 from contrasent.model.encoder import Encoder
 from contrasent.model.prompts import NAME, Prompts, TaskEncoder
+from contrasent.text.datasets import ScoredPairs
+from contrasent.text.labelled import Captions
 from contrasent.types import for_task
 
 TEXTS = ["The gardener sold his violin.", "A map", "a blue lamp and a kettle"]
@@ -187,6 +191,27 @@ def test_evaluations_of_search_use_both(saved, plain):
         for k, q in enumerate(asked)
     ]
     assert pairs(model).notes["items"] == pytest.approx([1 / p for p in place])
+
+
+def test_suites_put_them_before_captions(saved, plain, monkeypatch):
+    captions = Captions(("a blue lamp", "a lamp of blue", "a map", "maps"), ("1", "1", "2", "2"))
+    pairs = ScoredPairs("STSB", ("a map", "a kettle"), ("maps", "a lamp"), np.array([5.0, 1]), "")
+    monkeypatch.setattr(suite, "flickr30k", lambda folder: captions)
+    monkeypatch.setattr(retrieval, "sts_pairs", lambda *_, **__: (pairs,))
+    read = []
+
+    def encode(sentences, prompt=None):
+        read.extend((prompt, text) for text in sentences)
+        return plain.encode(sentences, prompt=prompt)
+
+    model = SimpleNamespace(prompts=Prompts(E5), encode=encode)
+    report = suite.evaluate(TaskEncoder(model), ("retrieval",))
+    assert read == [
+        *((None, text) for text in ("a map", "a kettle", "maps", "a lamp")),
+        *(("query: ", text) for text in ("a blue lamp", "a map")),
+        *(("passage: ", text) for text in ("a lamp of blue", "maps")),
+    ]
+    assert report.notes["distinct_sentences"] == len(read)
 
 
 def test_mteb_names_the_task(saved, plain):

@@ -220,30 +220,15 @@ def evaluate(
     """
     chosen = suite_names(suites)
     settings = options or Options()
-    timed = _Timed(encode)
-    cached = Cached(timed)
+    cached = Cached(encode)
     began = perf_counter()
     reports = {name: _RUN[name](cached, settings) for name in chosen}
-    rest = perf_counter() - began - timed.seconds
+    rest = perf_counter() - began - cached.seconds
     notes: dict[str, Any] = {name: report.notes for name, report in reports.items()}
     notes["distinct_sentences"] = len(cached)
-    notes["seconds"] = {"encoding": round(timed.seconds, 1), "measuring": round(rest, 1)}
+    notes["seconds"] = {"encoding": round(cached.seconds, 1), "measuring": round(rest, 1)}
     whole = Report.join(reports.values())
     return Report(whole.rows, notes, whole.items)
-
-
-class _Timed:
-    """A model with a stop watch."""
-
-    def __init__(self, encode: EncodeFn) -> None:
-        self._encode = encode
-        self.seconds = 0.0
-
-    def __call__(self, sentences: Sequence[str]) -> Any:
-        began = perf_counter()
-        vectors = self._encode(sentences)
-        self.seconds += perf_counter() - began
-        return vectors
 
 
 def _retrieval(encode: EncodeFn, o: Options) -> Report:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -38,19 +39,22 @@ class Encoded:
 
 
 class Cached:
-    """An ``EncodeFn`` that computes each text once, however many evaluations ask for it."""
-
-    # `requested`: how many texts were requested, repeats included.
+    """An ``EncodeFn`` that computes each text once, however many evaluations need it."""
 
     def __init__(self, encode: EncodeFn) -> None:
         self._encode = encode
         self._tasks: dict[Task, Cached] = {}
         self._row: dict[str, int] = {}
         self._blocks: list[Vectors] = []
-        self.requested = 0
+        self._seconds = 0.0
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self._row) + sum(map(len, self._tasks.values()))
+
+    @property
+    def seconds(self) -> float:
+        """The time that the model took."""
+        return self._seconds + sum(own.seconds for own in self._tasks.values())
 
     def for_task(self, task: Task) -> EncodeFn:
         """Itself, or a cache of queries or documents where those have prompts."""
@@ -61,10 +65,11 @@ class Cached:
 
     def __call__(self, sentences: Sequence[str]) -> Vectors:
         """Vectors of all, of which only new texts are encoded."""
-        self.requested += len(sentences)
         new = [s for s in dict.fromkeys(sentences) if s not in self._row]
         if new:
+            began = perf_counter()
             vectors = check_vectors(self._encode(new), new)
+            self._seconds += perf_counter() - began
             self._row.update(
                 zip(new, range(len(self._row), len(self._row) + len(new)), strict=True)
             )
