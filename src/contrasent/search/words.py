@@ -43,7 +43,7 @@ Posting = tuple[NDArray[np.int32], NDArray[np.uint16]]
 Lookup = Callable[[str], Posting | None]
 
 _UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])\w)+")
+WORD = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])\w)+")
 _PARTS = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DIACRITICS = re.compile(r"[\u064b-\u0652\u0640\u0591-\u05c7]")
@@ -59,7 +59,7 @@ def words(text: str) -> list[str]:
     # Arabic and Hebrew write vowels in some texts only.
     plain = text if text.isascii() else _DIACRITICS.sub("", unicodedata.normalize("NFKC", text))
     found: list[str] = []
-    for match in _WORD.finditer(plain):
+    for match in WORD.finditer(plain):
         word = match[0]
         if match["unspaced"]:
             found += [word[i : i + 2] for i in range(max(1, len(word) - 1))]

@@ -40,10 +40,15 @@ class Tokenizer:
     # padding, mask and unknown token, and of all special tokens.
 
     def __init__(
-        self, backend: tokenizers.Tokenizer, *, max_tokens: int, names: dict[str, Any] | None = None
+        self,
+        backend: tokenizers.Tokenizer,
+        *,
+        max_tokens: int,
+        names: dict[str, Any] | None = None,
+        copy: bool = True,
     ) -> None:
         """Take over a backend; its own padding and truncation settings are switched off."""
-        self.backend = tokenizers.Tokenizer.from_str(backend.to_str())
+        self.backend = tokenizers.Tokenizer.from_str(backend.to_str()) if copy else backend
         self.backend.no_padding()
         self.names = _special_names(names or {})
         self.max_tokens = max_tokens
@@ -62,7 +67,7 @@ class Tokenizer:
                 backend = tokenizers.Tokenizer.from_file(str(path))
             except Exception as error:
                 raise ModelError(f"{path}: not a readable tokenizer ({error})") from error
-            return cls(backend, max_tokens=max_tokens, names=names)
+            return cls(backend, max_tokens=max_tokens, names=names, copy=False)
         if not any(found for pattern in VOCABULARIES for found in folder.glob(pattern)):
             raise ModelError(f"{folder}: no tokenizer.json in it, nor a vocabulary to make one of")
         try:
