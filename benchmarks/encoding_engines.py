@@ -16,8 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from contrasent.cli.options import Loading, Workers
-from contrasent.cli.workers import Form, OpenModel, make_engine, worker_threads
+from contrasent.cli.loading import Form, OpenModel
+from contrasent.cli.options import Loading
+from contrasent.encoding.engines import Local, OnRay
 from contrasent.encoding.inputs import plan
 from contrasent.encoding.job import Done, Job, begin, opened
 
@@ -43,14 +44,16 @@ def sentence(number: int) -> str:
     return f"{' '.join(words)} {number}."
 
 
-def timed(model: str, source: Path, shard_rows: int, workers: Workers) -> tuple[float, list[Done]]:
+def timed(
+    model: str, source: Path, shard_rows: int, engine: Local | OnRay
+) -> tuple[float, list[Done]]:
     """Seconds from the first shard's beginning to the last one's end, and what became of each."""
-    opener = OpenModel(model, Loading(), Form(), threads=worker_threads(workers))
+    opener = OpenModel(model, Loading(), Form(), threads=engine.threads)
     here = opened(opener)
     with tempfile.TemporaryDirectory() as home:
         rows = plan(str(source), shard_rows=shard_rows)
         job = Job(f"{home}/v", rows, opener, here.dimension, "float32", False, here.settings)
-        engine, done, begins = make_engine(workers), [], []
+        done, begins = [], []
         for one in engine.run(job, begin(job, None), lambda rows: None):
             if one.problem:
                 raise SystemExit(one.problem)
@@ -73,22 +76,22 @@ def main() -> None:
 
     model = str(resolve(given.model).absolute())
     kinds = {
-        "local, one process": Workers("local", 1, given.workers),
-        f"local, {given.workers} workers": Workers("local", given.workers, 1),
-        f"ray, {given.workers} workers": Workers("ray", given.workers, 1),
+        "local, one process": Local(1, given.workers),
+        f"local, {given.workers} workers": Local(given.workers, 1),
+        f"ray, {given.workers} workers": OnRay(given.workers, 1),
     }
     rates: dict[str, list[float]] = {name: [] for name in kinds}
     with tempfile.TemporaryDirectory() as home:
         source = Path(home, "texts.txt")
         source.write_text("".join(f"{sentence(n)}\n" for n in range(given.rows)))
         for turn in range(given.turns):
-            for name, workers in kinds.items():
-                seconds, done = timed(model, source, given.shard_rows, workers)
+            for name, engine in kinds.items():
+                seconds, done = timed(model, source, given.shard_rows, engine)
                 rates[name].append(given.rows / seconds)
                 encoding = sum(one.encoding for one in done)
                 opening = sum(one.opening for one in done)
                 io = (sum(one.seconds for one in done) - encoding - opening) / len(done)
-                idle = seconds * (workers.workers or 1) - encoding - io * len(done)
+                idle = seconds * engine.workers - encoding - io * len(done)
                 print(
                     f"turn {turn}  {name:<20} {rates[name][-1]:8.0f} rows a second  a shard: "
                     f"{io:.3f} s to read and write, {idle / len(done):.3f} s to be placed",

@@ -262,12 +262,12 @@ def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
 
 
 UNPARSED = {
-    "trian": "trian: no such command; did you mean 'train'?",
-    "xyzzy": "xyzzy: no such command; see 'contrasent --help'",
-    "train x.txt -o m --sed 1": "--sed: no such option; did you mean '--seed'?",
-    "train --bogus 1": "--bogus: no such option; see 'contrasent train --help'",
-    "--versin train": "--versin: no such option; did you mean '--version'?",
-    "train -x": "-x: no such option; see 'contrasent train --help'",
+    "trian": "no such command 'trian'. Did you mean 'train'?",
+    "xyzzy": "no such command 'xyzzy'; see 'contrasent --help'",
+    "train x.txt -o m --sed 1": "no such option: --sed (Possible options: --se",
+    "train --bogus 1": "no such option: --bogus (Possible options: --base",
+    "--versin train": "no such option: --versin (Possible options: --version)",
+    "train -x": "no such option: -x; see 'contrasent train --help'",
     "train": "CORPUS is missing (txt, csv|'contrasent train --help'",
     "encode m": "INPUT is missing (File, ",
     "adapt x": "--output/-o is missing (Folder for the model, its index and its report); see",

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import invoke, printed, run
-from contrasent.encoding import job
+from contrasent.encoding import engines, job
 from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError, UserError
 
 
@@ -137,9 +137,7 @@ def test_what_cannot_be_is_refused(tmp_path, bert, source, options, error, words
 
 
 def test_what_is_not_installed_is_named(tmp_path, bert, source, monkeypatch):
-    import contrasent.cli.workers as workers
-
-    monkeypatch.setattr(workers, "find_spec", lambda name: None if name == "ray" else name)
+    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "ray" else name)
     with pytest.raises(MissingExtraError, match=r"pip install 'contrasent\[ray\]'"):
         run("encode", bert, source, "-o", tmp_path / "v", "--engine", "ray", "--text", "body")
     monkeypatch.setitem(sys.modules, "s3fs", None)
@@ -152,12 +150,10 @@ def test_an_index_of_shards_is_that_of_a_stream(tmp_path, bert, source):
 
     columns = ("--column", "body", "--id", "key", "--pooler", "cls")
     run("index", bert, source, "-o", tmp_path / "one", *columns)
-    run("index", bert, source, "-o", tmp_path / "two", *columns, "--engine", "local")
+    run("encode", bert, source, "-o", tmp_path / "v", *columns, "--engine", "local", "--keep-text")
+    run("index", bert, tmp_path / "v", "-o", tmp_path / "two", "--encoded", "--pooler", "cls")
     one, two = Index.open(tmp_path / "one"), Index.open(tmp_path / "two")
     assert np.array(two.vectors) == pytest.approx(np.array(one.vectors), abs=1e-6)
     assert list(two.every()) == list(one.every())
     assert [row.id for row in one.every()] == [f"k{n}" for n in range(60)]
     assert one.model == two.model
-    assert not (tmp_path / ".two.vectors").exists()
-    with pytest.raises(OptionError, match="for a new index"):
-        run("index", bert, source, "-o", tmp_path / "two", "--add", "--engine", "local")

@@ -15,9 +15,9 @@ from contrasent.encoding import job as jobs
 from contrasent.encoding import table
 from contrasent.encoding.engines import Local
 from contrasent.encoding.inputs import Folder, plan
-from contrasent.encoding.job import Job, Stored, begin, chosen_shards, gather, read_begun
+from contrasent.encoding.job import Job, begin, chosen_shards, gather, read_begun
 from contrasent.encoding.shards import read_manifest
-from contrasent.errors import InputError, OutputError, UserError
+from contrasent.errors import InputError, OptionError, OutputError, UserError
 
 TEXTS = [f"text {number * number % 397}" for number in range(250)]
 
@@ -96,7 +96,7 @@ def test_shares_of_machines_are_all_shards_once(tmp_path, source):
     assert sorted(n for numbers in made_by for n in numbers) == list(range(13))
     assert gather(str(tmp_path / "v")).rows == 250
     for wrong in ("0/4", "5/4", "3", "a/b", "3/", "-1/4"):
-        with pytest.raises(ValueError, match="i/n"):
+        with pytest.raises(OptionError, match="i/n"):
             chosen_shards(wrong, [1, 2])
 
 
@@ -168,19 +168,7 @@ def test_a_folder_behind_a_url_is_as_one_here(tmp_path, source):
     for path in (tmp_path / "v").glob("*.parquet"):
         assert system.cat_file(f"/vectors/of/it/{path.name}") == path.read_bytes()
     assert here.plan == job.plan
-    assert np.array_equal(Stored("memory://vectors/of/it")(TEXTS), vectors(TEXTS))
     Folder("memory://vectors/of/it").remove()
-
-
-def test_stored_vectors_are_given_for_their_own_texts_only(tmp_path, source, monkeypatch):
-    monkeypatch.setattr(table, "GROUP", 7)
-    monkeypatch.setattr(jobs, "GROUP", 7)
-    run(made(source, tmp_path / "v"))
-    encode = Stored(str(tmp_path / "v"))
-    assert np.array_equal(encode(TEXTS[:33]), vectors(TEXTS[:33]))
-    assert np.array_equal(encode(TEXTS[33:]), vectors(TEXTS[33:]))
-    with pytest.raises(InputError, match="other texts"):
-        Stored(str(tmp_path / "v"))(TEXTS[1:3])
 
 
 @pytest.mark.slow

@@ -95,8 +95,8 @@ def test_the_shards_are_those_of_the_local_engine(cluster, tmp_path, source, wan
 
 
 def test_an_encoder_gives_the_same_bits(cluster, tmp_path, bert, sentences):
+    from contrasent.cli.loading import Form, OpenModel
     from contrasent.cli.options import Loading
-    from contrasent.cli.workers import Form, OpenModel
 
     (tmp_path / "texts.txt").write_text("\n".join(sentences[:60]) + "\n")
     opener = OpenModel(str(bert), Loading(pooler="mean"), Form(), threads=1)
@@ -137,13 +137,13 @@ def test_nobody_waits_for_ever(cluster, tmp_path, source):
         return str(caught.value)
 
     said = refused(OnRay(2, cpus=64, patience=3))
-    assert "a worker needs 64 CPUs and 0 GPUs and the largest of 2 nodes has 1 and 0" in said
+    assert "2 shards wait for 64 CPUs and 0 GPUs each; the largest of 2 nodes has 1 and 0" in said
     assert "--worker-cpus" in said
     hold = ray.remote(num_cpus=1)(lambda: time.sleep(1000))
     others = [hold.remote() for _ in range(2)]
     while ray.available_resources().get("CPU", 0):
         time.sleep(0.1)
-    assert "does another job hold them?" in refused(OnRay(2, patience=3))
+    assert "and 0 and 0 are free: change --worker-cpus" in refused(OnRay(2, patience=3))
     for other in others:
         ray.cancel(other, force=True)
 

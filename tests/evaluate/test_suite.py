@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from commands import invoke
-from contrasent.errors import DataError, OptionError
+from contrasent.errors import DataError, OptionError, UserError
 from contrasent.evaluate import suite
 from contrasent.evaluate.suite import (
     SUITE_DATA,
@@ -109,5 +109,5 @@ def test_the_list_says_which_suites_run_and_what_to_put_where(tmp_path):
     missing = {one["name"]: one["missing"] for one in found["suites"]}
     assert missing["sts"] == ["SICKR"]  # the hub has the raw form of the others
     assert missing["protocols"] == ["SICKR"]
-    with pytest.raises(OptionError, match="no such folder"):
+    with pytest.raises(UserError, match=r"--data: .*nowhere' does not exist"):
         invoke("evaluate", "--list", "--data", tmp_path / "nowhere")

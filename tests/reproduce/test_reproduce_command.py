@@ -420,8 +420,8 @@ def test_items_are_checked(call, home):
         (["simcse:table1", "--scale", "lab", "--set", "stps=9"], "did you mean 'steps'?"),
         (["simcse:table1", "--scale", "lab", "--set", "steps=0"], "must be 1 or more"),
         (["simcse:table1", "--scale", "lab", "--set", "view=crop"], "belongs to an objective"),
-        (["simcse:table1", "--from", "nowhere"], "no such folder of results"),
-        (["simcse:table1", "--recipes", "nowhere"], "no such folder"),
+        (["simcse:table1", "--from", "nowhere"], "--from: dir 'nowhere' does not"),
+        (["simcse:table1", "--recipes", "nowhere"], "does not exist"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(call, arguments, problem):

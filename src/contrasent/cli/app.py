@@ -1,9 +1,8 @@
 """The commands, put together; usage errors are one line, where typer prints usage and a box."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
@@ -46,15 +45,6 @@ class Commands(TyperGroup):
                 typer.echo("contrasent: interrupted", err=True)
             raise
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """See typer."""
-        name = args[0]
-        known = self.get_command(ctx, name) is not None
-        if known or ctx.resilient_parsing or name.startswith("-"):
-            return super().resolve_command(ctx, args)
-        more = _nearest(name, self.list_commands(ctx)) or f"see '{ctx.command_path} --help'"
-        raise UserError(f"{name}: no such command; {more}")
-
 
 @contextmanager
 def _one_line(parent: Any) -> Iterator[None]:
@@ -84,15 +74,10 @@ def _usage_error(error: Any, parent: Any) -> UserError:
     if kind == "MissingParameter" and param is not None:
         about = str(getattr(param, "help", None) or "").rstrip(".").replace("\\[", "[")
         problem = f"{_name(param)} is missing{f' ({about})' if about else ''}"
-    elif kind == "NoSuchOption":
-        option = str(error.option_name)
-        options = [name for one in error.ctx.command.params for name in one.opts]
-        more = _nearest(option, [name for name in options if name.startswith("--")]) or more
-        problem = f"{option}: no such option"
     else:
         message = str(error.format_message()).rstrip(".")
         problem = message[:1].lower() + message[1:]
-    return UserError(f"{problem}; {more}")
+    return UserError(problem if problem.endswith("?") else f"{problem}; {more}")
 
 
 def _name(param: Any) -> str:
@@ -100,12 +85,6 @@ def _name(param: Any) -> str:
     if param.param_type_name == "argument":
         return str(param.metavar or param.name.upper())
     return "/".join(param.opts)
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    bare = {one.lstrip("-"): one for one in known}
-    near = get_close_matches(name.lstrip("-"), bare, n=1)
-    return f"did you mean {bare[near[0]]!r}?" if near else ""
 
 
 app = typer.Typer(

@@ -2,32 +2,35 @@
 
 import shutil
 import time
-from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contrasent import progress
 from contrasent.cli import options
-from contrasent.cli.loading import (
-    Counting,
-    check_dimensions,
-    find_model,
-    open_model,
-    untrained_dimensions,
+from contrasent.cli.loading import Counting, Form, OpenModel, find_model, open_model
+from contrasent.errors import (
+    InputError,
+    MissingExtraError,
+    OptionError,
+    OutputError,
+    UserError,
+    check_choice,
 )
-from contrasent.cli.workers import Form, check_workers, encode_sharded, settings
-from contrasent.errors import InputError, MissingExtraError, OptionError, OutputError
 from contrasent.files import atomic_file, check_writable
 
 if TYPE_CHECKING:
+    from contrasent.encoding.engines import Local, OnRay
+    from contrasent.encoding.job import Done
     from contrasent.encoding.shards import Manifest
     from contrasent.model.prompts import Model
     from contrasent.text.corpus import Corpus
-    from contrasent.types import Vectors
 
 FORMATS = (".npy", ".parquet")
-SHARD = 16_384  # texts a shard: what a kill costs at most, and what memory holds
+SHARD = 16_384  # texts a shard of a stream: what a kill costs at most, and what memory holds
+SHARD_ROWS = 250_000  # of --engine
 
 
 Batched = Annotated[options.Loading, "runtime", "batch_invariant", "pooler", "max_tokens", "batch"]
@@ -39,7 +42,11 @@ def encode(
     input_: Annotated[str, typer.Argument(metavar="INPUT")],
     output: Annotated[str, typer.Option("--output", "-o")],
     loading: Batched,
-    workers: options.Computing,
+    engine: str | None = None,
+    workers: Annotated[int | None, typer.Option(min=1)] = None,
+    worker_cpus: Annotated[int | None, typer.Option(min=1)] = None,
+    worker_gpus: Annotated[float, typer.Option(min=0)] = 0.0,
+    timeout: Annotated[float, typer.Option(min=1)] = 600.0,
     column: Annotated[str | None, typer.Option("--column", "--text")] = None,
     id_column: Annotated[str | None, typer.Option("--id")] = None,
     keep_text: bool = False,
@@ -66,6 +73,12 @@ def encode(
         input_: File, folder, or - for standard input; with --engine also a pattern with *, or a
             URL.
         output: FILE.npy, FILE.parquet, or a folder of shards; with --engine a folder or a URL.
+        engine: Encode in independent shards: local, on this machine, or ray, on a Ray cluster
+            (docs/scale.md).
+        workers: With --engine: number of workers. [default: local 1, ray as many as fit]
+        worker_cpus: With --engine: cores a worker. [default: local all, ray 1]
+        worker_gpus: With --engine ray: GPUs a worker, also 0.5.
+        timeout: With --engine ray: end after so many seconds without a report from any worker.
         column: Column with the text, by name or position from 0.
         id_column: With --engine: column with the ids; row numbers if not given.
         keep_text: With --engine: keep the texts with the vectors.
@@ -78,26 +91,27 @@ def encode(
         dimensions: Keep the first so many dimensions, scaled to length one.
         prompt: Name of a prompt of the model, such as query. [default: the model's]
     """
+    from contrasent.encoding.engines import make_engine
     from contrasent.encoding.inputs import is_url
 
     form = Form(unit, dimensions, prompt)
-    if workers.engine or shard or is_url(output) or is_url(input_) or "*" in input_:
-        return encode_sharded(
-            *(model, input_, output, loading, workers, form),
-            column=column,
-            id_column=id_column,
+    if engine or shard or is_url(output) or is_url(input_) or "*" in input_:
+        return _in_shards(
+            *(model, input_, output, loading, form),
+            make_engine(engine or "local", workers, worker_cpus, worker_gpus, timeout),
+            columns=(column, id_column),
             keep_text=keep_text,
             dtype=dtype,
-            shard_rows=shard_rows,
-            shard=shard,
+            shard_rows=shard_rows or SHARD_ROWS,
+            share=shard,
             overwrite=overwrite,
         )
-    check_workers(workers)
-    wrong = {"--id": id_column, "--keep-text": keep_text, "--shard-rows": shard_rows}
-    wrong["--dtype"] = dtype if dtype != "float32" else None
+    wrong: dict[str, object] = {"id": id_column, "keep-text": keep_text, "shard-rows": shard_rows}
+    wrong |= {"workers": workers, "worker-cpus": worker_cpus, "worker-gpus": worker_gpus}
+    wrong["dtype"] = None if dtype == "float32" else dtype
     for option, value in wrong.items():
         if value:
-            raise OptionError(option, value, "goes with --engine")
+            raise OptionError(f"--{option}", value, "goes with --engine")
     return _as_stream(model, input_, Path(output), loading, form, column, overwrite)
 
 
@@ -114,14 +128,10 @@ def _as_stream(
     _check_output(output, overwrite)
     corpus = open_texts(input_, column)
     function = open_model(find_model(model), loading, light=True)
-    if form.prompt is not None:
-        function.prompt = function.encoder.prompts.text(form.prompt)
-    check_dimensions(form.dimensions, function.encoder.dimension)
+    settings = form.apply(function)
     began = time.monotonic()
-    manifest = _write(output, corpus, function, form, overwrite=overwrite)
+    manifest = _write(output, corpus, function, form, settings, overwrite=overwrite)
     seconds = time.monotonic() - began
-    notes = [f"{corpus.skipped:,} blank lines were passed over"] if corpus.skipped else []
-    notes += untrained_dimensions(form.dimensions, function.encoder)
     facts = {
         "output": str(output),
         "model": model,
@@ -136,7 +146,8 @@ def _as_stream(
         "seconds": round(seconds, 3),
     }
     made = f"{manifest.rows:,} vectors of {manifest.dimension} dimensions, {seconds:.1f} s"
-    return options.Output(facts, f"{output}: {made}", [*notes, *function.notes])
+    notes = [*options.blank_lines(corpus.skipped), *form.notes(function.encoder), *function.notes]
+    return options.Output(facts, f"{output}: {made}", notes)
 
 
 def _check_output(output: Path, overwrite: bool) -> None:
@@ -146,25 +157,19 @@ def _check_output(output: Path, overwrite: bool) -> None:
     if output.suffix in FORMATS:
         if output.is_dir():
             raise OutputError(f"{output}: is a folder; name a file")
-        if output.exists() and not overwrite:
-            raise OutputError(f"{output}: exists; choose another file or use --overwrite")
-    elif output.suffix or output.is_file():
-        raise OptionError(
-            "-o", str(output), "must end in .npy or .parquet, or be a folder without a suffix"
-        )
-    elif output.is_dir() and any(output.iterdir()):
-        begun = read_manifest(output)
-        ours = begun is not None or all(path.name.startswith(".") for path in output.iterdir())
-        if not ours:
-            raise OutputError(f"{output}: exists and holds no vectors; choose another folder")
-        if begun is not None and begun.complete and not overwrite:
-            raise OutputError(f"{output}: exists; choose another folder or use --overwrite")
-    check_writable(output.parent)
-    if output.suffix == ".parquet":
-        from importlib.util import find_spec
-
-        if find_spec("pyarrow") is None:
+        options.check_new(output, overwrite)
+        if output.suffix == ".parquet" and find_spec("pyarrow") is None:
             raise MissingExtraError("pyarrow", "parquet", f"writing {output}")
+        return
+    if output.suffix or output.is_file():
+        problem = "must end in .npy or .parquet, or be a folder without a suffix"
+        raise OptionError("-o", str(output), problem)
+    if output.is_dir() and any(not path.name.startswith(".") for path in output.iterdir()):
+        begun = read_manifest(output)
+        if begun is None:
+            raise OutputError(f"{output}: exists and holds no vectors; choose another folder")
+        options.check_new(output, overwrite or not begun.complete, "folder")
+    check_writable(output.parent)
 
 
 def open_texts(source: str, column: str | None) -> "Corpus":
@@ -175,65 +180,153 @@ def open_texts(source: str, column: str | None) -> "Corpus":
     columns = None if column is None else [position(column)]
     corpus = open_corpus(source, columns=columns, at_least=1)
     if corpus.width != 1:
-        listing = ", ".join(corpus.names)
-        raise InputError(
-            source, f"has {corpus.width} columns ({listing}); choose one with --column"
-        )
+        names = ", ".join(corpus.names)
+        raise InputError(source, f"has {corpus.width} columns ({names}); choose one with --column")
     return corpus
 
 
 def _write(
-    output: Path, corpus: "Corpus", function: "Counting[Model]", form: Form, *, overwrite: bool
+    output: Path,
+    corpus: "Corpus",
+    function: "Counting[Model]",
+    form: Form,
+    settings: dict[str, Any],
+    *,
+    overwrite: bool,
 ) -> "Manifest":
     """Encode into shards, and put them together if a file is wanted."""
-    from contrasent.encoding.shards import encode_shards, read_manifest, read_shards
+    from contrasent.encoding.shards import encode_shards, read_manifest
 
     whole = output.suffix in FORMATS
     place = output.with_name(f".{output.name}.parts") if whole else output
-    facts = settings(function, form)
     begun = read_manifest(place)
     if begun is not None and overwrite:
-        same = all(begun.facts.get(key) == value for key, value in facts.items())
+        same = all(begun.facts.get(key) == value for key, value in settings.items())
         if not same or (begun.complete and not whole):
             shutil.rmtree(place)
     manifest = encode_shards(
         place,
         lambda texts: form.of(function(texts)),
         (row[0] for row in corpus),
-        facts=facts,
+        facts=settings,
         dimension=form.dimensions or function.encoder.dimension,
         rows=SHARD,
         keep_texts=output.suffix == ".parquet",
     )
     if whole:
-        put = _write_npy if output.suffix == ".npy" else _write_parquet
-        put(output, read_shards(place, manifest), manifest.dimension)
+        _join(output, place, manifest)
         shutil.rmtree(place)
     return manifest
 
 
-Blocks = Iterable[tuple["Vectors", list[str] | None]]
+def _join(output: Path, place: Path, manifest: "Manifest") -> None:
+    """Write shards as one file, with memory for one of them."""
+    from contrasent.encoding.shards import read_shards
+    from contrasent.encoding.table import TableWriter, write_npy
 
-
-def _write_npy(output: Path, blocks: Blocks, dimension: int) -> None:
-    """An .npy file, with memory for one block."""
-    from contrasent.encoding.table import NpyWriter
-
+    blocks, dimension = read_shards(place, manifest), manifest.dimension
     with atomic_file(output, "wb") as stream:
-        writer = NpyWriter(stream, dimension)
-        for vectors, _ in blocks:
-            writer.append(vectors)
-        writer.finish()
+        if output.suffix == ".npy":
+            write_npy(stream, (manifest.rows, dimension), (vectors for vectors, _ in blocks))
+            return
+        with TableWriter(stream, dimension, ids=False, texts=True) as writer:
+            for vectors, texts in blocks:
+                writer.append(vectors, texts=texts or ())
+            writer.finish({"dimension": dimension})
 
 
-def _write_parquet(output: Path, blocks: Blocks, dimension: int) -> None:
-    """A parquet file of texts and vectors."""
-    from contrasent.encoding.table import TableWriter
+def _in_shards(
+    model: str,
+    source: str,
+    output: str,
+    loading: options.Loading,
+    form: Form,
+    engine: "Local | OnRay",
+    *,
+    columns: tuple[str | None, str | None],
+    keep_text: bool,
+    dtype: str,
+    shard_rows: int,
+    share: str | None,
+    overwrite: bool,
+) -> options.Output:
+    """Independent shards of parquet, by ``--engine`` and ``--shard``."""
+    from contrasent.encoding.inputs import Folder, plan
+    from contrasent.encoding.job import (
+        Job,
+        begin,
+        chosen_shards,
+        gather,
+        opened,
+        plan_before,
+        read_begun,
+        total,
+    )
+    from contrasent.encoding.table import TYPES
+    from contrasent.text.tables import column as position
 
-    with (
-        atomic_file(output, "wb") as stream,
-        TableWriter(stream, dimension, ids=False, texts=True) as writer,
-    ):
-        for vectors, texts in blocks:
-            writer.append(vectors, texts=texts or ())
-        writer.finish({"dimension": dimension})
+    if find_spec("pyarrow") is None:
+        raise MissingExtraError("pyarrow", "parquet", "encoding in shards")
+    check_choice("--dtype", dtype, TYPES)
+    chosen_shards(share, [])
+    if share and overwrite:
+        raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
+    if Path(output).suffix in FORMATS:
+        raise OptionError("-o", output, "must be a folder with --engine: it holds a file a shard")
+    folder = Folder(output)
+    begun = read_begun(folder)
+    if overwrite and begun is not None:
+        folder.remove()
+        begun = None
+    text, identity = map(position, columns)
+    before = plan_before(begun, folder.name)
+    rows = plan(source, shard_rows=shard_rows, text=text, identity=identity, before=before)
+    opener = OpenModel(str(find_model(model).absolute()), loading, form, engine.threads)
+    here = opened(opener)
+    job = Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
+    began = time.monotonic()
+    missing = chosen_shards(share, begin(job, begun))
+    ended: list[Done] = []
+    with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
+        for one in engine.run(job, missing, advance):
+            if one.problem:
+                raise UserError(one.problem)
+            ended.append(one)
+    left = len(job.missing()) if share else 0
+    if not left:
+        gather(job.output)
+    seconds = time.monotonic() - began
+    done = total(ended)
+    each = (done.seconds - done.opening) / max(1, done.shard)
+    overhead = each - done.encoding / max(1, done.shard)
+    facts = {
+        "output": output,
+        "model": model,
+        "identity": here.settings["model"],
+        "texts": rows.rows,
+        "shards": rows.shards,
+        "encoded": done.rows,
+        "encoded_shards": done.shard,
+        "complete": not left,
+        "dimension": here.dimension,
+        "dtype": dtype,
+        "truncated": done.truncated,
+        "seconds": round(seconds, 3),
+        "seconds_a_shard": round(each, 3),
+        "overhead_a_shard": round(overhead, 3),
+    }
+    lines = [
+        f"{output}: {done.rows:,} vectors of {here.dimension} dimensions in {done.shard:,} of "
+        f"{rows.shards:,} shards, {seconds:.1f} s"
+    ]
+    if done.shard:
+        lines.append(f"a shard: {each:.2f} s, of these {overhead:.3f} s to read and write")
+    lines.append(
+        f"{left:,} shards are still missing; the run that makes the last checks all"
+        if left
+        else f"complete: all {rows.shards:,} shards checked, {rows.rows:,} rows of one model"
+    )
+    notes = list(here.notes)
+    if done.truncated:
+        notes.append(f"{done.truncated:,} of {done.rows:,} texts were cut (--max-tokens)")
+    return options.Output(facts, "\n".join(lines), notes)

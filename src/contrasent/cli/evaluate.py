@@ -72,7 +72,6 @@ def evaluate(
     from contrasent.text.official import STS_TASKS
 
     if list_:
-        options.check_folder(data)
         _show_data(data, form, json_file)
         return
     if not models:
@@ -81,7 +80,6 @@ def evaluate(
             "evaluate --help'"
         )
     suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
-    options.check_folder(data)
     chosen = Options(
         form=form,
         tasks=tuple(task) if task else STS_TASKS,

@@ -60,7 +60,6 @@ def export(
     if measure:
         from contrasent.text.datasets import sts_pairs
 
-        options.check_folder(data)
         sts_pairs("STSB", folder=data)  # missing data are an error before any work
     texts = calibration(calibrate) if int8 else None
     from contrasent.model.export import export as write

@@ -18,7 +18,6 @@ from contrasent.cli.index_changes import (
     remove_rows,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
-from contrasent.cli.workers import check_workers, index_vectors
 from contrasent.errors import MissingExtraError, OptionError, UserError
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 def index(
     model: str,
     loading: options.Encoding,
-    workers: options.Computing,
     corpus: Annotated[str | None, typer.Argument()] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     new_model: Annotated[str | None, typer.Option("--model", metavar="NEW")] = None,
@@ -113,13 +111,12 @@ def index(
     weight = options.chosen_weight(word_weight, vectors_only)
     if changing and weight is not None:
         raise OptionError("--word-weight", weight, "is chosen when an index is built, or searched")
-    check_workers(workers, changing=changing)
-    _check_encoded(encoded, workers.engine, changing=changing)
+    if encoded and changing:
+        raise OptionError("--encoded", True, "is for an index that is built, not for a change")
     rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
     remarks: list[str] = []
     model, usual = _base(model, rows)
-    folder = find_model(model)
-    encode = open_model(folder, loading, light=True)
+    encode = open_model(find_model(model), loading, light=True)
     rows.check(encode.encoder.identity, model)
     began = time.monotonic()
     made: Index
@@ -135,11 +132,10 @@ def index(
             ranker=Ranker(weight).to_json(),
             settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
         )
-        with index_vectors(folder, corpus, output, encode, workers, column) as vectors:
-            if uri:
-                made = _in_milvus(output, vectors, rows, about, uri, collection)
-            else:
-                made = create(output, vectors, rows, about, overwrite=overwrite)
+        if uri:
+            made = _in_milvus(output, encode, rows, about, uri, collection)
+        else:
+            made = create(output, encode, rows, about, overwrite=overwrite)
     seconds = time.monotonic() - began
     facts = {
         "index": str(output),
@@ -153,12 +149,11 @@ def index(
         "truncated": encode.truncated,
         "seconds": round(seconds, 3),
     }
-    notes = [f"{rows.skipped:,} blank lines were passed over"] if rows.skipped else []
     return options.Output(
         facts,
         f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
         f'search it: contrasent search {output} "..."',
-        [*remarks, *notes, *encode.notes],
+        [*remarks, *options.blank_lines(rows.skipped), *encode.notes],
     )
 
 
@@ -249,13 +244,3 @@ def _in_milvus(
         settings=facts.settings,
     )
     return made
-
-
-def _check_encoded(encoded: bool, engine: str | None, *, changing: bool) -> None:
-    """Reject vectors for a change of an index, and an engine that has nothing to encode."""
-    if encoded and changing:
-        raise OptionError("--encoded", True, "is for an index that is built, not for a change")
-    if encoded and engine is not None:
-        raise OptionError(
-            "--engine", engine, "encodes, and --encoded is for vectors that are there"
-        )

@@ -1,18 +1,20 @@
 """Loading a model for a command, and counting the texts that it cuts."""
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from contrasent.cli.options import Loading, note
 from contrasent.errors import ModelError, OptionError, check_choice
 
 if TYPE_CHECKING:
+    from contrasent.encoding.job import Opened
     from contrasent.model.encoder import Encoder
     from contrasent.model.prompts import Model
     from contrasent.types import EncodeFn, Task, Vectors
@@ -176,22 +178,80 @@ def _fastest(folder: Path, loading: Loading) -> "Counting[Model]":
     return opened[best]
 
 
-def check_dimensions(dimensions: int | None, size: int) -> None:
-    """Reject more dimensions than the model has."""
-    if dimensions is not None and dimensions > size:
-        raise OptionError("--dimensions", dimensions, f"the model has {size}")
-
-
-def untrained_dimensions(dimensions: int | None, encoder: "Model") -> list[str]:
-    """A line if the model was not trained to be cut at these dimensions."""
-    nested = getattr(encoder, "nested", ())
-    if dimensions in (None, encoder.dimension, *nested):
-        return []
-    known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
-    return [f"--dimensions {dimensions}: the model was trained {known}"]
-
-
 def lasting_name(name: str) -> str:
     """A model's name that still leads there from another working directory."""
     path = Path(name)
     return str(path.resolve()) if path.is_dir() else name
+
+
+class Form(NamedTuple):
+    """How vectors are made of texts."""
+
+    unit: bool = False  # whether they are scaled to length one
+    dimensions: int | None = None  # how many are kept, scaled to length one; all if None
+    prompt: str | None = None  # name of a prompt; the default if None
+
+    def of(self, vectors: "Vectors") -> "Vectors":
+        """The model's vectors, so made."""
+        if not self.unit and self.dimensions is None:
+            return vectors
+        from contrasent.metrics import normalize
+
+        return normalize(vectors[:, : self.dimensions])
+
+    def apply(self, function: "Counting[Model]") -> dict[str, Any]:
+        """Choose the prompt of a model; the settings that decide the vectors."""
+        encoder = function.encoder
+        if self.prompt is not None:
+            function.prompt = encoder.prompts.text(self.prompt)
+        if self.dimensions is not None and self.dimensions > encoder.dimension:
+            problem = f"the model has {encoder.dimension}"
+            raise OptionError("--dimensions", self.dimensions, problem)
+        facts = {
+            "model": encoder.identity,
+            "runtime": function.runtime,
+            "invariant": function.loading.batch_invariant,
+            "unit": self.unit,
+            "dimensions": self.dimensions,
+            "prompt": function.prompt,
+        }
+        return {key: value for key, value in facts.items() if value is not None}
+
+    def notes(self, encoder: "Model") -> list[str]:
+        """A line if the model was not trained to be cut at these dimensions."""
+        nested = getattr(encoder, "nested", ())
+        if self.dimensions in (None, encoder.dimension, *nested):
+            return []
+        known = f"for {', '.join(map(str, nested[1:]))}" if nested else "for no fewer dimensions"
+        return [f"--dimensions {self.dimensions}: the model was trained {known}"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """Opens a model in a worker; equal ones open equal models."""
+
+    folder: str
+    loading: Loading
+    form: Form
+    threads: int | None = None  # to compute with; as the process has them if None
+
+    def __call__(self) -> "Opened":
+        """Open it."""
+        from contrasent.encoding.job import Opened
+
+        if self.threads is not None:
+            os.environ["OMP_NUM_THREADS"] = str(self.threads)  # for what is not torch
+        function = open_model(Path(self.folder), self.loading)
+        if self.threads is not None and function.runtime == "torch":
+            import torch
+
+            torch.set_num_threads(self.threads)
+        form, encoder = self.form, function.encoder
+        settings = form.apply(function)
+        return Opened(
+            lambda texts: form.of(function(texts)),
+            form.dimensions or encoder.dimension,
+            lambda: function.truncated,
+            settings,
+            form.notes(encoder),
+        )

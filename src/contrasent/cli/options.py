@@ -25,7 +25,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor remarks.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an output that exists.")]
 DataFolder = Annotated[
-    Path | None, typer.Option("--data", help="Data folder, instead of CONTRASENT_DATA's.")
+    Path | None,
+    typer.Option(
+        "--data", exists=True, file_okay=False, help="Data folder, instead of CONTRASENT_DATA's."
+    ),
 ]
 StsForm = Annotated[
     str, typer.Option("--form", help="STS text: senteval (tokenised, lower-cased) or raw.")
@@ -80,119 +83,59 @@ class Loading:
     ] = False
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """The processes that compute the shards of a large input; without engine this one streams."""
-
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            help="Encode in independent shards: local, on this machine, or ray, on a Ray cluster "
-            "(docs/scale.md)."
-        ),
-    ] = None
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="With --engine: number of workers. [default: local 1, ray as many as fit]"
-        ),
-    ] = None
-    worker_cpus: Annotated[
-        int | None,
-        typer.Option(min=1, help="With --engine: cores a worker. [default: local all, ray 1]"),
-    ] = None
-    worker_gpus: Annotated[
-        float, typer.Option(min=0, help="With --engine ray: GPUs a worker, also 0.5.")
-    ] = 0.0
-    timeout: Annotated[
-        float,
-        typer.Option(
-            min=1,
-            help="With --engine ray: end after so many seconds without a report from any worker.",
-        ),
-    ] = 600.0
-
-
-BUNDLES = (Loading, Workers)
 Reading = Annotated[Loading, "pooler", "max_tokens"]
 Encoding = Annotated[Loading, "pooler", "max_tokens", "batch"]
-Computing = Annotated[Workers, "engine", "workers", "worker_cpus", "worker_gpus", "timeout"]
 Running = Annotated[Loading, "pooler", "max_tokens", "batch", "runtime"]
 
 
 def command(function: Callable[..., Output | None]) -> Callable[..., None]:
     """A command for typer, with ``--quiet``, and ``--json`` if it gives an :class:`Output`."""
-    # Help is what "Options:" of its docstring says; a Loading or Workers becomes those options that
-    # its annotation names.
+    # The help of options is what "Options:" of its docstring says; `loading` becomes those options
+    # that its annotation names.
     own = inspect.signature(function)
-    about, help_of = _described(function)
+    about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
+    help_of = {name: " ".join(text.split()) for name, text in entries}
     flat: list[inspect.Parameter] = []
-    bundles: dict[str, tuple[type, tuple[str, ...]]] = {}
+    parts: tuple[str, ...] = ()
     for name, given in own.parameters.items():
-        kind = getattr(given.annotation, "__origin__", None)
-        if get_origin(given.annotation) is Annotated and kind in BUNDLES:
-            bundles[name] = kind, given.annotation.__metadata__
-            known = {field.name: field for field in fields(kind)}
-            flat += [_option(one, known[one].type, known[one].default) for one in bundles[name][1]]
+        if name == "loading":
+            parts = given.annotation.__metadata__
+            known = {field.name: field for field in fields(Loading)}
+            flat += [_parameter(part, known[part].type, known[part].default) for part in parts]
         elif name != "as_json":
-            flat.append(_option(name, _with_help(given, help_of.get(name)), given.default))
+            flat.append(_parameter(name, given.annotation, given.default, help_of.get(name)))
     if Output in (own.return_annotation, *get_args(own.return_annotation)):
-        flat.append(_option("as_json", Json, False))
-    flat.append(_option("quiet", Quiet, False))
-    own_json = "as_json" in own.parameters
+        flat.append(_parameter("as_json", Json, False))
+    flat.append(_parameter("quiet", Quiet, False))
 
     @wraps(function)
     def run(**given: Any) -> None:
         progress.show("silent" if given.pop("quiet") else "auto")
-        as_json = given.get("as_json", False) if own_json else given.pop("as_json", False)
-        for name, (kind, parts) in bundles.items():
-            given[name] = kind(**{part: given.pop(part) for part in parts})
-        output = function(**given)
-        if output is None:
-            return
-        if as_json:
-            emit(output.data)
-        elif output.text:
-            typer.echo(output.text)
-        for line in output.notes:
-            note(line)
-        if output.status:
-            raise typer.Exit(output.status)
+        as_json = given.get("as_json", False)
+        if "as_json" not in own.parameters:
+            given.pop("as_json", None)
+        if parts:
+            given["loading"] = Loading(**{part: given.pop(part) for part in parts})
+        if (output := function(**given)) is not None:
+            _print(output, as_json=as_json)
 
     run.__doc__ = escaped(about)
     vars(run)["__signature__"] = own.replace(parameters=flat, return_annotation=None)
     return run
 
 
-def _described(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description of a command and the help of its options, from its docstring."""
-    about, _, stated = inspect.cleandoc(function.__doc__ or "").partition("\n\nOptions:\n")
-    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", stated, re.MULTILINE)
-    return about, {name: " ".join(text.split()) for name, text in entries}
-
-
-def _with_help(given: inspect.Parameter, text: str | None) -> Any:
-    """A parameter's type with its help; an argument where it has no default."""
-    if text is None:
-        return given.annotation
-    if get_origin(given.annotation) is Annotated:
-        kind, stated = given.annotation.__origin__, copy(given.annotation.__metadata__[0])
-        stated.help = text
-        return Annotated[kind, stated]
-    if given.default is inspect.Parameter.empty:
-        return Annotated[given.annotation, typer.Argument(help=text)]
-    # Of a flag the name keeps typer from adding its opposite.
-    flag = [f"--{given.name.replace('_', '-')}"] if given.annotation is bool else []
-    return Annotated[given.annotation, typer.Option(*flag, help=text)]
-
-
-def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _parameter(name: str, annotation: Any, default: Any, text: str | None = None) -> Any:
+    """A parameter as typer takes it; an argument where it has no default."""
+    stated: Any = typer.Argument()
     if get_origin(annotation) is Annotated:
-        stated = copy(annotation.__metadata__[0])
-        stated.help = escaped(stated.help or "")
-        annotation = Annotated[annotation.__origin__, stated]
+        annotation, stated = annotation.__origin__, copy(annotation.__metadata__[0])
+    elif default is not inspect.Parameter.empty:
+        # Of a flag the name keeps typer from adding its opposite.
+        stated = typer.Option(*[f"--{name.replace('_', '-')}"] * (annotation is bool))
+    stated.help = escaped(text or stated.help or "")
     kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+    return inspect.Parameter(name, kind, default=default, annotation=Annotated[annotation, stated])
 
 
 def escaped(text: str) -> str:
@@ -200,9 +143,16 @@ def escaped(text: str) -> str:
     return text.replace("[", "\\[")
 
 
-def emit(data: Any) -> None:
-    """Print JSON on standard output."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2, allow_nan=False))
+def _print(output: Output, *, as_json: bool) -> None:
+    text = output.text
+    if as_json:
+        text = json.dumps(output.data, ensure_ascii=False, indent=2, allow_nan=False)
+    if text:
+        typer.echo(text)
+    for line in output.notes:
+        note(line)
+    if output.status:
+        raise typer.Exit(output.status)
 
 
 def note(text: str) -> None:
@@ -231,12 +181,6 @@ def parse_budget(text: str) -> float:
     return sum(float(number) * units[unit or "s"] for number, unit in parts)
 
 
-def check_folder(folder: Path | None) -> None:
-    """Reject a data folder that is not there."""
-    if folder is not None and not folder.is_dir():
-        raise OptionError("--data", str(folder), "no such folder")
-
-
 def shortened(text: str, width: int = 90) -> str:
     """A text on one line."""
     line = " ".join(text.split())
@@ -248,6 +192,11 @@ def check_new(output: Path, replace: bool, what: str = "file") -> None:
     if output.exists() and not replace:
         raise OutputError(f"{output}: exists; choose another {what} or use --overwrite")
     check_writable(output.absolute().parent)
+
+
+def blank_lines(count: int) -> list[str]:
+    """A line about blank lines, if there were any."""
+    return [f"{count:,} blank lines were passed over"] if count else []
 
 
 def column_list(names: str | list[str | int] | None) -> list[str | int] | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from contrasent.reproduce.tables import ScaleName
 
 RESULTS = Path("reproduction")
+FOLDER: Any = {"exists": True, "file_okay": False}
 
 
 @options.command
@@ -33,12 +34,12 @@ def reproduce(
     base: str | None = None,
     checkpoint: list[str] | None = None,
     results: Path = RESULTS,
-    stored: Annotated[Path | None, typer.Option("--from", metavar="RESULTS")] = None,
+    stored: Annotated[Path | None, typer.Option("--from", metavar="RESULTS", **FOLDER)] = None,
     report: Annotated[Path | None, typer.Option(metavar="FILE.html")] = None,
     figures: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     holds: Annotated[Path | None, typer.Option("--holds", metavar="FILE.md")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
-    own: Annotated[Path | None, typer.Option("--recipes")] = None,
+    own: Annotated[Path | None, typer.Option("--recipes", **FOLDER)] = None,
     keep: bool = False,
 ) -> None:
     """Run tables and figures of the papers, and show which statements hold.
@@ -71,8 +72,6 @@ def reproduce(
     from contrasent.reproduce.reading import ItemFolder
     from contrasent.reproduce.tables import HERE
 
-    if own is not None and not own.is_dir():
-        raise OptionError("--recipes", str(own), "no such folder")
     folder = ItemFolder(own or HERE)
     if listing or check:
         typer.echo(_listed(folder) if listing else _checked(folder))
@@ -93,8 +92,6 @@ def reproduce(
         from contrasent.evaluate.pictures import check_matplotlib
 
         check_matplotlib()
-    if stored is not None and not stored.is_dir():
-        raise OptionError("--from", str(stored), "no such folder of results")
     chosen: ScaleName | None = scale
     if stored is None:
         chosen = scale or _default_scale()

@@ -12,25 +12,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any
 
 from contrasent import processes
 from contrasent.encoding.job import Advance, Done, Job
-from contrasent.errors import UserError, import_extra
+from contrasent.errors import (
+    MissingExtraError,
+    OptionError,
+    UserError,
+    check_choice,
+    import_extra,
+)
 
-ENGINES = ("local", "ray")
 RETRIES = 3  # how often a shard is begun again whose worker died
 POLL = 1.0
 STOPPING = 10.0  # seconds that a process with Ray in it has to stop
 GO_ON = "give the same command again to go on"
-
-
-class Engine(Protocol):
-    """Runs a job."""
-
-    def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,17 @@ class Local:
     """This process, or, of several workers, others of this machine."""
 
     workers: int = 1
+    cpus: int | None = None  # cores a worker; None shares all of them
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of each worker; None for a single process, which has all cores anyhow."""
+        if self.cpus is not None or self.workers == 1:
+            return self.cpus
+        return max(1, processes.threads() // self.workers)
 
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, as :class:`Engine` says."""
+        """Make shards, in any order."""
         if self.workers == 1:
             for shard in shards:
                 yield job.run(shard, advance)
@@ -110,8 +117,13 @@ class OnRay:
     gpus: float = 0.0  # that a worker computes with; 0.5 lets two share one
     patience: float = 600.0  # seconds without a report from any worker after which the run ends
 
+    @property
+    def threads(self) -> int:
+        """Threads of each worker."""
+        return self.cpus
+
     def run(self, job: Job, shards: Sequence[int], advance: Advance) -> Iterator[Done]:
-        """Make shards, as :class:`Engine` says."""
+        """Make shards, in any order."""
         # In a process of its own, unless this one has joined a cluster: when an agent of Ray dies,
         # Ray ends the process that uses it, with exit code 1 and without an exception.
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
@@ -280,23 +292,30 @@ class Watch:
             raise UserError(f"no worker has reported for {waited:.0f} s: {self._why(running)}")
 
     def _why(self, running: Any) -> str:
-        cpus, gpus = self.engine.cpus, self.engine.gpus
-        need = f"{cpus} CPUs and {gpus:g} GPUs"
-        alive = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        sizes = [(node.get("CPU", 0), node.get("GPU", 0)) for node in alive]
-        if not any(size[0] >= cpus and size[1] >= gpus for size in sizes):
-            most = max(sizes, default=(0, 0))
-            return (
-                f"a worker needs {need} and the largest of {len(alive)} nodes has {most[0]:g} and "
-                f"{most[1]:g}; change --worker-cpus or --worker-gpus, or add a node"
-            )
         waiting = [shard for shard in running if shard not in self.begun]
-        if waiting:
-            free = self.ray.available_resources()
-            return (
-                f"{len(waiting)} shards wait for {need} each, and the cluster has "
-                f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g} free; does another job hold "
-                "them?"
-            )
-        shown = ", ".join(map(str, list(running)[:5]))
-        return f"shards {shown} were begun and are silent; see the logs of their workers"
+        if not waiting:
+            shown = ", ".join(map(str, list(running)[:5]))
+            return f"shards {shown} were begun and are silent; see the logs of their workers"
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        most = max(((node.get("CPU", 0), node.get("GPU", 0)) for node in nodes), default=(0, 0))
+        free = self.ray.available_resources()
+        return (
+            f"{len(waiting)} shards wait for {self.engine.cpus} CPUs and {self.engine.gpus:g} GPUs "
+            f"each; the largest of {len(nodes)} nodes has {most[0]:g} and {most[1]:g}, and "
+            f"{free.get('CPU', 0):g} and {free.get('GPU', 0):g} are free: change --worker-cpus or "
+            "--worker-gpus, add a node, or wait for other jobs"
+        )
+
+
+def make_engine(
+    name: str, workers: int | None, cpus: int | None, gpus: float, patience: float
+) -> Local | OnRay:
+    """The engine that is named."""
+    check_choice("--engine", name, ("local", "ray"))
+    if name == "ray":
+        if find_spec("ray") is None:
+            raise MissingExtraError("ray", "ray", "--engine ray")
+        return OnRay(workers, cpus or 1, gpus, patience)
+    if gpus:
+        raise OptionError("--worker-gpus", gpus, "goes with --engine ray")
+    return Local(workers or 1, cpus)

@@ -7,10 +7,9 @@ import hashlib
 import json
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,9 @@ from contrasent.encoding.shards import (
     parse_manifest,
     to_json,
 )
-from contrasent.encoding.table import GROUP, TableWriter, read_facts, read_vectors
-from contrasent.errors import InputError, ModelError, OutputError, UserError
-from contrasent.types import EncodeFn, Vectors, batched
+from contrasent.encoding.table import GROUP, TableWriter, read_facts
+from contrasent.errors import InputError, ModelError, OptionError, OutputError, UserError
+from contrasent.types import EncodeFn, batched
 
 FORMAT = "contrasent-shard"
 CALL = 4096  # texts a call of the model, and between two signs of life
@@ -194,7 +193,7 @@ def chosen_shards(share: str | None, shards: Sequence[int]) -> list[int]:
         return list(shards)
     number, slash, of = share.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise ValueError("write i/n, from 1/n to n/n")
+        raise OptionError("--shard", share, "write i/n, from 1/n to n/n")
     return [shard for shard in shards if shard % int(of) == int(number) - 1]
 
 
@@ -239,24 +238,3 @@ def gather(name: str) -> Manifest:
         with folder.put(NAME) as stream:
             stream.write(to_json(whole))
     return whole
-
-
-class Stored:
-    """An ``EncodeFn`` that gives the stored vectors of a folder, once, in the order of its rows."""
-
-    def __init__(self, name: str) -> None:
-        self.folder = Folder(name)
-        self._rows = self._read(gather(name))
-
-    def _read(self, manifest: Manifest) -> Iterator[tuple[Vectors, str]]:
-        for shard in manifest.shards:
-            with open_binary(file := self.folder.file(shard.name)) as stream:
-                for vectors, texts in read_vectors(stream, file):
-                    yield from zip(vectors, texts, strict=True)
-
-    def __call__(self, texts: Sequence[str]) -> Vectors:
-        """The next vectors, if they are of these texts."""
-        found = list(islice(self._rows, len(texts)))
-        if [text for _, text in found] != list(texts):
-            raise InputError(self.folder.name, "holds vectors of other texts than the input has")
-        return np.stack([vector for vector, _ in found])

@@ -4,7 +4,7 @@
 # the first dimension highest) and, of int8, scale. The footer has JSON under `contrasent`.
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -126,39 +126,9 @@ def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
         return facts, int(footer.num_rows)
 
 
-def read_vectors(stream: IO[bytes], source: str) -> Iterator[tuple[Vectors, list[str]]]:
-    """Vectors and texts of a file, row group by row group; of float32 with texts only."""
-    with _errors(source):
-        import pyarrow.parquet as pq
-
-        file = pq.ParquetFile(stream)
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=["text", "vector"]).combine_chunks()
-            column = table.column("vector").chunk(0)
-            vectors = column.flatten().to_numpy().reshape(len(column), -1)
-            yield vectors.astype(np.float32, copy=False), table.column("text").to_pylist()
-
-
-class NpyWriter:
-    """An ``.npy`` file of float32 that grows; its header is completed by :meth:`finish`."""
-
-    def __init__(self, stream: IO[bytes], dimension: int) -> None:
-        self.stream, self.dimension, self.rows = stream, dimension, 0
-        self._header()
-
-    def _header(self) -> None:
-        shape = (self.rows, self.dimension)
-        self.stream.seek(0)
-        np.lib.format.write_array_header_1_0(
-            self.stream, {"descr": "<f4", "fortran_order": False, "shape": shape}
-        )
-
-    def append(self, block: Vectors) -> None:
-        """Write rows behind those already there."""
-        self.stream.write(np.ascontiguousarray(block, dtype="<f4").tobytes())
-        self.rows += len(block)
-
-    def finish(self) -> None:
-        """Write the header again, now with the row count; numpy leaves room for its digits."""
-        self._header()
-        self.stream.seek(0, 2)
+def write_npy(stream: IO[bytes], shape: tuple[int, int], blocks: Iterable[Vectors]) -> None:
+    """Write an ``.npy`` file of float32 rows, with memory for one block."""
+    facts = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, facts)
+    for block in blocks:
+        stream.write(np.ascontiguousarray(block, dtype="<f4").tobytes())
