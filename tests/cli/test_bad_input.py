@@ -264,7 +264,7 @@ def test_a_run_is_not_overwritten_unasked(run, refused, good, bert):
 UNPARSED = {
     "trian": "no such command 'trian'. Did you mean 'train'?",
     "xyzzy": "no such command 'xyzzy'; see 'contrasent --help'",
-    "train x.txt -o m --sed 1": "no such option: --sed (Possible options: --se",
+    "train x.txt -o m --sed 1": "no such option: --sed (Possible options: --base, --seed",
     "train --bogus 1": "no such option: --bogus (Possible options: --base",
     "--versin train": "no such option: --versin (Possible options: --version)",
     "train -x": "no such option: -x; see 'contrasent train --help'",

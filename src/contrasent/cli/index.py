@@ -100,7 +100,8 @@ def index(
     changing = add or update
     if changing:
         output = index_folder(output)
-        check_change(output, uri, add=add, update=update, overwrite=overwrite, id_column=id_column)
+        others = {"--overwrite": overwrite, "--uri": uri, "--encoded": encoded}
+        check_change(others, add=add, update=update, id_column=id_column)
     else:
         if overwrite or not (uri and in_milvus(output)):  # else a load that was killed goes on
             check_target(output, overwrite, is_index=is_any_index(output))
@@ -111,8 +112,6 @@ def index(
     weight = options.chosen_weight(word_weight, vectors_only)
     if changing and weight is not None:
         raise OptionError("--word-weight", weight, "is chosen when an index is built, or searched")
-    if encoded and changing:
-        raise OptionError("--encoded", True, "is for an index that is built, not for a change")
     rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
     remarks: list[str] = []
     model, usual = _base(model, rows)

@@ -146,17 +146,17 @@ def remove_rows(
 
 
 def check_change(
-    output: Path, uri: str, *, add: bool, update: bool, overwrite: bool, id_column: str | None
+    others: dict[str, object], *, add: bool, update: bool, id_column: str | None
 ) -> None:
-    """Refuse, before any work, a change of an index that cannot be made."""
+    """Reject, before any work, a change that cannot be made; ``others``: options of a new index."""
     if add and update:
         raise OptionError("--add", "--update", "choose one of the two")
-    if overwrite:
-        raise OptionError("--overwrite", True, "replaces an index; --add and --update change one")
     if update and id_column is None:
         raise OptionError("--update", True, "needs --id COLUMN, to know which rows to replace")
-    if uri:
-        raise OptionError("--uri", uri, "is of an index that is built, not of a change")
+    for option, value in others.items():
+        if value:
+            problem = "builds or replaces an index; --add and --update change one"
+            raise OptionError(option, value, problem)
 
 
 def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "Index":
