@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import re
 import shutil
 import sys
 
@@ -20,6 +21,7 @@ LINES = [
     "The central bank made borrowing dearer.",
     "Our dog dislikes the vacuum cleaner.",
 ]
+HIT = {"id", "text", "score", "cosine", "words", "metadata", "entry", "path", "answer"}
 
 
 @pytest.fixture(scope="module")
@@ -96,21 +98,67 @@ def test_similarity_is_the_cosine():
 def test_search_finds_the_near_text(built):
     printed = run("search", built, "boiling water for tea", "-k", 2)
     rows = printed.splitlines()
-    assert len(rows) == 2
-    assert {row.split("  ")[-1] for row in rows} == set(LINES[:2])
+    assert len(rows) == 4
+    assert {row[5:] for row in rows[::2]} == set(LINES[:2])
     said = json.loads(run("search", built, "monetary policy", "a pet", "-k", 2, "--json"))
     money, pet = said["results"]
     assert {hit["text"] for hit in money["hits"]} == {LINES[2], LINES[3]}
     assert pet["hits"][0]["text"] == LINES[4]
     assert pet["hits"][0]["id"] == "4"
-    assert set(pet["hits"][0]) == {"id", "text", "score", "cosine", "words", "metadata"}
+    assert set(pet["hits"][0]) == HIT
 
 
 def test_every_printed_score_is_in_the_json(built):
     printed = run("search", built, "monetary policy")
     (result,) = json.loads(run("search", built, "monetary policy", "--json"))["results"]
-    scores = [float(row.split()[1]) for row in printed.splitlines()]
+    scores = [float(row.split(" · ")[1]) for row in printed.splitlines()[1::2]]
     assert scores == [round(hit["score"], 4) for hit in result["hits"]]
+
+
+def test_passages_of_a_document_are_one_entry(tmp_path):
+    head = "The house\n"
+    texts = ["The roof leaks. Two people mend the roof in May.", "Gutters. The roof is old."]
+    rows = [
+        *({"text": head + t, "document": "house.md", "body": len(head), "page": 3} for t in texts),
+        {"text": "A dog lives next door. Nobody asked the dog.", "document": "dog.md", "body": 0},
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run("index", MINILM, tmp_path / "t.jsonl", "-o", tmp_path / "i", "--metadata", "*")
+    shown = run("search", tmp_path / "i", "who mends the roof?").splitlines()
+    assert shown[0] == "  1  Two people mend the roof in May."
+    assert shown[1].startswith("     house.md · page 3 · ")
+    assert shown[1].endswith(" · 1 more passage")
+    assert len(shown) == 4 and shown[2].startswith("  2  ") and "dog" in shown[2]
+    flat = run("search", tmp_path / "i", "who mends the roof?", "--flat").splitlines()
+    assert len(flat) == 6 and "more" not in "".join(flat)
+    found = json.loads(run("search", tmp_path / "i", "who mends the roof?", "--json"))
+    hits = found["results"][0]["hits"]
+    assert [hit["entry"] for hit in hits] == [1, 1, 2] and hits[0]["path"] is None
+    answer = hits[0]["answer"]
+    assert answer["text"] == hits[0]["text"][answer["start"] : answer["end"]]
+    assert [hits[0]["text"][a:b] for a, b in answer["marks"]] == ["mend", "roof"]
+
+
+def test_a_terminal_gets_bold_words_a_link_and_no_orders_of_a_text(monkeypatch):
+    from contrasent.cli.search import _entry, _printed
+    from contrasent.search.answers import Answer
+    from contrasent.search.index import Hit
+
+    hit = Hit("r#0", "The \x1b[31mroof.", 1.0, {"document": "a b.md", "headings": ["Up", "On"]})
+    lines = _entry(1, [hit, hit, hit], Answer(0, 14, ((9, 13),)), "/notes")
+    plain = _printed(lines)
+    assert plain.splitlines() == [
+        "  1  The [31mroof.",
+        "     /notes/a b.md › Up › On · 1.0000 · 2 more passages",
+    ]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = _printed(lines)
+    assert "\x1b[1mroof\x1b[0m" in shown and "\x1b[31m" not in shown
+    assert re.search(r"\x1b\]8;id=\d+;file:///notes/a%20b\.md\x1b", shown)
+    widths = [len(re.sub(r"\x1b(\[\d*m|\].*?\x1b\\)", "", row)) for row in shown.splitlines()]
+    assert len(widths) == 3 and max(widths) <= 40
 
 
 def test_search_threshold_and_query_file(built, tmp_path):
@@ -290,7 +338,7 @@ def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
     made = json.loads(run("index", MINILM, lines, "-o", folder, "--word-weight", "0.4", "--json"))
     assert made["word_weight"] == 0.4
     (result,) = json.loads(run("search", folder, "dog", "--json"))["results"]
-    assert result["hits"][0].keys() == {"id", "text", "score", "cosine", "words", "metadata"}
+    assert result["hits"][0].keys() == HIT
     alone = json.loads(run("search", folder, "dog", "--vectors-only", "--json"))
     assert alone["word_weight"] == 0
     for hit in alone["results"][0]["hits"]:

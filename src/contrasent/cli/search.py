@@ -1,6 +1,9 @@
 """``contrasent search INDEX "query"``."""
 
+import re
+import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,9 +16,14 @@ from contrasent.errors import InputError, ModelError, OptionError
 
 if TYPE_CHECKING:
     from contrasent.model.prompts import Model
-    from contrasent.search.index import Index
+    from contrasent.search.answers import Answer
+    from contrasent.search.index import Hit, Index
 
-WIDTH = 100
+Line = list[tuple[str, str]]
+"""Parts of a line, each with its style; the first is in the margin."""
+
+INDENT = " " * 5
+_BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
 @options.command
@@ -27,12 +35,15 @@ def search(
     threshold: float | None = None,
     where: list[str] | None = None,
     exact: bool = False,
+    flat: bool = False,
     word_weight: options.WordWeight = None,
     vectors_only: options.VectorsOnly = False,
     queries: Path | None = None,
     model: str | None = None,
 ) -> options.Output:
     """Find the texts of an index that answer a query best, by words and vectors.
+
+    Prints the sentence of each that answers, and of a document with several its best passage.
 
     Options:
         index: Index folder, made by 'contrasent index'.
@@ -41,13 +52,16 @@ def search(
         threshold: Leave out results whose cosine with the query is smaller.
         where: Only rows whose metadata matches: year>=2000, or a JSON filter.
         exact: Look at every row, even of a large index.
+        flat: Print every row found, also where several are of one document.
         queries: File with one query a line, besides those named.
         model: Where the index's model is now, if it has moved.
     """
+    from contrasent.search.answers import answers, grouped, path_of, root_of
     from contrasent.search.filters import parse_where
     from contrasent.search.index import check_k
     from contrasent.search.opening import open_index
     from contrasent.search.ranking import Ranker
+    from contrasent.search.words import Analyzer
 
     check_k(k)
     condition = parse_where(where or [])
@@ -61,16 +75,40 @@ def search(
     ranker = opened.ranker if weight is None else Ranker(weight)
     encode = model_of(opened, model, loading)
     began = time.monotonic()
+    vectors = opened.query_vectors(wanted, encode)
+    truncated = encode.truncated
     found = opened.search(
         wanted,
-        encode=encode,
+        vectors=vectors,
         k=k,
         threshold=threshold,
         where=condition,
         ranker=ranker,
         exact=exact,
     )
+    analyzer = Analyzer(opened.facts.language or "none")
+    best = answers(wanted, vectors, found, encode, analyzer)
     seconds = time.monotonic() - began
+    root = root_of(opened)
+    results, lines = [], list[Line]()
+    for text, hits, some in zip(wanted, found, best, strict=True):
+        groups = [[at] for at in range(len(hits))] if flat else grouped(hits)
+        lines += [[("", ""), (text, "italic")]] if len(wanted) > 1 else []
+        lines += [] if hits else [[("", ""), ("nothing found", "")]]
+        for rank, group in enumerate(groups, 1):
+            lines += _entry(rank, [hits[at] for at in group], some[group[0]], root)
+        of = {at: number for number, group in enumerate(groups, 1) for at in group}
+        paths = [path_of(hit, root) for hit in hits]
+        rows = [
+            {
+                **asdict(hit),
+                "entry": of[at],
+                "path": path and str(path),
+                "answer": answer.to_json(hit.text),
+            }
+            for at, (hit, answer, path) in enumerate(zip(hits, some, paths, strict=True))
+        ]
+        results.append({"query": text, "hits": rows})
     facts = {
         "index": str(index),
         "model": opened.model,
@@ -79,20 +117,54 @@ def search(
         "threshold": threshold,
         "where": condition,
         "seconds": round(seconds, 4),
-        "truncated": encode.truncated,
-        "results": [
-            {"query": text, "hits": [asdict(hit) for hit in hits]}
-            for text, hits in zip(wanted, found, strict=True)
-        ],
+        "truncated": truncated,
+        "results": results,
     }
-    lines = []
-    for text, hits in zip(wanted, found, strict=True):
-        lines += [text] if len(wanted) > 1 else []
-        lines += [
-            f"{rank:>3}  {hit.score:.4f}  {hit.id}  {options.shortened(hit.text, WIDTH)}"
-            for rank, hit in enumerate(hits, 1)
-        ] or ["nothing found"]
-    return options.Output(facts, "\n".join(lines), encode.notes)
+    cut = f"{truncated:,} of {len(wanted):,} queries were longer than {encode.encoder.max_tokens}"
+    notes = [f"{cut} tokens and were cut there"] if truncated else []
+    return options.Output(facts, _printed(lines), notes)
+
+
+def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
+    """The lines of a hit with others of its document: the answer, and where it stands."""
+    from contrasent.search.answers import facts_of, headings_of, path_of
+
+    hit, facts, path = hits[0], facts_of(hits[0]), path_of(hits[0], root)
+    start, (before, behind) = answer.start, answer.cut
+    own: Line = [(f"{rank:>3}  ", "bold"), ("… " * before, "")]
+    for a, b in answer.marks:
+        own += [(hit.text[start:a], ""), (hit.text[a:b], "bold")]
+        start = b
+    own += [(hit.text[start : answer.end], ""), (" …" * behind, "")]
+    document = facts.get("document")
+    name = str(path or (document if isinstance(document, str) else hit.id))
+    place = "".join(f" › {heading}" for heading in headings_of(hit))
+    page, more = facts.get("page"), len(hits) - 1
+    place += f" · page {page}" if page else ""
+    place += f" · {hit.score:.4f}"
+    place += f" · {more} more passage{'s' * (more > 1)}" if more else ""
+    link = f"cyan link {path.absolute().as_uri()}" if path else "cyan"
+    return [own, [(INDENT, ""), (name, link), (place, "dim")]]
+
+
+def _printed(lines: Sequence[Line]) -> str:
+    """Lines as they are for a pipe, or wrapped, with bold words and links, for a terminal."""
+    # Control characters in a text are not for the terminal.
+    clean = [
+        [head, *((_BLANK.sub(" ", text), style) for text, style in rest)] for head, *rest in lines
+    ]
+    if not sys.stdout.isatty():
+        return "\n".join("".join(text for text, _ in line) for line in clean)
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    with console.capture() as captured:
+        for head, *rest in clean:
+            wrapped = Text.assemble(*rest).wrap(console, max(20, console.width - len(INDENT)))
+            for number, line in enumerate(wrapped):
+                console.print(Text.assemble((INDENT, "") if number else head, line))
+    return captured.get().rstrip("\n")
 
 
 def model_of(index: "Index", model: str | None, loading: options.Loading) -> "Counting[Model]":

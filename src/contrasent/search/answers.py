@@ -1,0 +1,270 @@
+"""The sentence of a passage that answers a query, and the words of the query in it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contrasent.documents import sentences
+from contrasent.metrics import normalize
+from contrasent.search.index import Hit, Index
+from contrasent.search.words import WORD, Analyzer
+from contrasent.types import EncodeFn, Vectors, for_task
+
+LONGEST = 300
+"""Characters of an answer."""
+SHORTEST = 40
+"""Characters below which a sentence without a full stop is taken for a heading. An answer that is
+a heading or a question has its next sentence too."""
+FIRST, LEAST, ENCODED = 8, 2, 32
+"""Sentences that are encoded of the first hit, of each hit, and in one search. The others of a
+text, chosen by their words, are not compared by vectors: encoding takes most of a search's time."""
+SHARED = 0.3
+"""What a sentence with all of the query's words gains, as a cosine."""
+BEFORE = 80
+"""Characters that are shown before the first word of the query in a sentence that is too long."""
+WRAPPED = 60
+"""Length from which a line is taken for one that was wrapped."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Where in a hit's text the answer stands.
+
+    Attributes:
+        start: first character; ``end`` is behind the last.
+        marks: (start, end) of words of the query within the answer.
+        cut: whether the sentence goes on before the answer, and behind it.
+    """
+
+    start: int
+    end: int
+    marks: tuple[Span, ...]
+    cut: tuple[bool, bool] = (False, False)
+
+    def to_json(self, text: str) -> dict[str, Any]:
+        """The answer with its text; offsets are those of the hit's text."""
+        facts = {"start": self.start, "end": self.end, "marks": [list(m) for m in self.marks]}
+        return {"text": text[self.start : self.end], **facts, "cut": list(self.cut)}
+
+
+class Candidates:
+    """The sentences of hits that may answer queries; ``texts`` are those to be encoded."""
+
+    def __init__(
+        self, queries: Sequence[str], results: Sequence[Sequence[Hit]], analyzer: Analyzer
+    ) -> None:
+        self.analyzer, self.results = analyzer, results
+        self.wanted = [set(analyzer(query)) for query in queries]
+        self.texts: list[str] = []
+        self._spans: list[list[list[Span]]] = []
+        self._shares: list[list[list[float]]] = []
+        self._encoded: list[list[dict[int, int]]] = []  # number of a sentence, its place in texts
+        for wanted, hits in zip(self.wanted, results, strict=True):
+            self._spans.append([_sentences(hit) for hit in hits])
+            self._shares.append(
+                [
+                    [self._share(hit.text[a:b], wanted) for a, b in spans]
+                    for hit, spans in zip(hits, self._spans[-1], strict=True)
+                ]
+            )
+            self._encoded.append(self._choose(hits, len(queries)))
+
+    def _share(self, text: str, wanted: set[str]) -> float:
+        return len(wanted & set(self.analyzer(text))) / max(1, len(wanted))
+
+    def _choose(self, hits: Sequence[Hit], queries: int) -> list[dict[int, int]]:
+        """Choose sentences to encode: more of hits that come first, and are shown as such."""
+        groups, room = grouped(hits), ENCODED // queries
+        places: list[dict[int, int]] = [{} for _ in hits]
+        order = [group[0] for group in groups] + [at for group in groups for at in group[1:]]
+        for rank, at in enumerate(order, 1):
+            shares, spans = self._shares[-1][at], self._spans[-1][at]
+            few = min(max(LEAST, FIRST // rank), room)
+            if len(spans) > 1 and few > 1:
+                best = sorted(range(len(spans)), key=lambda n: -shares[n])[:few]
+                for n in best:
+                    start, end = spans[n]
+                    places[at][n] = len(self.texts)
+                    self.texts.append(hits[at].text[start : min(end, start + LONGEST)])
+                room -= len(best)
+        return places
+
+    def best(self, queries: Vectors | None, vectors: Vectors | None) -> list[list[Answer]]:
+        """The answer of each hit: queries (q, d) and ``texts`` (n, d), or None for words alone."""
+        cosines = np.zeros((len(self.wanted), len(self.texts)), dtype=np.float32)
+        if queries is not None and vectors is not None and len(self.texts):
+            cosines = normalize(queries) @ normalize(vectors).T
+        return [
+            [
+                self._answer(hit.text, spans, shares, places, cosines[query], self.wanted[query])
+                for hit, spans, shares, places in zip(*found, strict=True)
+            ]
+            for query, found in enumerate(
+                zip(self.results, self._spans, self._shares, self._encoded, strict=True)
+            )
+        ]
+
+    def _answer(
+        self,
+        text: str,
+        spans: list[Span],
+        shares: list[float],
+        places: dict[int, int],
+        cosines: NDArray[np.float32],
+        wanted: set[str],
+    ) -> Answer:
+        scores = {
+            n: SHARED * shares[n] + (float(cosines[places[n]]) if places else 0.0)
+            for n in places or range(len(spans))
+        }
+        n = max(scores, key=lambda n: scores[n])
+        start, end = spans[n]
+        while (
+            _leads_on(text, start, end)
+            and n + 1 < len(spans)
+            and spans[n + 1][1] - start <= LONGEST
+        ):
+            n, end = n + 1, spans[n + 1][1]
+        marks = list(self._marks(text, start, end, wanted))
+        if end - start <= LONGEST:
+            return Answer(start, end, tuple(marks))
+        first, last = _window(text, start, end, marks)
+        marks = [mark for mark in marks if mark[0] >= first and mark[1] <= last]
+        return Answer(first, last, tuple(marks), (first > start, last < end))
+
+    def _marks(self, text: str, start: int, end: int, wanted: set[str]) -> Iterator[Span]:
+        """Words of a text whose terms are wanted; of scripts without spaces, pairs of letters."""
+        last = -1, -1
+        for match in WORD.finditer(text[start:end]):
+            (a, b), unspaced = match.span(), match["unspaced"] is not None
+            pairs = [(at, min(at + 2, b)) for at in range(a, max(a + 1, b - 1))]
+            for one in pairs if unspaced else [(a, b)]:
+                if wanted.isdisjoint(self.analyzer(text[start + one[0] : start + one[1]])):
+                    continue
+                here = start + one[0], start + one[1]
+                if here[0] <= last[1] and unspaced:
+                    here = last[0], here[1]
+                elif last[1] > 0:
+                    yield last
+                last = here
+        if last[1] > 0:
+            yield last
+
+
+def answers(
+    queries: Sequence[str],
+    vectors: Vectors,
+    results: Sequence[Sequence[Hit]],
+    encode: EncodeFn,
+    analyzer: Analyzer,
+) -> list[list[Answer]]:
+    """The sentence of each hit that is nearest to its query, by vectors (q, d) and words."""
+    candidates = Candidates(queries, results, analyzer)
+    texts = candidates.texts
+    return candidates.best(vectors, for_task(encode, "document")(texts) if texts else None)
+
+
+def grouped(hits: Sequence[Hit]) -> list[list[int]]:
+    """The places of hits, those of one document together, the best first."""
+    groups: dict[Any, list[int]] = {}
+    for at, hit in enumerate(hits):
+        document = facts_of(hit).get("document")
+        groups.setdefault(document if isinstance(document, str) else at, []).append(at)
+    return list(groups.values())
+
+
+def facts_of(hit: Hit) -> dict[str, Any]:
+    """The metadata of a hit by their names."""
+    return hit.metadata if isinstance(hit.metadata, dict) else {}
+
+
+def root_of(index: Index) -> str:
+    """The folder that the names of an index's documents are relative to; "" where there is none."""
+    origin: dict[str, Any] = getattr(index.facts, "origin", {})
+    return str(origin.get("root") or "")
+
+
+def path_of(hit: Hit, root: str) -> Path | None:
+    """The file that a hit is a passage of, if it lies in the folder that was indexed."""
+    document = facts_of(hit).get("document")
+    if not root or not isinstance(document, str) or not document:
+        return None
+    inside = Path(document)
+    return None if ".." in inside.parts or inside.is_absolute() else Path(root) / inside
+
+
+def headings_of(hit: Hit) -> list[str]:
+    """The headings above a passage, outermost first."""
+    headings = facts_of(hit).get("headings")
+    return [str(name) for name in headings] if isinstance(headings, list) else []
+
+
+def _sentences(hit: Hit) -> list[Span]:
+    """Places of the sentences of a hit's own text, behind its title and headings."""
+    facts, text = facts_of(hit), hit.text
+    first = facts.get("body")
+    if not isinstance(first, int) or not 0 <= first < len(text):
+        first = 0
+    if "document" not in facts and len(text.strip()) <= LONGEST:
+        return [_stripped(text, 0, len(text))]
+    spans = []
+    for start, end in _blocks(text, first):
+        at = start
+        for piece in sentences.split(text[start:end]):
+            span = _stripped(text, at, at + len(piece))
+            at += len(piece)
+            if any(map(str.isalnum, text[slice(*span)])):
+                spans.append(span)
+    return spans or [_stripped(text, first, len(text))]
+
+
+def _blocks(text: str, first: int) -> Iterator[Span]:
+    """Paragraphs, items of lists and other lines that stand alone; wrapped lines are one."""
+    start = line = first
+    for match in re.compile(r"[^\S\n]*\n\s*").finditer(text, first):
+        following = text[match.end() : match.end() + 1]
+        wrapped = match.start() - line >= WRAPPED and text[match.start() - 1] not in ".!?:;"
+        line = match.end()
+        if match[0].count("\n") > 1 or not (
+            following.islower() or (wrapped and following.isalnum())
+        ):
+            yield start, match.start()
+            start = match.end()
+    yield start, len(text)
+
+
+def _stripped(text: str, start: int, end: int) -> Span:
+    """A span without the white space around it."""
+    own = text[start:end]
+    first = start + len(own) - len(own.lstrip())
+    return first, max(first, start + len(own.rstrip()))
+
+
+def _leads_on(text: str, start: int, end: int) -> bool:
+    """Whether a sentence is a question or a heading, which the next one answers."""
+    heading = end - start < SHORTEST and not text.endswith((".", "!", "。", "…", "！"), start, end)
+    return heading or text.endswith(("?", ":", "？", "："), start, end)
+
+
+def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:
+    """The part of a sentence with most of the marks, cut at spaces where there are some."""
+
+    def held(first: int) -> int:
+        return sum(first <= a and b <= first + LONGEST - BEFORE for a, b in marks)
+
+    first = max((a for a, _ in marks), key=held, default=start)
+    at = start
+    if first - start > BEFORE:
+        at = max(start, min(first - BEFORE, end - LONGEST))
+        space = text.find(" ", at, first)
+        at = space + 1 if space >= 0 else at
+    stop = min(end, at + LONGEST)
+    space = text.rfind(" ", at + LONGEST // 2, stop)
+    return at, space if stop < end and space >= 0 else stop
