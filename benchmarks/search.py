@@ -66,7 +66,7 @@ def binary(vectors: np.ndarray, queries: np.ndarray) -> None:
         rows = near[np.argsort(-scores, kind="stable")[:10]]
         times.append(1000 * (time.perf_counter() - began))
         best = Best(1, 10)
-        scan(query[None], [(0, vectors)], best)
+        scan(query[None], vectors, best)
         found.append(len(set(rows) & set(best.rows[0])) / 10)
     middle, recall = statistics.median(times), statistics.mean(found)
     met = middle <= BINARY_GOAL and recall >= RECALL
@@ -99,7 +99,7 @@ def main() -> None:
 
         def search() -> Best:
             best = Best(1, 10)
-            scan(query, [(0, vectors)], best)
+            scan(query, vectors, best)
             return best
 
         whole = (vectors @ query[0]).astype(np.float32)

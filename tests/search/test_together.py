@@ -97,7 +97,7 @@ def test_a_reader_does_not_keep_a_writer_waiting(tmp_path):
     assert whole_states.whole(reader) == before
     newest = reader.refreshed()
     assert len(newest) == len(reader) + 3
-    assert newest.store.verified
+    newest.store.verify_database()
     reader.close()
     newest.close()
 

@@ -334,7 +334,7 @@ def test_words_after_any_changes(tmp_path_factory, steps):
     line = ["alpha beta", "gamma", "beta beta alpha delta", "", "gamma delta delta", "epsilon"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("contrasent.search.transaction.BLOCK", 3)
-        patch.setattr("contrasent.search.transaction.MERGED", 2)
+        patch.setattr("contrasent.search.transaction.SMALL", 2)
         patch.setattr(os, "fsync", lambda _: None)
         with Writer(folder, new=Facts()) as writer:
             writer.add(line, encode)

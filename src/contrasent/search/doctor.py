@@ -9,15 +9,12 @@ import numpy as np
 
 from contrasent.errors import UserError
 from contrasent.search.binary import BinaryCodes
-from contrasent.search.integrity import blob_sum, checksum, file_sum
-from contrasent.search.store import DATABASE, Store, damaged, is_index
+from contrasent.search.integrity import file_sum
+from contrasent.search.store import Store, is_index
 from contrasent.types import Finding
 
 NAMED = 5
 """Damaged rows that are named."""
-SMALL = 16 << 20
-"""Bytes of vectors and database up to which every row is verified when no checksum of the whole
-is there: its writer was killed before it left one."""
 
 
 def examine(folder: Path) -> list[Finding]:
@@ -44,22 +41,6 @@ def examine(folder: Path) -> list[Finding]:
     total = facts.rows - facts.dead
     left = f"{total - len(bad):,} of {total:,} rows are whole"
     return [*found, Finding("content", not found, left)]
-
-
-def verify(store: Store) -> None:
-    """Reject a state that differs from what was written, where opening it could not tell.
-
-    Raises:
-        InputError: something of it is damaged.
-    """
-    if store.verified or store.folder is None or store.vectors.nbytes > SMALL:
-        return
-    if (store.folder / DATABASE).stat().st_size > SMALL:
-        return
-    for _, problem in problems(store):
-        raise damaged(store.folder, problem)
-    for row in damaged_rows(store):
-        raise damaged(store.folder, f"row {row}")
 
 
 def damaged_rows(store: Store) -> list[int]:
@@ -117,10 +98,8 @@ def _vectors(store: Store) -> Iterator[str]:
 
 def _words(store: Store) -> Iterator[str]:
     """Every posting, and that together they are as many terms as each row has."""
-    blocks = "SELECT first, count FROM blocks ORDER BY first"
-    known = store.connection.execute(blocks).fetchall()
     end = 0
-    for first, count in known:
+    for first, count in store.every("SELECT first, count FROM blocks ORDER BY first"):
         if first != end:
             yield f"rows from {end:,} on have none"
         end = first + count
@@ -128,17 +107,15 @@ def _words(store: Store) -> Iterator[str]:
     if end != store.facts.rows or len(lengths) != end:
         yield f"those of {end:,} rows are known, of {store.facts.rows:,}"
         return
-    counted = np.zeros(end, dtype=np.float32)
-    most = np.iinfo(np.uint16).max
-    capped = np.zeros(end, dtype=bool)
-    for term, first, held, counts, sum_ in store.connection.execute("SELECT * FROM postings"):
-        if checksum(term, first, blob_sum(held), blob_sum(counts)) != sum_:
-            yield f"the rows of {str(term)[:60]!r}"
-            continue
-        rows, often = np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2")
-        counted[rows] += often
-        capped[rows] |= often == most
-    for row in np.flatnonzero((counted != lengths) & ~capped)[:1]:
+    counted, most = np.zeros(end, dtype=np.float32), np.iinfo(np.uint16).max
+    for stored in store.connection.execute("SELECT * FROM postings"):
+        try:
+            _, (rows, often) = store.read_posting(*stored)
+        except UserError as error:
+            yield str(error)
+        else:
+            counted[rows] += np.where(often == most, np.nan, often)  # NaN: there were more
+    for row in np.flatnonzero((counted != lengths) & ~np.isnan(counted))[:1]:
         yield f"some of row {row:,} are missing"
 
 

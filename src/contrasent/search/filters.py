@@ -35,15 +35,9 @@ OPERATORS = ("$eq", "$ne", *_ORDER, *_LISTS, "$contains", "$exists")
 _JOINS = ("$and", "$or", "$not")
 _DEPTH = 32
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
-_SIGNS = {
-    "=": "$eq",
-    "!=": "$ne",
-    "<": "$lt",
-    "<=": "$lte",
-    ">": "$gt",
-    ">=": "$gte",
-    "~": "$contains",
-}
+_SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
+_MISSING = {"$nin": "$in", "$ne": "$eq"}
+"""Tests that are true where the field is missing, and what they deny."""
 
 
 def operators(value: Any) -> dict[str, Any]:
@@ -51,18 +45,6 @@ def operators(value: Any) -> dict[str, Any]:
     if isinstance(value, dict) and any(key.startswith("$") for key in value):
         return value
     return {"$eq": value}
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "text"
-    if isinstance(value, list):
-        return "array"
-    return "object" if isinstance(value, dict) else "null"
 
 
 def check_where(where: Any, depth: int = 0) -> Where:
@@ -94,7 +76,7 @@ def _check_tests(tests: dict[str, Any]) -> None:
             raise OptionError("where", op, "is no operator", choices=OPERATORS)
         if op in _LISTS and not isinstance(want, list):
             raise OptionError("where", want, f"{op} takes a list")
-        if op in _ORDER and _kind(want) not in ("number", "text"):
+        if op in _ORDER and (isinstance(want, bool) or not isinstance(want, int | float | str)):
             raise OptionError("where", want, f"{op} takes a number or a string")
         if op == "$exists" and not isinstance(want, bool):
             raise OptionError("where", want, "$exists takes true or false")
@@ -127,9 +109,6 @@ def _condition(text: str) -> Where:
     return {field: {_SIGNS[sign]: value}}
 
 
-# ---------------------------------------------------------------------- SQL
-
-
 def canonical(value: Any) -> str:
     """JSON as the store keeps it: keys sorted, no spaces, so that equal values are equal texts."""
     try:
@@ -140,92 +119,69 @@ def canonical(value: Any) -> str:
         raise UserError(f"{str(value)[:60]!r} is not JSON ({error})") from error
 
 
+def _joined(where: Where, field: Callable[[str, dict[str, Any]], str], anything: str) -> str:
+    """A filter in the words that SQL and Milvus share; ``field``: the tests of one in theirs."""
+    parts = []
+    for key, value in where.items():
+        if key == "$not":
+            parts.append(f"not ({_joined(value, field, anything)})")
+        elif key in ("$and", "$or"):
+            inner = (f"({_joined(part, field, anything)})" for part in value)
+            parts.append(f" {key[1:]} ".join(inner))
+        else:
+            parts.append(field(key, operators(value)))
+    return " and ".join(f"({part})" for part in parts) or anything
+
+
 def sql_condition(where: Where) -> tuple[str, list[Any]]:
     """A condition on the column ``metadata`` and its parameters."""
     values: list[Any] = []
 
-    def condition(part: Where) -> str:
-        return " AND ".join(f"({one(key, value)})" for key, value in part.items()) or "1"
+    def field(name: str, tests: dict[str, Any]) -> str:
+        place = f"metadata, {_path(name)}"
+        return " and ".join(f"({_test(place, op, want, values)})" for op, want in tests.items())
 
-    def one(key: str, value: Any) -> str:
-        if key == "$not":
-            return f"NOT ({condition(value)})"
-        if key in ("$and", "$or"):
-            return f" {key[1:].upper()} ".join(f"({condition(part)})" for part in value)
-        tests = operators(value)
-        return _of_field(key, lambda path: _all_tests(path, tests, values))
-
-    return condition(where), values
+    return _joined(where, field, "1"), values
 
 
-def _of_field(field: str, tests: Callable[[str | None], str]) -> str:
-    """The tests of a field; a key with dots in it is tried before the path that it may mean."""
-    parts = field.split(".")
-    paths = [
-        "$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:])))
+def _path(field: str) -> str:
+    """Where a field is; a key with dots in it is tried before the path that it may mean."""
+    parts = field.replace("'", "''").split(".")
+    *others, last = (
+        "'$" + "".join(f'."{name}"' for name in (*parts[:n], ".".join(parts[n:]))) + "'"
         for n in range(len(parts))
-    ]
-    if len(paths) == 1:
-        return tests(paths[0])
-    cases = "".join(
-        f" WHEN json_type(metadata, {_text(path)}) IS NOT NULL THEN {tests(path)}" for path in paths
     )
-    return f"CASE{cases} ELSE {tests(None)} END"
+    cases = "".join(f" when json_type(metadata, {path}) not null then {path}" for path in others)
+    return f"case{cases} else {last} end" if others else last
 
 
-def _all_tests(path: str | None, tests: dict[str, Any], values: list[Any]) -> str:
-    return " AND ".join(f"({_test(path, op, want, values)})" for op, want in tests.items())
-
-
-def _test(path: str | None, op: str, want: Any, values: list[Any]) -> str:
-    """One test; of no path where the field is missing."""
-    if path is None:
-        return str(int(op in ("$ne", "$nin") or (op == "$exists" and not want)))
-    kind = f"COALESCE(json_type(metadata, {_text(path)}), '')"
-    have = f"json_extract(metadata, {_text(path)})"
+def _test(place: str, op: str, want: Any, values: list[Any]) -> str:
+    """One test, true or false and never null; ``place``: the arguments of SQL's JSON functions."""
+    kind, have = f"json_type({place})", f"json_extract({place})"
     if op == "$exists":
-        return f"{kind} {'!=' if want else '='} ''"
-    if op in ("$ne", "$nin"):
-        return f"NOT ({_test(path, '$eq' if op == '$ne' else '$in', want, values)})"
+        return f"{kind} {'not null' if want else 'is null'}"
+    if op in _MISSING:
+        return f"not ({_test(place, _MISSING[op], want, values)})"
     if op == "$in":
-        return " OR ".join(f"({_test(path, '$eq', one, values)})" for one in want) or "0"
+        return " or ".join(f"({_test(place, '$eq', one, values)})" for one in want) or "0"
     if op == "$contains":
-        values.extend([want if isinstance(want, str) else None, *_scalar(want)])
-        inside = _equal("json_each.type", "json_each.value", want)
+        values.append(want if isinstance(want, str) else None)
+        inside = _test("metadata, json_each.fullkey", "$eq", want, values)
         return (
-            f"({kind} = 'text' AND COALESCE(instr({have}, ?), 0) > 0) OR ({kind} = 'array' AND "
-            f"EXISTS (SELECT 1 FROM json_each(metadata, {_text(path)}) WHERE {inside}))"
+            f"({kind} = 'text' and instr({have}, ?) > 0) is true or {kind} is 'array' and "
+            f"exists (select 1 from json_each({place}) where {inside})"
         )
-    values.extend(_scalar(want))
-    if op == "$eq":
-        return _equal(kind, have, want)
-    return f"{_of_kind(kind, want)} AND {have} {_ORDER[op]} ?"
-
-
-def _scalar(want: Any) -> list[Any]:
-    """The parameters of a comparison with a value."""
     if want is None or isinstance(want, bool):
-        return []
-    if isinstance(want, list | dict):
-        return [canonical(want)]
-    return [float(want) if isinstance(want, int) and abs(want) >= 1 << 63 else want]
-
-
-def _equal(kind: str, have: str, want: Any) -> str:
-    same = _of_kind(kind, want)
-    return same if want is None or isinstance(want, bool) else f"{same} AND {have} = ?"
-
-
-def _of_kind(kind: str, want: Any) -> str:
-    name = _kind(want)
-    return f"{kind} IN ('integer', 'real')" if name == "number" else f"{kind} = '{name}'"
-
-
-def _text(path: str) -> str:
-    return "'" + path.replace("'", "''") + "'"
-
-
-# ---------------------------------------------------------------------- Milvus
+        return f"{kind} is '{canonical(want)}'"
+    value: Any = want
+    if isinstance(want, str):
+        kinds = "'text'"
+    elif isinstance(want, list | dict):
+        kinds, value = "'array'" if isinstance(want, list) else "'object'", canonical(want)
+    else:
+        kinds, value = "'integer', 'real'", float(want) if abs(want) >= 1 << 63 else want
+    values.append(value)
+    return f"({kind} in ({kinds}) and {have} {_ORDER.get(op, '=')} ?) is true"
 
 
 def ids_in(ids: Sequence[str]) -> str:
@@ -235,19 +191,12 @@ def ids_in(ids: Sequence[str]) -> str:
 
 def milvus_expression(where: Where) -> str:
     """A filter in Milvus's language; values are quoted as JSON."""
-    parts = [_milvus_condition(key, value) for key, value in where.items()]
-    return " and ".join(f"({part})" for part in parts)
 
+    def field(name: str, tests: dict[str, Any]) -> str:
+        place = "metadata" + "".join(f"[{_quoted(part)}]" for part in name.split("."))
+        return " and ".join(f"({_milvus_test(place, op, want)})" for op, want in tests.items())
 
-def _milvus_condition(key: str, value: Any) -> str:
-    if key == "$not":
-        return f"not ({milvus_expression(value)})"
-    if key in ("$and", "$or"):
-        return f" {key[1:]} ".join(f"({milvus_expression(part)})" for part in value)
-    field = "metadata" + "".join(f"[{_quoted(part)}]" for part in key.split("."))
-    return " and ".join(
-        f"({_milvus_test(field, op, want)})" for op, want in operators(value).items()
-    )
+    return _joined(where, field, "id != ''") if where else ""
 
 
 def _milvus_test(field: str, op: str, want: Any) -> str:

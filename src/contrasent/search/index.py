@@ -5,7 +5,7 @@ identity of the model they came from, so that vectors of another are rejected.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from contrasent.search.checks import (
     check_vectors,
     row_ids,
 )
-from contrasent.search.exact import QUERIES_AT_ONCE, Best, just_below, scan
+from contrasent.search.exact import Best, scan
 from contrasent.search.filters import Where
 from contrasent.search.ranking import Ranker, Spread, best_rows
 from contrasent.search.snapshot import Snapshot
@@ -32,12 +32,11 @@ from contrasent.search.transaction import Transaction
 from contrasent.search.words import language_of
 from contrasent.types import EncodeFn, Vectors, for_task
 
-FEW = 10_000
-"""Rows up to which an exact search is preferred to binary codes."""
-SAMPLED = 10_000
-"""Rows that the spread of cosines is estimated from where not all rows are looked at."""
-PROPOSED = 200
-"""Rows that words and codes each propose where not all rows are looked at."""
+QUERIES_AT_ONCE = 256
+FEW = 10_000  # rows up to which an exact search is preferred to binary codes
+# Where not all rows are looked at: rows that the spread of cosines is of, and those that words and
+# codes each propose.
+SAMPLED, PROPOSED = 10_000, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,30 +195,18 @@ class Index(Snapshot):
         ranker = ranker or self.ranker
         if isinstance(texts, np.ndarray):
             ranker, texts = replace(ranker, word_weight=0.0), [""] * len(given)
-        allowed = self._allowed(where)
+        allowed = self.alive if where is None and self.facts.dead else None
+        allowed = allowed if where is None else self.matching(where)
         found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
         return [self._hits(one, threshold) for one in found]
 
-    def _allowed(self, where: Where | None) -> NDArray[np.bool_] | None:
-        if where is not None:
-            return self.matching(where)
-        return self.alive if self.facts.dead else None
-
     def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
-        chosen = np.arange(len(found.rows))
-        if threshold is not None:
-            chosen = chosen[found.cosines > just_below(threshold)]
+        chosen = np.flatnonzero(found.cosines > just_below(threshold))
         rows = self.rows(found.rows[chosen])
+        scores = (found.scores[chosen], found.cosines[chosen], found.words[chosen])
         return [
-            Hit(
-                row.id,
-                row.text,
-                float(found.scores[at]),
-                row.metadata,
-                float(found.cosines[at]),
-                float(found.words[at]),
-            )
-            for at, row in zip(chosen, rows, strict=True)
+            Hit(row.id, row.text, float(score), row.metadata, float(cosine), float(own))
+            for row, score, cosine, own in zip(rows, *scores, strict=True)
         ]
 
     def find(
@@ -238,90 +225,73 @@ class Index(Snapshot):
         """
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
-        if not k:
-            nothing = np.empty(0, np.float32)
-            return [Found(np.empty(0, np.int64), nothing, nothing, nothing) for _ in texts]
-        by_codes = not exact and self.facts.codes and count > FEW
-        if not ranker.uses_words:
-            scores, rows = self.nearest(vectors, k, allowed=allowed, exact=not by_codes)
-            return [
-                Found(r[r >= 0], s[r >= 0], s[r >= 0], np.zeros(int((r >= 0).sum()), np.float32))
-                for s, r in zip(scores, rows, strict=True)
-            ]
-        one = self._by_codes if by_codes else self._by_all
-        return [one(t, v, k, ranker, allowed) for t, v in zip(texts, vectors, strict=True)]
+        coded = not exact and bool(self.facts.codes) and count > FEW
+        if ranker.uses_words and k:
+            queries = zip(texts, vectors, strict=True)
+            return [self._by_both(*query, k, ranker, allowed, coded) for query in queries]
+        found = self._nearest(vectors, k, allowed, coded)
+        return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in found]
 
-    def _by_all(self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any) -> Found:
-        """Both scores of every row."""
-        cosines = self.vectors @ vector
+    def _by_both(
+        self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any, coded: bool
+    ) -> Found:
+        """Words and vectors of all rows, or of those that codes or words propose."""
         words = self.bm25.scores(text)
-        here = (cosines[self.alive], words[self.alive]) if self.facts.dead else (cosines, words)
-        scores = ranker.fuse(cosines, words, Spread.of(here[0]), Spread.of(here[1]))
-        if allowed is not None:
-            scores[~allowed] = -np.inf
-        rows = best_rows(scores, k)
-        return Found(rows, scores[rows], cosines[rows], words[rows])
-
-    def _by_codes(self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any) -> Found:
-        """Both scores of the rows that codes or words propose."""
-        proposed = max(PROPOSED, 10 * k)
-        _, near = self.nearest(vector[None], proposed, allowed=allowed)
-        words = self.bm25.scores(text)
+        if coded:
+            proposed = max(PROPOSED, 10 * k)
+            ((_, near),) = self._nearest(vector[None], proposed, allowed, coded)
+            shared = np.flatnonzero(words if allowed is None else words * allowed)
+            rows = np.union1d(near, shared[best_rows(words[shared], proposed)])
+            cosines, dense = np.asarray(self.vectors[rows]) @ vector, self._sample @ vector
+        else:
+            rows = np.arange(len(words)) if allowed is None else np.flatnonzero(allowed)
+            cosines = self.vectors @ vector
+            dense = cosines[self.alive] if self.facts.dead else cosines
+            cosines = cosines if allowed is None else cosines[rows]
+        own = words if len(rows) == len(words) else words[rows]
         sparse = Spread.of_sparse(words, len(self))
-        if allowed is not None:
-            words = np.where(allowed, words, np.float32(0))
-        shared = np.flatnonzero(words)
-        rows = np.union1d(near[0][near[0] >= 0], shared[best_rows(words[shared], proposed)])
-        cosines = np.asarray(self.vectors[rows]) @ vector
-        dense = Spread.of(self._sample @ vector)
-        scores = ranker.fuse(cosines, words[rows], dense, sparse)
+        scores = ranker.fuse(cosines, own, Spread.of(dense), sparse)
         order = best_rows(scores, k)
-        return Found(rows[order], scores[order], cosines[order], words[rows[order]])
+        return Found(rows[order], scores[order], cosines[order], own[order])
 
     @cached_property
     def _sample(self) -> Vectors:
         """Some rows, the same ones whenever the index is opened."""
-        rows = np.flatnonzero(self.alive)
+        rows = self.numbers()
         if len(rows) > SAMPLED:
             rows = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
         return np.asarray(self.vectors[rows])
 
-    def nearest(
-        self,
-        queries: Vectors,
-        k: int,
-        *,
-        threshold: float | None = None,
-        allowed: NDArray[np.bool_] | None = None,
-        exact: bool = False,
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Inner products and row numbers, (q, k) each, of the best rows; -1 where there are fewer.
-
-        ``queries``: (q, d), checked and scaled. ``allowed``: (rows,) bool, which rows count.
-        """
-        if allowed is None and self.facts.dead:
-            allowed = self.alive
-        candidates: list[NDArray[np.int64]] | None = None
-        if not exact and self.codes is not None:
-            candidates = self.codes.candidates(queries, k, allowed)
-            if any(len(rows) < min(k, self.codes.rows) for rows in candidates):
-                candidates = None  # a narrow filter: every row is looked at
-        found = []
+    def _nearest(
+        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: bool
+    ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
+        """Inner products and numbers of the best rows for each query, exact or by codes."""
+        if not k:
+            queries, k = queries[:0], 1
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
-            best = Best(len(part), k, threshold)
-            if candidates is not None and self.codes is not None:
-                for query, rows in enumerate(candidates[start : start + QUERIES_AT_ONCE]):
-                    best.offer_one(query, np.asarray(self.vectors[rows]) @ part[query], rows)
+            best = Best(len(part), k)
+            if coded and self.codes is not None:
                 done = self.codes.rows
-            scan(part, [(done, self.vectors[done:])], best, allowed=allowed)
-            found.append(best)
-        if not found:
-            return np.empty((0, k), np.float32), np.empty((0, k), np.int64)
-        return np.concatenate([b.scores for b in found]), np.concatenate([b.rows for b in found])
+                for at, rows in enumerate(self.codes.candidates(part, k, allowed)):
+                    best.merge(at, np.asarray(self.vectors[rows]) @ part[at], rows)
+            scan(part, self.vectors[done:], best, first=done, allowed=allowed)
+            for scores, rows in zip(best.scores, best.rows, strict=True):
+                yield scores[rows >= 0], rows[rows >= 0]
 
 
 def check_k(k: int) -> None:
     """Reject a k that is not a positive whole number."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k <= 0:
         raise OptionError("k", k, "must be a whole number of at least 1")
+
+
+def just_below(threshold: float | None) -> np.float32:
+    """The float32 that exactly the scores of at least the threshold are greater than."""
+    most = float(np.finfo(np.float32).max)
+    if threshold is None or threshold <= -most:
+        return np.float32(-np.inf)
+    if threshold > most:
+        return np.float32(np.inf)
+    near = np.float32(threshold)
+    return np.nextafter(near, np.float32(-np.inf)) if float(near) >= threshold else near

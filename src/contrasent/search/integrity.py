@@ -20,18 +20,18 @@ VERIFIED = 192 << 20
 
 
 def checksum(*parts: Any) -> int:
-    """CRC-32 of some values."""
-    return zlib.crc32("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"))
+    """CRC-32 of some values; a blob differs from any text, which a damaged database may give."""
+    return zlib.crc32(
+        b"\0".join(
+            b"\1" + part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
+            for part in parts
+        )
+    )
 
 
 def vector_sum(vectors: Vectors, before: int = 0) -> int:
     """CRC-32 of vectors, or of one, behind those of ``before``."""
-    return zlib.crc32(np.ascontiguousarray(vectors, dtype="<f4").tobytes(), before)
-
-
-def blob_sum(data: Any) -> int:
-    """CRC-32 of a blob; -1 where a damaged database gives something else."""
-    return zlib.crc32(data) if isinstance(data, bytes) else -1
+    return zlib.crc32(np.ascontiguousarray(vectors, dtype="<f4").data, before)
 
 
 def file_sum(path: Path) -> int:
@@ -46,27 +46,25 @@ def file_sum(path: Path) -> int:
     return found
 
 
-def database_size(connection: sqlite3.Connection) -> int:
-    """Bytes of a database in the state that a connection sees."""
-    ((pages,),) = connection.execute("PRAGMA page_count").fetchall()
-    ((size,),) = connection.execute("PRAGMA page_size").fetchall()
-    return int(pages) * int(size)
-
-
-def database_sum(connection: sqlite3.Connection) -> int:
-    """CRC-32 of a database in the state that a connection sees, its log included."""
-    return zlib.crc32(connection.serialize())
+def database_sum(connection: sqlite3.Connection) -> list[int]:
+    """Bytes of a database in the state that a connection sees, and their CRC-32 up to a size."""
+    (pages,), (size,) = (
+        connection.execute(f"PRAGMA page_{of}").fetchone() for of in ("count", "size")
+    )
+    total = int(pages) * int(size)
+    return [total, zlib.crc32(connection.serialize()) if total <= VERIFIED else 0]
 
 
 def leave_checksum(
     connection: sqlite3.Connection, folder: Path, identity: str, generation: int
 ) -> None:
     """Leave beside a database, in its newest state, what that is; or nothing where that fails."""
-    stated: dict[str, Any] = {"identity": identity, "generation": generation}
     with suppress(sqlite3.Error, OutputError):
-        size = database_size(connection)
-        sum_ = database_sum(connection) if size <= VERIFIED else 0
-        stated |= {"bytes": size, "crc32": sum_}
+        stated = {
+            "identity": identity,
+            "generation": generation,
+            "database": database_sum(connection),
+        }
         write_json(folder / CHECKSUM, {**stated, "sum": checksum(canonical(stated))})
 
 

@@ -5,7 +5,6 @@ grow with the index, time grows with its square (minutes for a hundred thousand 
 dimensions on two cores, hours for a million).
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 
 from contrasent import progress
 from contrasent.errors import OptionError
-from contrasent.search.exact import nearest_of
+from contrasent.search.exact import Best
 from contrasent.search.index import Index
-from contrasent.types import Vectors
 
 ROWS = 1024
 COLUMNS = 8192
@@ -50,64 +48,30 @@ def near_duplicates(index: Index, threshold: float) -> Duplicates:
     dropped for being close to a dropped one only.
     """
     check_cosine(index, threshold)
-    rows = index.numbers()
-    kept: list[NDArray[np.int64]] = []
+    rows, kept = index.numbers(), np.empty(0, dtype=np.int64)
     pairs: list[Pair] = []
     with progress.task("dedupe", len(rows), "texts") as advance:
         for start in range(0, len(rows), ROWS):
             here = rows[start : start + ROWS]
             vectors = np.asarray(index.vectors[here])
-            best, partner = nearest_of(vectors, _row_blocks(index, kept))
-            fresh = np.flatnonzero(best < threshold)
-            stay = _greedy(vectors[fresh], threshold)
-            chosen = fresh[stay]
-            best, partner = _with_block(vectors, here, chosen, best, partner)
-            dropped = np.ones(len(here), dtype=bool)
-            dropped[chosen] = False
+            best = Best(len(here), 1)
+            for at in range(0, len(kept), COLUMNS):
+                some = kept[at : at + COLUMNS]
+                best.offer(vectors @ np.asarray(index.vectors[some]).T, some)
+            scores, partner = best.scores[:, 0], best.rows[:, 0]
+            within, stays = vectors @ vectors.T, np.zeros(len(here), dtype=bool)
+            for at in range(len(here)):
+                before = np.flatnonzero(stays[:at])
+                if len(before) and (most := within[at, before]).max() > scores[at]:
+                    scores[at], partner[at] = most.max(), here[before[most.argmax()]]
+                stays[at] = scores[at] < threshold
             pairs += [
-                Pair(int(partner[at]), int(here[at]), float(best[at]))
-                for at in np.flatnonzero(dropped)
+                Pair(int(partner[at]), int(here[at]), float(scores[at]))
+                for at in np.flatnonzero(~stays)
             ]
-            kept.append(here[chosen])
-            advance(len(here), kept=sum(map(len, kept)))
-    return Duplicates(np.concatenate(kept) if kept else rows, tuple(pairs))
-
-
-def _row_blocks(
-    index: Index, kept: list[NDArray[np.int64]]
-) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
-    """Rows kept before and their vectors, a block at a time."""
-    every = np.concatenate(kept) if kept else np.empty(0, dtype=np.int64)
-    for start in range(0, len(every), COLUMNS):
-        rows = every[start : start + COLUMNS]
-        yield rows, np.asarray(index.vectors[rows])
-
-
-def _greedy(vectors: Vectors, threshold: float) -> NDArray[np.int64]:
-    """Positions of the vectors that are far from every one kept before them."""
-    close = vectors @ vectors.T >= threshold
-    stays = np.zeros(len(vectors), dtype=bool)
-    for at in range(len(vectors)):
-        stays[at] = not (close[at, :at] & stays[:at]).any()
-    return np.flatnonzero(stays)
-
-
-def _with_block(
-    vectors: Vectors,
-    here: NDArray[np.int64],
-    chosen: NDArray[np.int64],
-    best: NDArray[np.float32],
-    partner: NDArray[np.int64],
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Let rows find a better partner among those kept of their own block, before themselves."""
-    if not len(chosen):
-        return best, partner
-    scores = vectors @ vectors[chosen].T
-    scores[chosen[None, :] >= np.arange(len(vectors))[:, None]] = -np.inf
-    at = scores.argmax(axis=1)
-    found = scores[np.arange(len(vectors)), at]
-    better = found > best
-    return np.where(better, found, best), np.where(better, here[chosen[at]], partner)
+            kept = np.concatenate([kept, here[stays]])
+            advance(len(here), kept=len(kept))
+    return Duplicates(kept, tuple(pairs))
 
 
 def check_cosine(index: Index, threshold: float) -> None:

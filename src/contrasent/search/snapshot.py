@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from contrasent.errors import ModelError
 from contrasent.search.binary import BinaryCodes
-from contrasent.search.doctor import verify
 from contrasent.search.filters import Where, canonical, check_where, sql_condition
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import Facts, Row, Store
@@ -34,13 +33,7 @@ class Snapshot:
         Raises:
             InputError: the folder is no index, or a file of it is missing or damaged.
         """
-        store = Store.open(Path(folder))
-        try:
-            verify(store)
-        except BaseException:
-            store.close()
-            raise
-        return cls(store)
+        return cls(Store.open(Path(folder)))
 
     def refreshed(self) -> Self:
         """The newest snapshot of the folder: this one if nothing was written since."""

@@ -26,9 +26,7 @@ from contrasent.files import writing
 from contrasent.search.filters import canonical
 from contrasent.search.integrity import (
     VERIFIED,
-    blob_sum,
     checksum,
-    database_size,
     database_sum,
     leave_checksum,
     left_checksum,
@@ -40,11 +38,9 @@ from contrasent.types import Vectors
 DATABASE, LOCK = "index.db", ".lock"
 MILVUS = "milvus.json"
 """What an index in Milvus has in its folder."""
-FORMAT = 2
-BLOCK = 1 << 16  # rows whose postings are kept together
+FORMAT = 3
 ROWS_AT_ONCE = 4096
 WAIT = 10.0  # seconds that SQLite waits for another process's transaction
-MERGED = 8  # blocks of a like size that are merged into one
 
 _TABLES = """
 CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), json TEXT, sum INTEGER);
@@ -53,15 +49,15 @@ CREATE TABLE rows (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, text TEXT N
 CREATE TABLE dead (row INTEGER PRIMARY KEY);
 CREATE TABLE blocks (first INTEGER PRIMARY KEY, count INTEGER NOT NULL,
     vector_sum INTEGER NOT NULL, lengths BLOB NOT NULL, sum INTEGER NOT NULL);
-CREATE TABLE postings (term TEXT, first INTEGER, held BLOB NOT NULL, counts BLOB NOT NULL,
-    sum INTEGER NOT NULL, PRIMARY KEY (term, first)) WITHOUT ROWID;
-CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL);
+CREATE TABLE postings (first INTEGER, term TEXT, held BLOB NOT NULL, counts BLOB NOT NULL,
+    sum INTEGER NOT NULL, PRIMARY KEY (first, term)) WITHOUT ROWID;
+CREATE TABLE documents (name TEXT PRIMARY KEY, facts TEXT NOT NULL)
 """
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """Make the tables of an empty index."""
-    for table in filter(str.strip, _TABLES.split(";")):
+    for table in _TABLES.split(";"):
         connection.execute(table)
 
 
@@ -101,15 +97,14 @@ def translated(folder: Path | None) -> Iterator[None]:
     """Turn SQLite's complaints about an index into one line."""
     try:
         yield
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error) or "busy" in str(error):
+    except sqlite3.DatabaseError as error:
+        said = str(error) if isinstance(error, sqlite3.OperationalError) else ""
+        if "locked" in said or "busy" in said:
             raise OutputError(
                 f"{folder}: another process is writing to this index; try again when it has ended"
             ) from error
-        if "full" in str(error) or "readonly" in str(error) or "disk I/O" in str(error):
+        if "full" in said or "readonly" in said or "disk I/O" in said:
             raise OutputError(f"{folder}: cannot write ({error}); free some space") from error
-        raise damaged(folder, error) from error
-    except sqlite3.DatabaseError as error:
         raise damaged(folder, error) from error
 
 
@@ -123,15 +118,15 @@ class Store:
     """A state of an index, to read."""
 
     def __init__(self, connection: sqlite3.Connection, folder: Path | None, facts: Facts) -> None:
+        connection.isolation_level = None  # no transaction begins by itself
         self.connection, self.folder, self.facts = connection, folder, facts
         self.vectors: Vectors = np.empty((0, facts.dimension), dtype=np.float32)
         self.stated: dict[str, Any] = {}
-        self.verified = False  # that the database is what was written, or too large to be compared
 
     @classmethod
     def in_memory(cls, facts: Facts) -> Self:
         """An empty one without a folder."""
-        connection = connected(sqlite3.connect(":memory:", check_same_thread=False))
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
         make_tables(connection)
         return cls(connection, None, facts)
 
@@ -168,25 +163,20 @@ class Store:
         """What an index folder is now."""
         if not (folder / DATABASE).is_file():
             raise InputError(folder, _not_an_index(folder))
-        with translated(folder):
-            store = cls(_reading(folder), folder, Facts())
-            try:
-                return store._read_facts()
-            finally:
-                store.close()
+        with translated(folder), closing(cls(_reading(folder), folder, Facts())) as store:
+            return store._read_facts()
 
     def copy(self, folder: Path) -> None:
         """Write this state into an empty folder, without binary codes."""
         facts = replace(self.facts, codes={})
-        stored = canonical(asdict(facts))
         with translated(folder), closing(sqlite3.connect(folder / DATABASE)) as other:
             self.connection.backup(other)
-            other.execute("UPDATE facts SET json = ?, sum = ?", (stored, checksum(stored)))
+            put_facts(other, facts)
             other.commit()
             other.execute("PRAGMA journal_mode = WAL")  # else a reader would keep writers waiting
             leave_checksum(other, folder, facts.identity, facts.generation)
         with writing(folder):
-            np.ascontiguousarray(self.vectors, dtype="<f4").tofile(folder / facts_file(self.facts))
+            np.ascontiguousarray(self.vectors, dtype="<f4").tofile(folder / facts_file(facts))
 
     def close(self) -> None:
         """End the read transaction."""
@@ -199,12 +189,9 @@ class Store:
         if found is None or checksum(found[0]) != found[1]:
             raise damaged(self.folder, "its description")
         data = json.loads(found[0])
-        if data.get("format") != FORMAT:
-            raise InputError(
-                str(self.folder),
-                f"is of format {data.get('format')!r} and this version reads {FORMAT}; "
-                "build the index again",
-            )
+        if (made := data.get("format")) != FORMAT:
+            problem = f"is of format {made!r} and this version reads {FORMAT}; build it again"
+            raise InputError(str(self.folder), problem)
         return Facts(**data)
 
     def _map(self, verify: bool) -> None:
@@ -225,17 +212,14 @@ class Store:
     def verify_database(self) -> None:
         """Compare the database with what its writer left, as it was before the state was read."""
         assert self.folder is not None
-        stated, own = self.stated, (self.facts.identity, self.facts.generation)
-        if stated.get("identity") == own[0] and stated["generation"] > own[1]:
+        stated, facts = self.stated, self.facts
+        if stated.get("identity") == facts.identity and stated["generation"] > facts.generation:
             raise damaged(self.folder, f"its last change is lost from {DATABASE}-wal")
-        if stated.get("generation") != own[1]:
+        if stated.get("generation") != facts.generation:
             stated = left_checksum(self.folder)  # left since then, or never
-        size = database_size(self.connection)
-        self.verified = size > VERIFIED
-        if not self.verified and (stated.get("identity"), stated.get("generation")) == own:
-            if (stated["bytes"], stated["crc32"]) != (size, database_sum(self.connection)):
-                raise damaged(self.folder, DATABASE)
-            self.verified = True
+        own = {"identity": facts.identity, "generation": facts.generation}
+        if own.items() <= stated.items() and stated["database"] != database_sum(self.connection):
+            raise damaged(self.folder, DATABASE)
 
     def damaged_blocks(self) -> Iterator[int]:
         """First rows of the blocks whose vectors are not what was written."""
@@ -246,16 +230,25 @@ class Store:
 
     # ------------------------------------------------------------------ reading
 
+    def every(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of an answer of the database."""
+        with translated(self.folder):
+            return self.connection.execute(sql, values).fetchall()
+
     def alive(self) -> NDArray[np.bool_]:
         """(rows,) which rows are not deleted."""
         mask = np.ones(self.facts.rows, dtype=bool)
         if self.facts.dead:
-            with translated(self.folder):
-                dead = [row for (row,) in self.connection.execute("SELECT row FROM dead")]
+            dead = [row for (row,) in self.every("SELECT row FROM dead")]
             if len(dead) != self.facts.dead or max(dead) >= len(mask):
                 raise damaged(self.folder, "its deleted rows")
             mask[dead] = False
         return mask
+
+    def _row(self, row: int, id: str, text: str, metadata: str, vector: int, sum_: int) -> Row:
+        if checksum(row, id, text, metadata, vector) != sum_:
+            raise damaged(self.folder, f"the text of row {row}")
+        return Row(row, id, text, json.loads(metadata))
 
     def read(self, numbers: Sequence[int]) -> list[Row]:
         """Rows by their numbers, verified: id, text, metadata and vector as they were written.
@@ -264,85 +257,72 @@ class Store:
             InputError: a row is damaged.
         """
         found = []
-        with translated(self.folder):
-            for number in numbers:
-                stored = self.connection.execute(
-                    "SELECT id, text, metadata, vector_sum, sum FROM rows WHERE row = ?",
-                    (int(number),),
-                ).fetchone()
-                if stored is None:
-                    raise damaged(self.folder, f"row {number} is missing")
-                name, text, metadata, stated, sum_ = stored
-                if checksum(number, name, text, metadata, stated) != sum_:
-                    raise damaged(self.folder, f"the text of row {number}")
-                if number >= len(self.vectors) or vector_sum(self.vectors[number]) != stated:
-                    raise damaged(self.folder, f"the vector of row {number}")
-                found.append(Row(int(number), name, text, json.loads(metadata)))
+        for number in numbers:
+            stored = self.every("SELECT * FROM rows WHERE row = ?", (number,))
+            if not stored:
+                raise damaged(self.folder, f"row {number} is missing")
+            found.append(self._row(*stored[0]))
+            if vector_sum(self.vectors[number : number + 1]) != stored[0][4]:
+                raise damaged(self.folder, f"the vector of row {number}")
         return found
 
     def after(self, row: int) -> list[Row]:
         """The next rows behind one, up to 4,096 of them; their vectors are not verified."""
-        with translated(self.folder):
-            found = self.connection.execute(
-                "SELECT row, id, text, metadata, vector_sum, sum FROM rows WHERE row > ? "
-                "ORDER BY row LIMIT ?",
-                (row, ROWS_AT_ONCE),
-            ).fetchall()
-        rows = []
-        for number, name, text, metadata, stated, sum_ in found:
-            if checksum(number, name, text, metadata, stated) != sum_:
-                raise damaged(self.folder, f"the text of row {number}")
-            rows.append(Row(number, name, text, json.loads(metadata)))
-        return rows
+        sql = f"SELECT * FROM rows WHERE row > ? ORDER BY row LIMIT {ROWS_AT_ONCE}"
+        return [self._row(*stored) for stored in self.every(sql, (row,))]
 
     def find(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """(n,) row of each id, -1 where there is none."""
-        found = np.full(len(ids), -1, dtype=np.int64)
-        with translated(self.folder):
-            for at, name in enumerate(ids):
-                row = self.connection.execute("SELECT row FROM rows WHERE id = ?", (name,))
-                found[at] = (row.fetchone() or (-1,))[0]
-        return found
+        sql = "SELECT row FROM rows WHERE id = ?"
+        return np.array([next(iter(self.every(sql, (i,))), (-1,))[0] for i in ids], np.int64)
 
     def matching(self, condition: str, values: Sequence[Any]) -> NDArray[np.bool_]:
         """(rows,) which rows a condition of SQL is true of."""
         mask = np.zeros(self.facts.rows, dtype=bool)
-        with translated(self.folder):
-            found = self.connection.execute(f"SELECT row FROM rows WHERE {condition}", values)
-            mask[[row for (row,) in found]] = True
+        found = self.every(f"SELECT row FROM rows WHERE {condition}", values)
+        mask[[row for (row,) in found]] = True
         return mask
 
     def lengths(self) -> NDArray[np.float32]:
         """(rows,) terms of each row."""
-        parts = []
-        with translated(self.folder):
-            found = self.connection.execute("SELECT first, lengths, sum FROM blocks ORDER BY first")
-            for first, data, sum_ in found:
-                if checksum(first, blob_sum(data)) != sum_:
-                    raise damaged(self.folder, f"the words of rows from {first:,} on")
-                parts.append(np.frombuffer(data, "<u4").astype(np.float32))
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+        parts = [np.empty(0, dtype=np.float32)]
+        for first, data, sum_ in self.every("SELECT first, lengths, sum FROM blocks ORDER BY 1"):
+            if checksum(first, data) != sum_:
+                raise damaged(self.folder, f"the words of rows from {first:,} on")
+            parts.append(np.frombuffer(data, "<u4").astype(np.float32))
+        return np.concatenate(parts)
 
     def posting(self, term: str) -> Posting | None:
         """The rows that hold a term, dead ones included, and how often."""
-        held, counts = [], []
-        with translated(self.folder):
-            found = self.connection.execute(
-                "SELECT first, held, counts, sum FROM postings WHERE term = ? ORDER BY first",
-                (term,),
-            )
-            for first, rows, often, sum_ in found:
-                if checksum(term, first, blob_sum(rows), blob_sum(often)) != sum_:
-                    raise damaged(self.folder, f"the rows of the word {term!r}")
-                held.append(np.frombuffer(rows, "<i4"))
-                counts.append(np.frombuffer(often, "<u2"))
-        return (np.concatenate(held), np.concatenate(counts)) if held else None
+        found = self.every(
+            "SELECT postings.* FROM blocks CROSS JOIN postings "
+            "ON postings.first = blocks.first AND term = ? ORDER BY blocks.first",
+            (term,),
+        )
+        parts = [self.read_posting(*stored)[1] for stored in found]
+        if not parts:
+            return None
+        held, counts = zip(*parts, strict=True)
+        return np.concatenate(held), np.concatenate(counts)
+
+    def read_posting(
+        self, first: int, term: str, held: bytes, counts: bytes, sum_: int
+    ) -> tuple[str, Posting]:
+        """A term and the rows of a block that hold it, verified."""
+        if checksum(first, term, held, counts) != sum_:
+            raise damaged(self.folder, f"the rows of the word {str(term)[:60]!r}")
+        return term, (np.frombuffer(held, "<i4"), np.frombuffer(counts, "<u2"))
 
     def documents(self) -> dict[str, dict[str, Any]]:
         """What is known of the files that the rows came from, by name."""
-        with translated(self.folder):
-            found = self.connection.execute("SELECT name, facts FROM documents").fetchall()
+        found = self.every("SELECT name, facts FROM documents")
         return {name: json.loads(facts) for name, facts in found}
+
+
+def put_facts(connection: sqlite3.Connection, facts: Facts) -> None:
+    """Keep what an index is in its database."""
+    stored = canonical(asdict(facts))
+    connection.execute("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
 
 
 def facts_file(facts: Facts) -> str:
@@ -360,8 +340,7 @@ def is_index(folder: str | Path) -> bool:
         return False  # there is a journal only before the first table
     try:
         with closing(_reading(place)) as connection:
-            tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        return bool(tables)
+            return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
     except sqlite3.Error:
         return True  # a damaged one
 
@@ -372,20 +351,13 @@ def is_any_index(folder: str | Path) -> bool:
     return is_index(place) or any((place / name).is_file() for name in ("index.json", MILVUS))
 
 
-def connected(connection: sqlite3.Connection) -> sqlite3.Connection:
-    """A connection that begins no transaction by itself."""
-    connection.isolation_level = None
-    return connection
-
-
 def _reading(folder: Path) -> sqlite3.Connection:
     """A connection that reads; of a folder that cannot be written, without a log."""
-    path = (folder / DATABASE).absolute().as_uri()
     log = folder / f"{DATABASE}-wal"
     kept = log.exists() and log.stat().st_size > 0
-    plain = "?mode=ro" if kept or os.access(folder, os.W_OK) else "?mode=ro&immutable=1"
-    connection = sqlite3.connect(path + plain, uri=True, timeout=WAIT, check_same_thread=False)
-    return connected(connection)
+    how = "ro" if kept or os.access(folder, os.W_OK) else "ro&immutable=1"
+    path = f"{(folder / DATABASE).absolute().as_uri()}?mode={how}"
+    return sqlite3.connect(path, uri=True, timeout=WAIT, check_same_thread=False)
 
 
 def _not_an_index(folder: Path) -> str:

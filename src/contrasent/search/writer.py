@@ -80,11 +80,10 @@ class Writer:
             about = {"process": os.getpid(), "machine": socket.gethostname()}
             (self.folder / HOLDER).write_text(json.dumps(about), "utf-8")
         try:
-            if self.new is not None and not is_index(self.folder):
+            new = None if is_index(self.folder) else self.new
+            if new is not None:
                 self._remove()  # of a writer that was killed before its first commit
-                self.change = Transaction.create(self.folder, self.new)
-            else:
-                self.change = Transaction.begin(self.folder)
+            self.change = Transaction.begin(self.folder, new)
         except BaseException:
             self._release()
             raise
@@ -254,12 +253,10 @@ class Writer:
         self.change.append(array, texts, names, metadata, language)
 
     def _tidy(self) -> None:
-        """Compact where most rows are deleted, join small blocks, and keep binary codes."""
+        """Compact where most rows are deleted, and keep binary codes."""
         facts = self.facts
         if facts.dead * 2 > facts.rows:
             self.change.rewrite()
-        else:
-            self.change.merge_blocks()
         covered = int(self.facts.codes.get("rows", 0))
         stale = not covered or covered < self.facts.rows - CODED // 2
         if facts.metric == "cosine" and self.facts.rows >= CODED and stale:
