@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contrasent.reproduce.effects import SeedScores
 from contrasent.reproduce.items import Item
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.table_verdicts import (
@@ -29,6 +28,7 @@ from contrasent.reproduce.table_verdicts import (
     EQUIVALENT,
     OPEN,
     Comparison,
+    SeedScores,
     Verdict,
     decide,
 )

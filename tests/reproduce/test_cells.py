@@ -2,7 +2,7 @@
 
 import pytest
 
-from contrasent.reproduce.cells import between, cell_texts, duration, forms, number, p_value
+from contrasent.reproduce.console import between, cell_texts, duration, forms, number, p_value
 from contrasent.reproduce.store import times
 
 
@@ -37,7 +37,7 @@ def test_numbers():
 
 def test_a_cell():
     column = {"forms": {"paper": ".1f", "ours": ".2f"}}
-    assert set(vars(cell_texts(None, column)).values()) == {""}
+    assert set(cell_texts(None, column).values()) == {""}
     cell = {
         "paper": 71.0,
         "ours": 77.4712,
@@ -48,7 +48,7 @@ def test_a_cell():
         "difference": {"ours": -0.8, "low": -2.0, "high": 0.4, "paper": -11.5},
         "verdict": {"word": "cannot tell", "why": "...", "p": 0.2345},
     }
-    assert vars(cell_texts(cell, column)) == {
+    assert cell_texts(cell, column) == {
         "paper": "71.0",
         "also": "",
         "ours": "77.47",
@@ -62,7 +62,7 @@ def test_a_cell():
         "verdict": "cannot tell (p 0.23)",
     }
     one = cell_texts({"ours": 1.0, "seeds": 0}, column)
-    assert (one.seeds, one.verdict, one.difference) == ("-", "", "")
+    assert (one["seeds"], one["verdict"], one["difference"]) == ("-", "", "")
 
 
 def test_time_is_counted_once():

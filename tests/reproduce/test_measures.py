@@ -16,10 +16,10 @@ from contrasent.evaluate.geometry import by_rating
 from contrasent.report import Items, Report, Row
 from contrasent.reproduce import corpora, measures, work
 from contrasent.reproduce.corpora import read_corpora
-from contrasent.reproduce.effects import SeedScores
 from contrasent.reproduce.figures import draw, drawn_from
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.reading import ItemFolder
+from contrasent.reproduce.table_verdicts import SeedScores
 from contrasent.text.corpus import open_corpus
 from contrasent.text.datasets import ScoredPairs
 from contrasent.text.official import STS_TASKS

@@ -1,7 +1,6 @@
 """Plans: what two tables share, and what makes another run of it."""
 
 import json
-import time
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,6 @@ from contrasent.reproduce.corpora import Built
 from contrasent.reproduce.measures import MEASURES
 from contrasent.reproduce.plan import INDIFFERENT, NUMBERS, Place, Planner, train_version
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.run import _Clock
 from contrasent.reproduce.store import FIRST, Store, departing, folder_digest
 from contrasent.train import settings as run_settings
 from contrasent.train.settings import Settings
@@ -313,12 +311,3 @@ def test_times(text, seconds):
 def test_no_times(text):
     with pytest.raises(OptionError, match="write a time such as 90s"):
         parse_budget(text)
-
-
-def test_the_time_left_is_at_the_pace_of_all_processes():
-    clock = _Clock()
-    clock.total, clock._began = 20, time.monotonic() - 600
-    assert clock.left(18) == ""
-    # Whoever did them: ten in ten minutes.
-    assert clock.left(10) == ", about 10 min left"
-    assert clock.left(0) == ""

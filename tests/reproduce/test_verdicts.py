@@ -12,7 +12,6 @@ from benchmarks import verdicts as simulation
 from scipy import stats
 
 from contrasent.reproduce import table_verdicts
-from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
 from contrasent.reproduce.reading import ItemFolder
 from contrasent.reproduce.results import verdicts_on
 from contrasent.reproduce.table_verdicts import (
@@ -23,8 +22,12 @@ from contrasent.reproduce.table_verdicts import (
     OPEN,
     Comparison,
     Part,
+    SeedScores,
     Verdict,
+    bounds,
     decide,
+    difference,
+    from_published,
     joined,
 )
 from contrasent.reproduce.tables import MARGIN
@@ -39,7 +42,7 @@ def scores(*values, **more):
 
 
 def encoder(value, draws=()):
-    return scores(value, seeded=False, low=value - 2, high=value + 2, draws=draws)
+    return scores(value, seeded=False, over_items=(value - 2, value + 2), draws=draws)
 
 
 def test_the_interval_of_a_mean_over_seeds():

@@ -10,7 +10,7 @@ from contrasent.cli import options
 from contrasent.errors import OptionError
 
 if TYPE_CHECKING:
-    from contrasent.reproduce.cells import Book
+    from contrasent.reproduce.console import Book
     from contrasent.reproduce.items import Item
     from contrasent.reproduce.plan import Planner
     from contrasent.reproduce.reading import ItemFolder
@@ -160,7 +160,7 @@ def _default_scale() -> "ScaleName":
 
 def _compute(items: "list[Item]", planner: "Planner", seeds: int | None, **choices: Any) -> None:
     from contrasent.files import check_writable
-    from contrasent.reproduce.cells import duration
+    from contrasent.reproduce.console import duration
     from contrasent.reproduce.run import missing, run
 
     store = planner.store

@@ -1,20 +1,30 @@
-"""A report of items as text for a terminal, and the lines that pages share with it."""
+"""A report as text for a terminal, and how pages write numbers and the lines on an item.
+
+A report (``Book``) is plain data, as ``--json`` writes it: "items", each with its "columns",
+"rows" of "cells", "claims" with "verdict" and "parts", and "figure", and "run", under which stands
+everything that differs from one run to the next. Pages, pictures and texts are made of it alone.
+"""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from statistics import median
+from typing import Any
 
-from contrasent.reproduce.cells import Book, Json, cell_texts, duration, number
-from contrasent.reproduce.table_verdicts import RULE, WORDS
+from contrasent.reproduce.store import Json
+from contrasent.reproduce.table_verdicts import RULE, counted
+
+Book = Json
 
 WIDTH = 110
-MOST = 5
-"""Rows that are named where one reason holds for several."""
+MOST_DECIMALS = 4  # that a document prints; smaller values, such as learning rates, are as they are
+MOST_ROWS = 5  # rows that are named where one reason holds for several
 
 LAB_NOTE = (
     "Scale lab: a smaller encoder and fewer steps. Only directions and orders of rows count, "
     "values are not comparable with the document's."
 )
+# Texts of a cell, and what stands above them.
 COLUMNS = {
     "paper": "paper",
     "also": "also",
@@ -26,7 +36,74 @@ COLUMNS = {
     "difference": "our diff., 95 %",
     "verdict": "verdict",
 }
-"""Texts of a cell, and what stands above them."""
+
+
+def forms(published: Iterable[float], ours: Iterable[float], *, points: bool) -> dict[str, str]:
+    """The format specifications of a column's numbers, by "paper" and "ours"."""
+    printed = list(published)
+    exponents = [Decimal(repr(value)).normalize().as_tuple().exponent for value in printed]
+    places = max((-e for e in exponents if isinstance(e, int) and e < 0), default=0)
+    if places > MOST_DECIMALS:
+        return {"paper": "g", "ours": "g"}
+    largest = max(map(abs, [*printed, *ours]), default=0.0)
+    wanted = 3 if largest < 10 else 2 if largest < 100 else 1 if largest < 10_000 else 0
+    return {"paper": f".{places}f", "ours": f".{max(places, 2 if points or places else wanted)}f"}
+
+
+def number(value: float, form: str, *, signed: bool = False) -> str:
+    """A number in a form, with its sign if it is ``signed``; there is no negative zero."""
+    text = format(value, f"{'+' if signed else ''}{form}")
+    if not any(digit in text for digit in "123456789"):
+        return text.lstrip("+-")
+    return text.replace("e-0", "e-").replace("e+0", "e+")
+
+
+def between(low: float, high: float, form: str, *, signed: bool = False) -> str:
+    """An interval in a form."""
+    return f"[{number(low, form, signed=signed)}, {number(high, form, signed=signed)}]"
+
+
+def p_value(p: float) -> str:
+    """A p value in a few digits."""
+    return "p < 0.001" if p < 0.001 else f"p {p:.2f}" if p >= 0.1 else f"p {p:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def cell_texts(cell: Json | None, column: Mapping[str, Any]) -> dict[str, str]:
+    """A cell of a report as texts, empty where there is nothing to say."""
+    cell = cell or {}
+    paper, ours = column["forms"]["paper"], column["forms"]["ours"]
+    gap, verdict = cell.get("difference", {}), cell.get("verdict", {"word": "", "p": None})
+
+    def shown(value: Json, key: str, form: str, **signed: bool) -> str:
+        return number(value[key], form, **signed) if key in value else ""
+
+    difference = shown(gap, "ours", ours, signed=True)
+    if "low" in gap:
+        difference += f" {between(gap['low'], gap['high'], ours, signed=True)}"
+    more = [f"tolerance {gap['tolerance']:g}"] if "tolerance" in gap else []
+    more += [p_value(verdict["p"])] if verdict["p"] is not None else []
+    return {
+        "paper": shown(cell, "paper", paper),
+        "also": shown(cell, "also", paper),
+        "ours": shown(cell, "ours", ours),
+        "spread": shown(cell, "sd", ours),
+        "interval": between(cell["low"], cell["high"], ours) if "low" in cell else "",
+        # "-" where another seed would change nothing.
+        "seeds": str(cell["seeds"] or "-") if "ours" in cell else "",
+        "published": shown(gap, "paper", paper, signed=True),
+        "difference": difference,
+        "word": verdict["word"],
+        "more": ", ".join(more),
+        "verdict": f"{verdict['word']} ({', '.join(more)})" if more else verdict["word"],
+    }
 
 
 def text(found: Book) -> str:
@@ -43,24 +120,19 @@ def text(found: Book) -> str:
     return "\n\n".join([*parts, *(["\n".join(lines)] if lines else [])])
 
 
-def counted(words: Sequence[str]) -> str:
-    """Verdicts and how many there are of each."""
-    return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
-
-
 def _item_text(item: Json) -> str:
-    lines = [f"{item['name']}  {item['title']} ({item['source']})", *about(item)]
-    lines = [_wrapped(line) for line in lines]
+    head = f"{item['name']}  {item['title']} ({item['source']})"
+    lines = [_wrapped(line) for line in (head, *about(item))]
     columns, rows = item["columns"], item["rows"]
     if any(row["facts"] for row in rows):
-        head = ("", *(column["title"] for column in columns))
+        titles = ("", *(column["title"] for column in columns))
         facts = [(r["name"], *(r["facts"].get(c["name"], "") for c in columns)) for r in rows]
-        lines += ["", *_laid_out([head, *facts], words=len(head))]
+        lines += ["", *_laid_out([titles, *facts], words=len(titles))]
     if has_second(rows):
         lines.append(f"also: {item['also_source']}")
     for column in columns:
         cells = [(row["name"], row["cells"].get(column["name"])) for row in rows]
-        shown = [(name, vars(cell_texts(cell, column))) for name, cell in cells if cell]
+        shown = [(name, cell_texts(cell, column)) for name, cell in cells if cell]
         if shown:
             table = [(name, *(cell[key] for key in COLUMNS)) for name, cell in shown]
             lines += ["", *_laid_out([(column["title"], *COLUMNS.values()), *table])]
@@ -135,8 +207,8 @@ def missing(item: Json) -> Iterator[str]:
         rows = "; ".join(names)
         if len(names) > 1 and len(names) == runnable:
             rows = f"all {runnable} rows"
-        elif len(names) > MOST:
-            rows = f"{'; '.join(names[: MOST - 1])} and {len(names) - MOST + 1} more rows"
+        elif len(names) > MOST_ROWS:
+            rows = f"{'; '.join(names[: MOST_ROWS - 1])} and {len(names) - MOST_ROWS + 1} more rows"
         yield f"{rows}: {reason}"
     yield from item["needs"]
 

@@ -8,9 +8,10 @@ from typing import Any
 from contrasent.evaluate import pictures
 from contrasent.files import write_text
 from contrasent.report import Report
-from contrasent.reproduce.cells import Book, Json
-from contrasent.reproduce.effects import SeedScores
+from contrasent.reproduce.console import Book
 from contrasent.reproduce.items import Item
+from contrasent.reproduce.store import Json
+from contrasent.reproduce.table_verdicts import SeedScores
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
 Scores = Mapping[str, Mapping[str, SeedScores]]

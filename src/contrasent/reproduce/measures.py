@@ -13,9 +13,8 @@ from typing import Any, Literal, get_args
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
 from contrasent.report import Report, Row
-from contrasent.reproduce.cells import Json
 from contrasent.reproduce.corpora import read_corpora, sample
-from contrasent.reproduce.store import departing
+from contrasent.reproduce.store import Json, departing
 from contrasent.reproduce.tables import Names, Value
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.labelled import flickr30k, transfer_set

@@ -17,11 +17,10 @@ from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
 from contrasent.reproduce import corpora, measures
-from contrasent.reproduce.cells import Json
 from contrasent.reproduce.corpora import Built, Corpus
 from contrasent.reproduce.items import Item, Resolved, Scale, TableRow, models_of, resolve_row
 from contrasent.reproduce.measures import MEASURES, Options
-from contrasent.reproduce.store import Store, departing, digest_of, folder_digest
+from contrasent.reproduce.store import Json, Store, departing, digest_of, folder_digest
 from contrasent.reproduce.tables import BASE, GLOVE, TARGET, Fit
 
 NUMBERS = {"train": 1, "measure": 1, "geometry": 2}

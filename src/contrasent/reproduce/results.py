@@ -7,19 +7,22 @@ from pathlib import Path
 
 from contrasent.errors import DataError
 from contrasent.report import Report, key_text
-from contrasent.reproduce.cells import Book, Json, between, forms, number, p_value
-from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
+from contrasent.reproduce.console import Book, between, forms, number, p_value
 from contrasent.reproduce.figures import drawn_from
 from contrasent.reproduce.items import Item, TableRow
 from contrasent.reproduce.reading import ItemFolder
-from contrasent.reproduce.store import Store, times
+from contrasent.reproduce.store import Json, Store, times
 from contrasent.reproduce.table_verdicts import (
     VALUE,
     Comparison,
     Part,
+    SeedScores,
     TableVerdicts,
     Verdict,
+    bounds,
     decide,
+    difference,
+    from_published,
     published_difference,
 )
 from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim, Column, ScaleName
@@ -39,14 +42,14 @@ class ItemResults:
         self.item, self.store = item, store
         there = store.scales(item.name)
         self.scale: ScaleName = scale or ("paper" if "paper" in there else "lab")
-        self.manifest = store.manifest(item.name, self.scale)
-        rows = self.manifest["rows"] if self.manifest else []
-        self.planned: dict[str, Json] = {row["name"]: row for row in rows}
+        self.manifest = store.manifest(item.name, self.scale) or {}
+        self.planned: dict[str, Json] = {row["name"]: row for row in self.manifest.get("rows", ())}
         self.records: dict[str, Json] = {}
         self.reports: dict[tuple[str, str], dict[str, Report]] = {}
         self.draws: dict[tuple[str, str], Mapping[str, str]] = {}
         for row in item.rows:
-            self._read(row.name)
+            for name, about in self.planned.get(row.name, {}).get("measured", {}).items():
+                self._read((row.name, name), about["units"])
         self.scores: dict[str, dict[str, SeedScores]] = {}
         for column in item.columns.values():
             own = {row.name: one for row in item.rows if (one := self._scores(row, column))}
@@ -54,23 +57,22 @@ class ItemResults:
                 self.scores[column.name] = own
         self.forms = {name: self._forms(column) for name, column in item.columns.items()}
 
-    def _read(self, row: str) -> None:
-        for name, about in self.planned.get(row, {"measured": {}})["measured"].items():
-            found = self.reports[row, name] = {}
-            for seed, key in about["units"].items():
-                unit = self.store.unit(key)
-                if unit is not None:
-                    found[seed] = Report.from_json(unit["report"])
-                    self.draws[row, name] = unit.get("draws", {})
-                    self.records[key] = unit
-                    record = self.store.unit(f"train-{unit['model']}")
-                    if record is not None:
-                        self.records[unit["model"]] = record
+    def _read(self, place: tuple[str, str], units: Mapping[str, str]) -> None:
+        found = self.reports[place] = {}
+        for seed, key in units.items():
+            unit = self.store.unit(key)
+            if unit is not None:
+                found[seed] = Report.from_json(unit["report"])
+                self.draws[place] = unit.get("draws", {})
+                self.records[key] = unit
+                record = self.store.unit(f"train-{unit['model']}")
+                if record is not None:
+                    self.records[unit["model"]] = record
 
     def _scores(self, row: TableRow, column: Column) -> SeedScores | None:
         place = row.name, column.evaluation
         values: dict[int, float] = {}
-        low = high = None
+        over_items: tuple[float, float] | None = None
         draws: tuple[float, ...] = ()
         for seed, report in self.reports.get(place, {}).items():
             try:
@@ -79,7 +81,7 @@ class ItemResults:
                 continue
             values[int(seed)] = column.factor * found.value
             if found.low is not None and found.high is not None:
-                low, high = column.factor * found.low, column.factor * found.high
+                over_items = column.factor * found.low, column.factor * found.high
             if not row.seeded:
                 stored = self.draws[place].get(key_text(found.key), "")
                 draws = tuple(column.factor * float(draw) for draw in stored.split())
@@ -87,7 +89,7 @@ class ItemResults:
             return None
         seeds = tuple(sorted(values))
         own = tuple(values[seed] for seed in seeds)
-        return SeedScores(own, row.seeded, seeds, low, high, draws, self._order(*place))
+        return SeedScores(own, row.seeded, seeds, over_items, draws, self._order(*place))
 
     def _order(self, row: str, evaluation: str) -> Hashable:
         """What the order of a row's training sentences depends on, but for the seed."""
@@ -103,14 +105,13 @@ class ItemResults:
         """Why a row has no values, or not all of them; "" if it has."""
         if row.kind in ("blocked", "quote", "facts"):
             return row.blocked
-        if self.manifest is None:
+        if not self.manifest:
             return "was not run"
         if row.name not in self.planned:
             return "is newer than the results"
         planned = self.planned[row.name]
-        reasons = [planned.get("skipped", "")]
-        if not reasons[0]:
-            reasons = [*self._unmeasured(planned), *self._lacking(row)]
+        reasons = [planned.get("skipped") or ""]
+        reasons = reasons if reasons[0] else [*self._unmeasured(planned), *self._lacking(row)]
         return "; ".join(dict.fromkeys(re.sub(_PATH, r"\1", reason) for reason in reasons))
 
     def _unmeasured(self, planned: Json) -> Iterator[str]:
@@ -192,7 +193,7 @@ def stored_book(home: Path) -> Book:
 
 
 def _entry(found: ItemResults, decided: TableVerdicts, folder: ItemFolder) -> Json:
-    item, manifest = found.item, found.manifest or {}
+    item, manifest = found.item, found.manifest
     return {
         **{k: getattr(item, k) for k in ("name", "paper", "title", "source", "kind", "about")},
         "scale": found.scale,

@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +19,10 @@ from typing import NamedTuple
 from contrasent import processes, progress
 from contrasent.errors import UserError
 from contrasent.report import shown
-from contrasent.reproduce.cells import duration
 from contrasent.reproduce.plan import Job, Plan
 from contrasent.reproduce.store import Store
 
-POLL = 1.0
-"""Seconds between two looks at a job that another process has in hand."""
-
+POLL = 1.0  # seconds between two looks at a job that another process has in hand
 Log = Callable[[str], object]
 
 
@@ -47,25 +44,23 @@ def run(
     keep: bool = False,
     log: Log = str,
 ) -> Outcome:
-    """Do what is missing of a plan; begin no job that would end after ``budget`` seconds."""
+    """Do what is missing of a plan; begin nothing after ``budget`` seconds."""
     for manifest in plan.manifests.values():
         store.write_manifest(manifest)
     for job in plan.jobs:
         # What was missing may be there now.
         store.skip(job.model.key, None)
-    began = time.monotonic()
     queue = _Queue(store, data, budget, keep, log)
 
     def unmeasured() -> int:
         return sum(not store.has(key) for job in plan.jobs for key in job.units)
 
-    before = unmeasured()
+    before, began = unmeasured(), time.monotonic()
     if jobs == 1:
         queue.work(plan.jobs)
     else:
         _share(plan.jobs, queue, jobs)
-    left = sum(store.skipped(job.model.key) is None for job in missing(plan.jobs, store))
-    return Outcome(before - unmeasured(), left, time.monotonic() - began)
+    return Outcome(before - unmeasured(), queue.left(plan.jobs), time.monotonic() - began)
 
 
 def missing(jobs: list[Job], store: Store) -> list[Job]:
@@ -83,21 +78,24 @@ class _Queue:
     keep: bool
     log: Log
 
+    def left(self, jobs: list[Job]) -> int:
+        """How many jobs are neither done nor impossible."""
+        return sum(not self.store.skipped(job.model.key) for job in missing(jobs, self.store))
+
     def work(self, jobs: list[Job]) -> None:
         """Do all that is missing, or wait for whoever does it."""
-        clock = _Clock()
-        waiting = missing(jobs, self.store)
-        clock.total = len(waiting)
-        with progress.task("reproduce", len(waiting), "jobs") as advance:
+        began, waiting = time.monotonic(), missing(jobs, self.store)
+        total = len(waiting)
+        with progress.task("reproduce", total, "jobs") as advance:
             while waiting:
                 busy: list[Job] = []
                 for job in waiting:
-                    left = len(missing(waiting, self.store)) - 1
+                    done = total - len(missing(waiting, self.store)) + 1
                     if self.store.skipped(job.model.key) or not missing([job], self.store):
                         advance(1)
-                    elif self.budget is not None and clock.ends(job) > self.budget:
-                        continue
-                    elif self._try(job, clock, left):
+                    elif self.budget is not None and time.monotonic() - began > self.budget:
+                        return
+                    elif self._try(job, f"[{done}/{total}] {job.label}"):
                         advance(1)
                     else:
                         busy.append(job)
@@ -106,11 +104,10 @@ class _Queue:
                     # All that is left is in other processes' hands; if one dies, its job is ours.
                     time.sleep(POLL)
 
-    def _try(self, job: Job, clock: "_Clock", left: int) -> bool:
+    def _try(self, job: Job, name: str) -> bool:
         """Do a job, unless another process has it in hand."""
         from contrasent.reproduce.work import do
 
-        name = f"[{clock.total - left}/{clock.total}] {job.label}"
         with self.store.locked(job.model.key) as ours:
             if not ours or not missing([job], self.store):
                 return ours
@@ -121,41 +118,10 @@ class _Queue:
                 self.store.skip(job.model.key, str(error))
                 self.log(f"{name}: skipped, {error}")
                 return True
-        seconds = time.monotonic() - began
-        clock.seconds.setdefault(_kind(job), []).append(seconds)
         first = next((r.rows[0] for r in found.values() if r.rows), None)
         result = f"{first.task} {shown(first.metric, first.value)}" if first is not None else "done"
-        self.log(f"{name}: {result} ({seconds:.0f} s{clock.left(left)})")
+        self.log(f"{name}: {result} ({time.monotonic() - began:.0f} s)")
         return True
-
-
-def _kind(job: Job) -> tuple[Hashable, ...]:
-    """What the time of a job depends on."""
-    training = job.model.training
-    if training is None:
-        return (job.model.kind,)
-    return training.resolved.objective, training.trace is not None
-
-
-class _Clock:
-    """How long jobs take, by kind, and all of them together."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[tuple[Hashable, ...], list[float]] = {}
-        self._began = time.monotonic()
-        self.total = 0
-
-    def ends(self, job: Job) -> float:
-        """Seconds from the beginning to the end of a job, if others of its kind are a guide."""
-        known = self.seconds.get(_kind(job), [0.0])
-        return time.monotonic() - self._began + sum(known) / len(known)
-
-    def left(self, jobs: int) -> str:
-        """The time for the jobs that are left, at the pace of all processes that share them."""
-        finished = self.total - jobs
-        if finished < 3 or not jobs:
-            return ""
-        return f", about {duration(jobs * (time.monotonic() - self._began) / finished)} left"
 
 
 def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
@@ -178,9 +144,7 @@ def _share(jobs: list[Job], queue: _Queue, count: int) -> None:
             try:
                 for worker in started:
                     worker.join(POLL)
-                left = sum(
-                    not queue.store.skipped(job.model.key) for job in missing(jobs, queue.store)
-                )
+                left = queue.left(jobs)
                 advance(seen - left)
                 seen = left
             except KeyboardInterrupt:

@@ -30,8 +30,8 @@ from filelock import FileLock, Timeout
 
 from contrasent.engine import registry
 from contrasent.files import write_json, writing
-from contrasent.reproduce.cells import Json
 
+Json = dict[str, Any]  # an object of a report or of a stored file
 HASHED = ("*.safetensors", "*.json", "vocab.txt", "merges.txt", "*.model")
 
 FIRST = Path(__file__).parent / "first_defaults.json"

@@ -1,16 +1,17 @@
 """A report as a summary (what holds, what does not, what cannot be told) and as an HTML page."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contrasent.evaluate import pictures
 from contrasent.files import write_text
 from contrasent.pages import minus, render
-from contrasent.reproduce.cells import Book, Json, between, cell_texts, duration, number, p_value
-from contrasent.reproduce.console import LAB_NOTE, about, has_second, missing, noise, orders
+from contrasent.reproduce import console
+from contrasent.reproduce.console import LAB_NOTE, Book, between, number, p_value
 from contrasent.reproduce.figures import draw
+from contrasent.reproduce.store import Json
 from contrasent.reproduce.table_verdicts import (
     ABSENT,
     AGREES,
@@ -35,36 +36,22 @@ EXPLAINED = (
     "the band differences do not matter."
 )
 COLOURS = {AGREES: "#2f9e6e", DIFFERS: "#c9533f", EQUIVALENT: "#3d7edb", OPEN: "#8a8f98"}
-LINEAR = 1.0
-"""Points up to which the picture's axis is even, and logarithmic beyond; of other units a tenth."""
-
+LINEAR = 1.0  # points up to which a picture's axis is even; of other units a tenth
 TICKS = (-10.0, -3.0, -1.0, -MARGIN, MARGIN, 1.0, 3.0, 10.0)
-MANY = 60
-"""Statements of more than one document; above it each has a picture of its own."""
-
-LETTERS = 74
-"""Of a statement, next to its line in the picture."""
-
-NEAREST = 3
-"""Decided statements that are named as the nearest to falling."""
+MANY = 60  # statements of more than one document; above it each has a picture of its own
+LETTERS = 74  # of a statement, next to its line in the picture
+NEAREST = 3  # decided statements that are named as the nearest to falling
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement of a document and the part that its verdict hangs on.
-
-    Attributes:
-        word: the verdict, and ``p`` its p value, adjusted for all of the table.
-        part: the part that differs, else the weakest one; None if none was run.
-        effects: of all parts that were run, that of ``part`` first.
-    """
+class Statement(NamedTuple):
+    """A statement of a document and the part that its verdict hangs on."""
 
     item: Json
     claim: Json
     word: str
-    p: float | None
-    part: Json | None
-    effects: list[Json]
+    p: float | None  # adjusted for all of the table
+    part: Json | None  # the one that differs, else the weakest; None if none was run
+    effects: list[Json]  # of all parts that were run, that of `part` first
 
 
 def statements(found: Book) -> list[Statement]:
@@ -85,22 +72,17 @@ def _statement(item: Json, claim: Json) -> Statement:
 def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
     """The summary as Markdown; ``drawn`` has the files of pictures by document, "" for all."""
     every = statements(found)
-    words = [one.word for one in every]
+    by_word = {word: [one for one in every if one.word == word] for word in HEADINGS}
+    by_paper: dict[str, list[str]] = {}
+    for one in every:
+        by_paper.setdefault(one.item["paper"], []).append(one.word)
     seeds = sorted({item["run"].get("seeds", 0) for item in found["items"]} - {0})
-    heads = [word for word in WORDS if word in words]
-    papers = dict.fromkeys(one.item["paper"] for one in every)
-    by_paper = {paper: [o.word for o in every if o.item["paper"] == paper] for paper in papers}
-    sections = []
-    for word, (heading, _) in HEADINGS.items():
-        own = [one for one in every if one.word == word]
-        groups = _by_need(own) if word == ABSENT else {"": own}
-        if own:
-            lines = [(why, [_line(one) for one in alike]) for why, alike in groups.items()]
-            sections.append((heading, len(own), lines))
+    heads = [word for word in WORDS if by_word[word]]
+    decided = [one for one in every if one.word in (AGREES, DIFFERS) and one.part is not None]
+    nearest = sorted(decided, key=lambda one: -(one.p or 0.0))[:NEAREST]
     return render(
         "summary.md",
         total=len(every),
-        counted=", ".join(f"{words.count(w)} {s}" for w, (_, s) in HEADINGS.items() if w in words),
         lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in found["items"]) else "",
         bases=", ".join(sorted({item["base"] for item in found["items"] if item["base"]})),
         seeds=f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else "".join(map(str, seeds)),
@@ -110,8 +92,15 @@ def summary(found: Book, drawn: Mapping[str, str], book: str = "") -> str:
         explained=f"{EXPLAINED} {RULE}",
         heads=heads,
         documents=[(_sentence(p), [own.count(w) for w in heads]) for p, own in by_paper.items()],
-        sections=sections,
-        minds=list(_minds(found, every)),
+        sections=[
+            (*HEADINGS[word], len(own), _by_need(own) if word == ABSENT else {"": map(_line, own)})
+            for word, own in by_word.items()
+            if own
+        ],
+        nearest=[f"{o.claim['text'].rstrip('.')} ({p_value(o.p or 0.0)})" for o in nearest],
+        scales=sorted({i["scale_title"] for i in found["items"] if i["base"]}),
+        undecided=len(by_word[OPEN]),
+        absent=len(by_word[ABSENT]),
     )
 
 
@@ -137,9 +126,8 @@ def _sentence(text: str) -> str:
 
 def _line(one: Statement) -> str:
     about = [one.item["source"]]
-    effects = one.effects
-    if effects:
-        effect, form = effects[0], ".2f" if effects[0]["points"] else ".3f"
+    if one.effects:
+        effect, form = one.effects[0], ".2f" if one.effects[0]["points"] else ".3f"
         shown = number(effect["ours"], form, signed=True)
         if effect["low"] is not None:
             shown += f" {between(effect['low'], effect['high'], form, signed=True)}"
@@ -148,36 +136,15 @@ def _line(one: Statement) -> str:
     return f"{one.claim['text']} ({'; '.join(about)})"
 
 
-def _minds(found: Book, every: list[Statement]) -> Iterator[str]:
-    """What could turn verdicts: more seeds, other bases and lengths, what was not run."""
-    decided = [one for one in every if one.word in (AGREES, DIFFERS) and one.part is not None]
-    by_p = sorted(decided, key=lambda one: -(one.p or 0.0))
-    nearest = [f"{o.claim['text'].rstrip('.')} ({p_value(o.p or 0.0)})" for o in by_p[:NEAREST]]
-    if nearest:
-        yield (
-            "Further seeds could turn what is decided, in one table of twenty at most. The "
-            f"nearest to it: {'; '.join(nearest)}."
-        )
-    if undecided := sum(one.word == OPEN for one in every):
-        yield f"More seeds, of the {undecided} that cannot be told."
-    if scales := sorted({i["scale_title"] for i in found["items"] if i["base"]}):
-        yield (
-            f"All of it is of {'; '.join(scales)}. Another base, or a longer training, may say "
-            "otherwise: statements about either are statements about these."
-        )
-    if absent := sum(one.word == ABSENT for one in every):
-        yield f"What the {absent} that were not run need stands above them."
-
-
-def _by_need(absent: list[Statement]) -> dict[str, list[Statement]]:
+def _by_need(absent: list[Statement]) -> dict[str, list[str]]:
     """Statements that were not run, by what their rows say that they need."""
-    found: dict[str, list[Statement]] = {}
+    found: dict[str, list[str]] = {}
     for one in absent:
         texts = [part["text"] for part in one.claim["parts"] if part["word"] == ABSENT]
         rows = [r for r in one.item["rows"] if r["skipped"] and any(r["name"] in t for t in texts)]
         needs = dict.fromkeys(need for row in rows for need in row["skipped"].split("; "))
         why = "; ".join(needs) or "other tables, which were not run"
-        found.setdefault(_sentence(why), []).append(one)
+        found.setdefault(_sentence(why), []).append(_line(one))
     return found
 
 
@@ -186,13 +153,11 @@ def forests(found: Book) -> dict[str, str]:
     every = [one for one in statements(found) if one.effects]
     papers = list(dict.fromkeys(one.item["paper"] for one in every))
     if len(every) <= MANY or len(papers) < 2:
-        papers = [""]
-    drawn = {}
-    for place, paper in enumerate(papers):
-        own = [one for one in every if paper in ("", one.item["paper"])]
-        if own:
-            drawn[paper] = _forest(own, f"holds{place}" if place else "holds")
-    return drawn
+        return {"": _forest(every, "holds")} if every else {}
+    return {
+        paper: _forest([o for o in every if o.item["paper"] == paper], f"holds{place or ''}")
+        for place, paper in enumerate(papers)
+    }
 
 
 def _forest(every: list[Statement], name: str) -> str:
@@ -228,14 +193,12 @@ def _panel(axes: Any, panel: list[Statement]) -> None:
         ticks = [tick for tick in TICKS if left <= tick <= right]
         axes.set_xticks(ticks, [minus(f"{tick:g}") for tick in ticks])
     texts = [f"{one.item['name']}  {one.claim['text'].rstrip('.')}" for one in panel]
-    axes.set_yticks(
-        range(len(panel)), [t if len(t) <= LETTERS else f"{t[: LETTERS - 1]}\u2026" for t in texts]
-    )
+    texts = [t if len(t) <= LETTERS else f"{t[: LETTERS - 1]}\u2026" for t in texts]
+    axes.set_yticks(range(len(panel)), texts)
     axes.tick_params(axis="y", length=0, labelsize=7)
     axes.set_ylim(len(panel) - 0.4, -0.6)
-    axes.set_xlabel(
-        "difference in the statement's favour" + (", points" if points else ", in its own unit")
-    )
+    unit = "points" if points else "in its own unit"
+    axes.set_xlabel(f"difference in the statement's favour, {unit}")
 
 
 def page(found: Book) -> str:
@@ -247,59 +210,31 @@ def page(found: Book) -> str:
         window=f" reproduces {names}",
         heading=f"Reproduction of {names}",
         lab_note=LAB_NOTE if any(item["scale"] == "lab" for item in items) else "",
-        run=_run(found),
+        run=found["run"],
+        scales={
+            item["scale"]: item["scale_title"] for item in sorted(items, key=itemgetter("scale"))
+        },
         rule=RULE,
-        scales=sorted({item["scale"] for item in items}),
         words=WORDS,
         items=[_item(item) for item in items],
         pictures=list(forests(found).values()) if len(items) > 1 else [],
         explained=EXPLAINED,
-        cell_texts=cell_texts,
+        console=console,
+        draw=draw,
     )
 
 
-def _run(found: Book) -> list[tuple[str, str]]:
-    run, items, codes = found["run"], found["items"], found["run"]["codes"]
-    facts = {
-        "base": ", ".join(sorted({item["base"] for item in items if item["base"]})),
-        "scale": "; ".join(sorted({f"{i['scale']}: {i['scale_title']}" for i in items})),
-        "training runs": str(run["trained"] or ""),
-        "computing time": duration(run["seconds"]) if run["seconds"] else "",
-        "machine": "; ".join(run["machines"]),
-        "precision": ", ".join(run["precisions"]),
-        "versions": "; ".join(run["versions"]),
-        "source of training": ", ".join(codes[:2])
-        + (f" and {len(codes) - 2} other states of it" if len(codes) > 2 else ""),
-    }
-    return [(name, text) for name, text in facts.items() if text]
-
-
 def _item(item: Json) -> Json:
-    words = [claim["verdict"]["word"] for claim in item["claims"]]
+    """An item, the columns and rows that have something to show, and how many rows were run."""
     wanted = [row for row in item["rows"] if row["kind"] in ("train", "encoder", "blocked")]
     made = sum(any("ours" in c for c in row["cells"].values()) for row in wanted)
     rows = [row for row in item["rows"] if row["cells"] or row["facts"]]
     named = {name for row in rows for name in (*row["cells"], *row["facts"])}
-    against = "the published value" if item["scale"] == "paper" else repr(item["reference"])
-    notes = [f"\N{GREEK CAPITAL LETTER DELTA}: difference from {against}"]
-    notes += [f"In brackets: {item['also_source']}"] if has_second(rows) else []
     return {
         **item,
-        "made": f"{made} of {len(wanted)}" if wanted else "",
-        "counts": [(word, words.count(word)) for word in WORDS],
-        "lines": list(about(item)),
-        "notes": notes if made else [],
+        "words": [claim["verdict"]["word"] for claim in item["claims"]],
+        "made": made,
+        "wanted": len(wanted),
+        "tabled": rows,
         "shown": [column for column in item["columns"] if column["name"] in named],
-        "tabled": [(row, _remark(item, row)) for row in rows],
-        "drawn": draw(item["figure"], item["name"]),
-        "more": [*noise(item), *orders(item)],
-        "missing": list(missing(item)),
     }
-
-
-def _remark(item: Json, row: Json) -> str:
-    remarks = [row["note"]]
-    if row["kind"] == "quote":
-        own = row["source"] == item["source"]
-        remarks.append("quoted" if own else f"quoted from {row['source']}")
-    return "; ".join(filter(None, remarks))

@@ -1,4 +1,4 @@
-"""Do our runs agree with the document? The words, and how a table's statements are decided.
+"""Do our runs agree with the document? Differences of rows, and the verdicts on a table.
 
 The unit of a verdict is a statement (or, in families of their own, a value that the document
 prints). It agrees where all of its parts do, which needs the largest of their p values and no
@@ -8,14 +8,24 @@ their equivalences. ``benchmarks/verdicts.py`` counts wrong verdicts in simulate
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from statistics import fmean, stdev
+from typing import Literal, NamedTuple, TypeVar, get_args
 
-from contrasent.reproduce.effects import SeedScores, bounds, difference, from_published
 from contrasent.reproduce.items import Item, TableRow
 from contrasent.reproduce.tables import BETTER, EQUAL, NO_BETTER, NO_WORSE, Claim
-from contrasent.stats.seeds import EffectEstimate, holm, p_value, tost
+from contrasent.stats.seeds import (
+    ArmSpread,
+    EffectEstimate,
+    check_scores,
+    holm,
+    p_value,
+    paired_t,
+    tost,
+    unpaired_error,
+    unpaired_t,
+)
 
 AGREES, DIFFERS, EQUIVALENT = "agrees", "differs", "equivalent"
 OPEN, ABSENT = "cannot tell", "not run"
@@ -26,9 +36,7 @@ RULE = (
     "so is that of any equivalence. p is adjusted for that; the 95 % intervals, and the words on "
     "the parts of a statement, are each by itself."
 )
-VALUE = "value"
-"""The kind of a comparison with a published value; other kinds are ``items.RELATIONS``."""
-
+VALUE = "value"  # a comparison with a published value; other kinds are `tables.RELATIONS`
 SAID = {
     BETTER: "against",
     NO_WORSE: "no worse than",
@@ -36,41 +44,111 @@ SAID = {
     EQUAL: "equal to",
 }
 ALPHA = 0.05
-WIDEST = 10.0
-"""An interval that reaches further than so many tolerances to each side agrees with anything."""
+WIDEST = 10.0  # an interval that reaches so many tolerances to each side agrees with anything
+Z_95 = 1.959963984540054  # standard errors from a value to an end of its 95 % interval over items
 
-Scores = Mapping[str, Mapping[str, SeedScores]]
-"""Of each column and row."""
-
+# What is tested: that there is no difference (from the margin), that it is as large as that.
 Family = Literal["difference", "equivalence"]
-"""What is tested: that there is no difference (from the margin), that it is as large as that."""
-
-FAMILIES: tuple[Family, Family] = ("difference", "equivalence")
-Tests = Mapping[Family, tuple[str, float]]
-"""The word that each test could show, and its p."""
-
+Tests = Mapping[Family, tuple[str, float]]  # the word that each test could show, and its p
 Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A difference of two rows, and what the document says of it.
+class SeedScores:
+    """A row's values in a column, in the document's units."""
 
-    Attributes:
-        before: the row that it is compared with, "" for zero, "published" for a printed value.
-        effect: the first less the second; None where one of them was not run.
-        kind: of ``items.RELATIONS``, or "value" for a row and its published value.
-        sign: 1 where a larger value is the better one, else -1.
-        margin: a difference that does not matter, the tolerance of a value; None without one.
-    """
+    values: tuple[float, ...]
+    seeded: bool = True  # whether another seed would give another value
+    seeds: tuple[int, ...] = ()  # of the values, ascending; 0, 1, and so on if empty
+    over_items: tuple[float, float] | None = None  # the interval of a row without seeds
+    # how far resamples of the test items, the same for all rows, move a row without seeds, if known
+    draws: tuple[float, ...] = ()
+    order: Hashable = None  # what else the order of its training sentences depends on, if known
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return fmean(self.values)
+
+    def deviation(self) -> float | None:
+        """Standard deviation over seeds; None with one seed, and without seeds."""
+        return stdev(self.values) if self.seeded and len(self.values) > 1 else None
+
+    def estimate(self) -> EffectEstimate:
+        """The mean, as a difference from zero."""
+        if self.seeded and len(self.values) > 1:
+            return paired_t(self.values)
+        error = math.inf
+        if not self.seeded and self.over_items is not None:
+            low, high = self.over_items
+            error = max(high - self.mean, self.mean - low) / Z_95
+        return EffectEstimate.from_error(self.mean, error)
+
+    def interval(self) -> tuple[float, float] | None:
+        """95 % interval of the mean over seeds; of a row without seeds that over test items."""
+        own = None if self.seeded else self.over_items
+        return own or bounds(self.estimate())
+
+
+Scores = Mapping[str, Mapping[str, SeedScores]]  # by column and row
+
+
+def bounds(effect: EffectEstimate) -> tuple[float, float] | None:
+    """95 % interval; None where nothing is known of it."""
+    return None if math.isinf(effect.error) else (effect.low, effect.high)
+
+
+def difference(before: SeedScores, after: SeedScores) -> EffectEstimate:
+    """The difference of two rows; of unknown error (infinite) where nothing says how sure it is."""
+    mean = after.mean - before.mean
+    if before.seeded and after.seeded:
+        one, two = (
+            dict(zip(own.seeds or range(len(own.values)), own.values, strict=True))
+            for own in (before, after)
+        )
+        shared = sorted(set(one) & set(two))
+        if before.order is not None and before.order == after.order and len(shared) > 1:
+            return paired_t([two[seed] - one[seed] for seed in shared])
+        if len(one) == len(two) == 1:
+            return EffectEstimate.from_error(mean, math.inf)
+        return unpaired_t(before.values, after.values)
+    if before.seeded or after.seeded:
+        # The other row would give the same value again.
+        found = (before if before.seeded else after).estimate()
+        return EffectEstimate.from_error(mean, found.error, found.df)
+    if before.draws and len(before.draws) == len(after.draws):
+        pairs = zip(before.draws, after.draws, strict=True)
+        error = math.sqrt(fmean((new - old) ** 2 for old, new in pairs))
+        return EffectEstimate.from_error(mean, error)
+    # Without shared resamples: sure only where the intervals do not overlap.
+    return EffectEstimate.from_error(mean, before.estimate().error + after.estimate().error)
+
+
+def from_published(
+    scores: SeedScores, value: float, deviation: float | None, seeds: int
+) -> EffectEstimate:
+    """A row less the published value, which is the mean of so many runs that vary as ours do."""
+    mean = scores.mean - value
+    if not scores.seeded or len(scores.values) < 2:
+        return EffectEstimate.from_error(mean, math.inf if scores.seeded else 0.0)
+    own = ArmSpread.of(check_scores(scores.values))
+    theirs = ArmSpread(own.variance, seeds, 0)
+    if deviation is not None:
+        theirs = ArmSpread(deviation**2, seeds, seeds - 1 or math.inf)
+    return EffectEstimate.from_error(mean, *unpaired_error(theirs, own))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A difference of two rows, and what the document says of it."""
 
     column: str
     after: str
-    before: str
-    effect: EffectEstimate | None
+    before: str  # the row that it is compared with, "" for zero, "published" for a printed value
+    effect: EffectEstimate | None  # the first less the second; None where one was not run
     kind: str = BETTER
-    sign: float = 1.0
-    margin: float | None = None
+    sign: float = 1.0  # of a difference for the better
+    margin: float | None = None  # a difference that does not matter, the tolerance of a value
 
     @property
     def favour(self) -> float:
@@ -91,10 +169,9 @@ class Comparison:
             }
         edge = 0.0 if self.kind == BETTER else -margin
         p = p_value(self.effect, self.favour * edge)
-        found: dict[Family, tuple[str, float]]
-        found = {"difference": (AGREES if mean > edge else DIFFERS, p)}
+        found: Tests = {"difference": (AGREES if mean > edge else DIFFERS, p)}
         if self.kind == BETTER and margin:
-            found["equivalence"] = EQUIVALENT, tost(self.effect, margin)
+            return {**found, "equivalence": (EQUIVALENT, tost(self.effect, margin))}
         return found
 
     def is_compatible(self) -> bool:
@@ -108,8 +185,7 @@ class Comparison:
         return low <= 0 <= high and high - low <= 2 * WIDEST * self.margin
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A part of a statement: its text, its own word, and what it compares."""
 
     text: str
@@ -120,42 +196,39 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What our runs say of a statement or a published value.
-
-    Attributes:
-        p: of the word being wrong, adjusted for all of the table; of an undecided one the
-            smallest; None where nothing was tested.
-        raw: tests whose p is not adjusted.
-    """
+    """What our runs say of a statement or a published value."""
 
     word: str
+    # of the word being wrong, adjusted for all of the table; of an undecided one the smallest; None
+    # where nothing was tested
     p: float | None = None
     parts: tuple[Part, ...] = ()
-    raw: Tests = field(default_factory=dict)
+    raw: Tests = field(default_factory=dict)  # p is not adjusted
 
     @property
     def counts(self) -> str:
         """The words of the parts, counted."""
-        words = [part.word for part in self.parts]
-        return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
+        return counted([part.word for part in self.parts])
 
 
-@dataclass(slots=True)
-class TableVerdicts:
+def counted(words: Sequence[str]) -> str:
+    """Verdicts and how many there are of each."""
+    return ", ".join(f"{words.count(word)} {word}" for word in WORDS if word in words)
+
+
+class TableVerdicts(NamedTuple):
     """The verdicts of an item, by row and column and by statement."""
 
-    cells: dict[tuple[str, str], Verdict] = field(default_factory=dict)
-    claims: dict[str, Verdict] = field(default_factory=dict)
+    cells: dict[tuple[str, str], Verdict]
+    claims: dict[str, Verdict]
 
 
 def decide(
     item: Item, scale: str, scores: Scores, resting: Mapping[str, tuple[str, Verdict]]
 ) -> TableVerdicts:
-    """Decide all statements of a table, and all of its values.
-
-    ``resting``: text and verdict of statements of other items, by "paper:item#name". They are
-    decided once more, among all that this item's statements rest on.
-    """
+    """Decide all statements of a table, and all of its values."""
+    # `resting`: text and verdict of statements of other items, by "paper:item#name". They are
+    # decided once more, among all that this item's statements rest on.
     cells = {
         place: Verdict(OPEN, parts=(_part("", one),), raw=one.tests())
         for place, one in _cells(item, scale, scores)
@@ -166,12 +239,16 @@ def decide(
     for claim in item.claims:
         parts = tuple(_part(text, one) for text, one in _compared(item, claim, scores))
         claims[claim.name] = Verdict(OPEN, parts=parts, raw=joined(parts))
-    others = {name: verdict for name, (_, verdict) in resting.items()}
-    among = _adjusted({**claims, **others})
-    for claim in item.claims:
-        verdict = _decided(claims[claim.name], among[claim.name])
-        claims[claim.name] = _rested(claim, resting, among) if claim.rests_on else verdict
-    return TableVerdicts(cells, claims)
+    among = _adjusted({**claims, **{name: verdict for name, (_, verdict) in resting.items()}})
+    return TableVerdicts(
+        cells,
+        {
+            claim.name: _resting(claim, resting, among)
+            if claim.rests_on
+            else _decided(claims[claim.name], among[claim.name])
+            for claim in item.claims
+        },
+    )
 
 
 def joined(parts: Iterable[Part]) -> Tests:
@@ -197,7 +274,7 @@ def joined(parts: Iterable[Part]) -> Tests:
 def _adjusted(verdicts: Mapping[Name, Verdict]) -> dict[Name, dict[Family, tuple[str, float]]]:
     """The tests of every verdict, each family adjusted by Holm's method."""
     found: dict[Name, dict[Family, tuple[str, float]]] = {name: {} for name in verdicts}
-    for family in FAMILIES:
+    for family in get_args(Family):
         tested = {name: own.raw[family] for name, own in verdicts.items() if family in own.raw}
         for name, p in zip(tested, holm([p for _, p in tested.values()]), strict=True):
             found[name][family] = tested[name][0], float(p)
@@ -220,10 +297,8 @@ def _decided(verdict: Verdict, adjusted: Tests) -> Verdict:
     return replace(verdict, p=min((p for _, p in adjusted.values()), default=None))
 
 
-def _rested(
-    claim: Claim,
-    resting: Mapping[str, tuple[str, Verdict]],
-    adjusted: Mapping[str, Tests],
+def _resting(
+    claim: Claim, resting: Mapping[str, tuple[str, Verdict]], adjusted: Mapping[str, Tests]
 ) -> Verdict:
     """A statement that rests on others: it agrees where all do, differs where one does."""
     parts = []
@@ -253,9 +328,8 @@ def _part(text: str, one: Comparison) -> Part:
     if one.effect is None:
         return Part(text, ABSENT, one)
     tests = list(one.tests().values())
-    shown = [(word, p) for word, p in tests if p <= ALPHA]
-    least = min((p for _, p in tests), default=None)
-    word, p = shown[0] if shown else (OPEN, least)
+    least = OPEN, min((p for _, p in tests), default=None)
+    word, p = next(((word, p) for word, p in tests if p <= ALPHA), least)
     return Part(text, word, one, p)
 
 
@@ -271,58 +345,43 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, C
             yield text, Comparison(name, claim.row, "", effect, sign=sign)
         sign = 1.0 if column.better == "higher" else -1.0
         margin = column.margin if claim.margin is None else claim.margin
+        row, kind = claim.subject, claim.relation
         for other in claim.than:
-            effect = _between(own, other, claim.subject)
-            text = f"{claim.subject} {SAID[claim.relation]} {other}{where}"
-            yield (
-                text,
-                Comparison(name, claim.subject, other, effect, claim.relation, sign, margin),
-            )
+            effect = _between(own, other, row)
+            text = f"{row} {SAID[kind]} {other}{where}"
+            yield text, Comparison(name, row, other, effect, kind, sign, margin)
 
 
 def _cells(item: Item, scale: str, scores: Scores) -> Iterator[tuple[tuple[str, str], Comparison]]:
-    """Every cell that a published value stands in, by row and column."""
-    compare: Callable[[Item, TableRow, str, Mapping[str, SeedScores]], Comparison | None]
-    compare = _value if scale == "paper" else _direction
-    for row in item.rows:
-        for column in item.columns if row.kind in ("train", "encoder", "blocked") else ():
-            if column in row.expected:
-                found = compare(item, row, column, scores.get(column, {}))
-                if found is not None:
-                    yield (row.name, column), found
-
-
-def _value(item: Item, row: TableRow, column: str, scores: Mapping[str, SeedScores]) -> Comparison:
-    """A row and its published value."""
-    expected, own = row.expected[column], scores.get(row.name)
-    effect = None
-    if own is not None:
-        effect = from_published(own, expected.value, expected.sd, expected.seeds)
-    return Comparison(column, row.name, "published", effect, VALUE, margin=expected.tolerance)
-
-
-def _direction(
-    item: Item, row: TableRow, column: str, scores: Mapping[str, SeedScores]
-) -> Comparison | None:
-    """A row and the reference: a difference that is printed, or none to speak of."""
-    apart = published_difference(item, row, column)
-    if row.name in scores and (apart is None or item.reference not in scores):
-        return None
-    effect = _between(scores, item.reference, row.name)
-    one = Comparison(column, row.name, item.reference, effect)
-    margin = item.columns[column].margin
-    if apart is not None and margin and abs(apart) <= margin:
-        return replace(one, kind=EQUAL, margin=margin)
-    if apart:
-        return replace(one, sign=1.0 if apart > 0 else -1.0, margin=margin)
-    # There is no direction to agree with, and no margin to be equal by.
-    return None if row.name in scores else one
+    """Every published value that says something of ours, by row and column."""
+    made = [row for row in item.rows if row.kind in ("train", "encoder", "blocked")]
+    for row, column in ((r, c) for r in made for c in item.columns.values()):
+        place, own = (row.name, column.name), scores.get(column.name, {})
+        value, ours = row.expected.get(column.name), own.get(row.name)
+        if value is None:
+            continue
+        if scale == "paper":
+            effect = from_published(ours, value.value, value.sd, value.seeds) if ours else None
+            one = Comparison(column.name, row.name, "published", effect, VALUE)
+            yield place, replace(one, margin=value.tolerance)
+            continue
+        # A row and the reference: a printed difference, or none to speak of.
+        apart = published_difference(item, row, column.name)
+        if ours is not None and (apart is None or item.reference not in own):
+            continue
+        effect = _between(own, item.reference, row.name)
+        one = Comparison(column.name, row.name, item.reference, effect)
+        if apart is not None and column.margin and abs(apart) <= column.margin:
+            yield place, replace(one, kind=EQUAL, margin=column.margin)
+        elif apart:
+            yield place, replace(one, sign=math.copysign(1.0, apart), margin=column.margin)
+        elif ours is None:  # else there is no direction to agree with, no margin to be equal by
+            yield place, one
 
 
 def _between(scores: Mapping[str, SeedScores], before: str, after: str) -> EffectEstimate | None:
-    if before not in scores or after not in scores:
-        return None
-    return difference(scores[before], scores[after])
+    known = before in scores and after in scores
+    return difference(scores[before], scores[after]) if known else None
 
 
 def published_difference(item: Item, row: TableRow, column: str) -> float | None:

@@ -13,10 +13,9 @@ from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
 from contrasent.report import ItemsByRow, Report, Row, key_text
-from contrasent.reproduce.cells import Json
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
 from contrasent.reproduce.plan import Job, Training, Unit
-from contrasent.reproduce.store import Store
+from contrasent.reproduce.store import Json, Store
 from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
