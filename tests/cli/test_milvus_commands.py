@@ -114,7 +114,7 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
         printed("index", model, new, "-o", folder, "--overwrite", "--uri", "x.db", *options)
     other = tmp_path / "other"
     printed("index", model, new, "-o", other, *options)
-    with pytest.raises(OptionError, match="is of an index that is built"):
+    with pytest.raises(OptionError, match="builds or replaces an index"):
         printed("index", model, new, "-o", other, "--add", "--uri", "x.db", *options)
     with pytest.raises(ModelError, match="cannot be compared"):
         printed("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)

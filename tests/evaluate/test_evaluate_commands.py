@@ -234,7 +234,7 @@ def test_a_whitened_model_is_an_ordinary_model(bert, corpus, white):
 
 def test_a_flow_can_be_evaluated(bert, corpus, data, tmp_path):
     target = tmp_path / "flow"
-    arguments = ("--pooler", "mean", "--epochs", 2, "--quiet")
+    arguments = ("--pooler", "mean", "--set", "epochs=2", "--quiet")
     run("postprocess", "flow", bert, corpus, "-o", target, *arguments)
     assert (target / "encoder" / "modules.json").is_file()
     out = measure(target, *STS, "--data", data)
@@ -267,8 +267,10 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
     ("arguments", "problem"),
     [
         (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
-        (("whiten", "--epochs", 2), "--epochs 2: is no option of whiten, which has --dimensions"),
-        (("dimension-wise", "--levels", 2), "--levels 2: .*--temperature, --epochs, --lr, --seed"),
+        (("whiten", "--set", "epochs=2"), "--set 'epochs': no such setting of whiten"),
+        (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
+        (("flow", "--set", "epochs=0"), "epochs 0: must be 1 or more"),
+        (("dimension-wise", "--set", "levels=2"), "--set 'levels': .*batch, epochs, lr, seed"),
         (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
     ],
 )

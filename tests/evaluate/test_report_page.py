@@ -80,9 +80,6 @@ def test_nothing_is_fetched_and_identifiers_are_unique():
     assert len(names) == len(set(names)) > 0
     assert pictures.INK not in text
     assert len({(pictures.colour(i), pictures.mark(i)) for i in range(64)}) == 64
-    reports = {f"{i}": report(i) for i in range(3)}
-    plain, joined = pictures.plane(reports), pictures.plane(reports, arrows=True)
-    assert plain.count("<path") < joined.count("<path")
 
 
 def test_a_report_without_geometry_has_no_empty_sections():

@@ -41,7 +41,6 @@ def evaluate(
     resamples: Annotated[int, typer.Option(min=0)] = 1000,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
     report_file: Annotated[Path | None, typer.Option("--report", metavar="FILE")] = None,
-    arrows: bool = False,
     list_: Annotated[bool, typer.Option("--list")] = False,
 ) -> None:
     """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
@@ -64,7 +63,6 @@ def evaluate(
         resamples: Bootstrap resamples of the 95 % intervals; 0 for none.
         json_file: Write the report as JSON, with the items' scores in a second file for compare.
         report_file: Write a page with pictures.
-        arrows: In the page, join models by arrows in the order given.
         list_: Show the named data sets, where each is or belongs, and the suites that run here.
     """
     from contrasent.evaluate.protocols import PROTOCOLS
@@ -119,7 +117,7 @@ def evaluate(
         from contrasent.evaluate.page import page
         from contrasent.files import write_text
 
-        write_text(report_file, page(found, arrows=arrows))
+        write_text(report_file, page(found))
         options.note(f"wrote {report_file}")
 
 

@@ -2,17 +2,14 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from contrasent.cli import options
 from contrasent.cli.loading import find_model
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import OptionError
 from contrasent.files import check_writable
-
-if TYPE_CHECKING:
-    from contrasent.model.runtime import Export
 
 SENTENCES = 500  # texts that int8 is calibrated with, at most
 
@@ -25,8 +22,6 @@ def export(
     int8: bool = False,
     calibrate: str | None = None,
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
-    measure: bool = False,
-    data: options.DataFolder = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
     """Write a model as one graph that runs without torch, pooling, head and scaling inside.
@@ -40,7 +35,6 @@ def export(
         calibrate: File with sentences like yours, for --int8; the documentation of the installed
             packages if not given.
         output: Folder to write; MODEL/onnx and so on if not given.
-        measure: Also measure STS and speed against torch (needs the STS data).
     """
     if calibrate is not None and not int8:
         raise OptionError("--calibrate", calibrate, "is for --int8 alone")
@@ -57,10 +51,6 @@ def export(
 
     check_engine(to)
     check_target(target, overwrite)
-    if measure:
-        from contrasent.text.datasets import sts_pairs
-
-        sts_pairs("STSB", folder=data)  # missing data are an error before any work
     texts = calibration(calibrate) if int8 else None
     from contrasent.model.export import export as write
 
@@ -73,21 +63,17 @@ def export(
         max_tokens=loading.max_tokens,
         overwrite=overwrite,
     )
-    measured = _measured_against_torch(folder, target, made, data) if measure else {}
     notes: list[str] = []
     if made.sources:
         from contrasent.model.card import add_export
 
-        if add_export(folder, made, measured):
+        if add_export(folder, made):
             notes.append(f"noted in {folder / 'README.md'}")
-    lines = [
+    line = (
         f"{target}: {made.name}; {made.compared} sentences differ from torch by at most "
-        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}",
-        *(f"{what.replace('_', ' ')}: {value:.2f}" for what, value in measured.items()),
-    ]
-    return options.Output(
-        {"output": str(target), **asdict(made), **measured}, "\n".join(lines), notes
+        f"{made.difference:.1e} in a component, smallest cosine {made.cosine:.6f}"
     )
+    return options.Output({"output": str(target), **asdict(made)}, line, notes)
 
 
 def calibration(source: str | None) -> list[str]:
@@ -104,38 +90,3 @@ def calibration(source: str | None) -> list[str]:
         found = list(dict.fromkeys(row[0] for row in open_texts(source, None)))
     # Spread over the source, so that its beginning is not all that counts.
     return found if len(found) <= SENTENCES else found[:: len(found) // SENTENCES][:SENTENCES]
-
-
-def _measured_against_torch(
-    folder: Path, target: Path, made: "Export", data: Path | None
-) -> dict[str, float]:
-    """STS averages of torch and of the export, and how many times faster the export is."""
-    import statistics
-    import time
-
-    from contrasent.cli.loading import open_model
-    from contrasent.evaluate.sts import sts
-    from contrasent.text.datasets import sts_pairs
-
-    fixed = made.facts
-    models = {
-        "torch": open_model(folder, options.Loading(fixed.pooling, fixed.max_tokens)),
-        made.name: open_model(target),
-    }
-    if models["torch"].encoder.identity != fixed.identity:
-        raise ModelError(f"{folder}: has changed since it was exported")
-    found: dict[str, float] = {}
-    for name, encode in models.items():
-        (mean,) = [row for row in sts(encode, folder=data, resamples=0) if row.task == "STS7"]
-        found[f"STS_average_of_{name}"] = mean.value
-    pairs = sts_pairs("STSB", folder=data)
-    texts = list(dict.fromkeys(text for part in pairs for text in part.first))[:256]
-    taken: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(5):
-        for name, encode in models.items():
-            began = time.perf_counter()
-            encode.encoder.encode(texts)
-            taken[name].append(time.perf_counter() - began)
-    ratios = [a / b for a, b in zip(taken["torch"][1:], taken[made.name][1:], strict=True)]
-    found[f"times_as_fast_as_torch_here_on_{len(texts)}_STSB_sentences"] = statistics.median(ratios)
-    return found

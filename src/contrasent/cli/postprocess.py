@@ -8,20 +8,13 @@ import typer
 
 from contrasent.cli import options
 from contrasent.cli.loading import find_model
-from contrasent.errors import OptionError
+from contrasent.errors import OptionError, check_choice
 
 if TYPE_CHECKING:
     from contrasent.model.encoder import Encoder
 
-OPTIONS = {
-    "whiten": ("dimensions",),
-    "flow": ("epochs", "lr", "levels", "steps", "seed"),
-    "dimension-wise": ("temperature", "epochs", "lr", "seed"),
-}
-"""The methods, and what can be set of each."""
-
 MIN_SENTENCES = {"whiten": 2, "flow": 64, "dimension-wise": 512}
-"""Sentences that each needs: more than one, or one batch."""
+"""Sentences that each method needs: more than one, or one batch."""
 
 
 @options.command
@@ -32,12 +25,7 @@ def postprocess(
     output: Annotated[Path, typer.Option("--output", "-o")],
     loading: options.Encoding,
     dimensions: Annotated[int | None, typer.Option(min=1)] = None,
-    temperature: float | None = None,
-    levels: Annotated[int | None, typer.Option(min=1)] = None,
-    steps: Annotated[int | None, typer.Option(min=1)] = None,
-    epochs: Annotated[int | None, typer.Option(min=1)] = None,
-    lr: float | None = None,
-    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    assign: Annotated[list[str] | None, typer.Option("--set")] = None,
     sentences: Annotated[int, typer.Option(min=2)] = 100000,
     overwrite: options.Overwrite = False,
 ) -> None:
@@ -53,25 +41,16 @@ def postprocess(
         corpus: Text to fit on: a file or folder.
         output: Folder of the new model.
         dimensions: whiten: keep so many dimensions; all by default.
-        temperature: dimension-wise: of the loss. [default: 0.05]
-        levels: flow: levels. [default: 3]
-        steps: flow: steps in each level. [default: 3]
-        epochs: flow, dimension-wise: passes over the vectors. [default: 1]
-        lr: flow, dimension-wise: learning rate. [default: 0.001]
-        seed: flow, dimension-wise: of weights, views and order. [default: 0]
+        assign: flow, dimension-wise: a setting, key=value, such as epochs=2; may be repeated.
         sentences: Fit on at most so many distinct sentences.
     """
-    chosen = _settings(
-        method,
-        sentences,
-        dimensions=dimensions,
-        temperature=temperature,
-        levels=levels,
-        steps=steps,
-        epochs=epochs,
-        lr=lr,
-        seed=seed,
-    )
+    check_choice("METHOD", method, MIN_SENTENCES)
+    if sentences < MIN_SENTENCES[method]:
+        problem = f"{method} needs {MIN_SENTENCES[method]} or more"
+        raise OptionError("--sentences", sentences, problem)
+    if dimensions is not None and method != "whiten":
+        raise OptionError("--dimensions", dimensions, "goes with whiten")
+    chosen = _settings(method, assign or [])
     texts = _distinct_sentences(corpus, sentences)
     empty = output.is_dir() and not any(output.iterdir())
     options.check_new(output, overwrite or empty, "folder")
@@ -85,8 +64,10 @@ def postprocess(
     if method == "flow":
         summary = f"{_flow(encoder, texts, output, batch, chosen)} on {fitted}"
     else:
-        fit = _whiten if method == "whiten" else _dimension_wise
-        layer, summary = fit(encoder, texts, batch, chosen)
+        if method == "whiten":
+            layer, summary = _whiten(encoder, texts, batch, dimensions)
+        else:
+            layer, summary = _dimension_wise(encoder, texts, batch, chosen)
         encoder.save(
             output, card=f"# {output.name}\n\n{model}, {layer} {fitted} of {corpus.name}.\n"
         )
@@ -94,42 +75,43 @@ def postprocess(
     options.note(f"wrote {output}: {summary}")
 
 
-def _settings(method: str, sentences: int, **given: Any) -> dict[str, Any]:
-    """The given options, validated: a known method, and options of that method only."""
-    if method not in OPTIONS:
-        raise OptionError("METHOD", method, "is no method", choices=OPTIONS)
-    chosen = {name: value for name, value in given.items() if value is not None}
-    for name, value in chosen.items():
-        if name not in OPTIONS[method]:
-            known = ", ".join(f"--{one}" for one in OPTIONS[method])
-            raise OptionError(f"--{name}", value, f"is no option of {method}, which has {known}")
-    if sentences < MIN_SENTENCES[method]:
-        raise OptionError(
-            "--sentences", sentences, f"{method} needs {MIN_SENTENCES[method]} or more"
-        )
-    return chosen
+def _settings(method: str, given: list[str]) -> Any:
+    """The settings of a method, validated."""
+    from contrasent.engine.parameters import check_values, parameters_of
+    from contrasent.postprocess.dimension_wise import LayerSettings
+    from contrasent.postprocess.flow import FlowSettings
+    from contrasent.train.settings import assignments
+
+    kind = {"flow": FlowSettings, "dimension-wise": LayerSettings}.get(method)
+    known = parameters_of(kind) if kind else {}
+    values = {}
+    for name, value in assignments(given).items():
+        if name not in known:
+            raise OptionError("--set", name, f"no such setting of {method}", choices=known)
+        values[name] = known[name].read(value)
+    check_values(known.values(), values)
+    return kind(**values) if kind else None
 
 
 def _whiten(
-    encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
+    encoder: "Encoder", texts: Sequence[str], batch: int, dimensions: int | None
 ) -> tuple[str, str]:
     """Add a whitening layer; texts for the card and for the terminal."""
     from contrasent.postprocess.whitening import fit
 
-    found = fit(encoder.encode(texts, batch=batch), **chosen)
+    found = fit(encoder.encode(texts, batch=batch), dimensions=dimensions)
     encoder.add_layer(found.matrix, found.bias)
     size = f"{found.matrix.shape[1]} dimensions"
     return f"whitened (Su et al., 2021) to {size} on", size
 
 
 def _dimension_wise(
-    encoder: "Encoder", texts: Sequence[str], batch: int, chosen: dict[str, Any]
+    encoder: "Encoder", texts: Sequence[str], batch: int, settings: Any
 ) -> tuple[str, str]:
     """Add a layer learnt by dimension-wise contrast; texts for the card and for the terminal."""
     from contrasent.model.calls import dropout_view
-    from contrasent.postprocess.dimension_wise import LayerSettings, fit
+    from contrasent.postprocess.dimension_wise import fit
 
-    settings = LayerSettings(**chosen)
     first, second = (
         dropout_view(encoder, texts, seed=2 * settings.seed + view, batch=batch) for view in (0, 1)
     )
@@ -143,17 +125,15 @@ def _dimension_wise(
     )
 
 
-def _flow(
-    encoder: "Encoder", texts: Sequence[str], output: Path, batch: int, chosen: dict[str, Any]
-) -> str:
+def _flow(encoder: "Encoder", texts: Sequence[str], output: Path, batch: int, settings: Any) -> str:
     """Fit a flow and write its folder; a summary for the terminal."""
-    from contrasent.postprocess.flow import FlowSettings, fit
+    from contrasent.postprocess.flow import fit
     from contrasent.postprocess.folder import write_flow
 
     losses: list[float] = []
     found = fit(
         encoder.encode(texts, batch=batch),
-        FlowSettings(**chosen),
+        settings,
         report=lambda step, loss: losses.append(loss),
     )
     write_flow(output, found, encoder.save)

@@ -50,7 +50,7 @@ def _of_protocol(row: Row) -> bool:
     return row.task.startswith("protocol ")
 
 
-def page(reports: Reports, *, arrows: bool = False) -> str:
+def page(reports: Reports) -> str:
     """The page's text."""
     check_matplotlib()
     named = dict(zip(titles(tuple(reports)), reports.values(), strict=True))
@@ -62,7 +62,7 @@ def page(reports: Reports, *, arrows: bool = False) -> str:
         "transfer": pictures.scores(
             named, (*TRANSFER_TASKS, TRANSFER_AVERAGE), transfer, "accuracy x 100, transfer"
         ),
-        "plane": pictures.plane(named, arrows=arrows),
+        "plane": pictures.plane(named),
         "trajectories": pictures.trajectories(
             {name: report.notes.get("trajectory", ()) for name, report in named.items()}
         ),

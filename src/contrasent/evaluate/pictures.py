@@ -48,7 +48,7 @@ def check_matplotlib() -> None:
     import_extra("matplotlib", "report", "a page with pictures")
 
 
-def plane(reports: Reports, *, arrows: bool = False) -> str | None:
+def plane(reports: Reports) -> str | None:
     """Alignment against uniformity (SimCSE, Figures 2 and 3), as SVG; None without geometry."""
     points = {
         name: (report.one(metric="uniformity").value, report.one(metric="alignment").value)
@@ -60,9 +60,6 @@ def plane(reports: Reports, *, arrows: bool = False) -> str | None:
     with canvas(4.2) as (figure, axes):
         for i, (name, (x, y)) in enumerate(points.items()):
             axes.plot(x, y, mark(i), color=colour(i), markersize=9, label=name)
-        places = list(points.values())
-        for a, b in pairwise(places) if arrows else ():
-            axes.annotate("", b, a, arrowprops={"arrowstyle": "->", "color": INK, "alpha": 0.6})
         axes.margins(0.25)
         _label_geometry(figure, axes)
         return as_svg(figure, "plane")

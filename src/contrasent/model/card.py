@@ -222,13 +222,13 @@ EXPORTS_HEAD = """
 Each is the whole model as one graph, used without torch:
 `contrasent encode FOLDER --runtime NAME`. Differences are those from torch's vectors.
 
-| export | largest difference | smallest cosine | sentences | measured here |
-| --- | --- | --- | --- | --- |
+| export | largest difference | smallest cosine | sentences |
+| --- | --- | --- | --- |
 """
 
 
-def add_export(model: Path, export: "Export", measured: dict[str, float]) -> bool:
-    """List an export and its cost in its model's card, replacing an older line about it."""
+def add_export(model: Path, export: "Export") -> bool:
+    """List an export in its model's card, replacing an older line about it."""
     path = model / "README.md"
     if not path.is_file():
         return False
@@ -236,10 +236,8 @@ def add_export(model: Path, export: "Export", measured: dict[str, float]) -> boo
     section, following, after = section.partition("\n## ")
     lines = [line for line in section.splitlines() if line.startswith("| ")][2:]
     lines = [line for line in lines if not line.startswith(f"| {export.name} |")]
-    figures = "; ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in measured.items())
     lines.append(
-        f"| {export.name} | {export.difference:.1e} | {export.cosine:.6f} | {export.compared} | "
-        f"{figures} |"
+        f"| {export.name} | {export.difference:.1e} | {export.cosine:.6f} | {export.compared} |"
     )
     table = "\n".join(sorted(lines))
     section = f"{EXPORTS_TITLE}\n{EXPORTS_HEAD}{table}\n{following}{after}"

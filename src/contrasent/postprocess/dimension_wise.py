@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from contrasent import progress
+from contrasent.engine.parameters import Count, Size
 from contrasent.errors import DataError
 from contrasent.losses.dimensions import dimension_wise_contrast
 from contrasent.types import Vectors
@@ -20,15 +21,15 @@ SMALLEST = 1e-6
 """Columns whose deviation is below this share of the largest do not vary and are left as 0."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSettings:
     """How the layer is learnt; temperature and a single epoch are the paper's."""
 
     temperature: float = 0.05
     lr: float = 1e-3
-    batch: int = 512
-    epochs: int = 1
-    seed: int = 0
+    batch: Count = 512
+    epochs: Count = 1
+    seed: Size = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
