@@ -74,10 +74,8 @@ def diff(
     if wanted == []:
         raise InputError(queries or "", "holds no query")
     searched = open_searched(on, documents, column, seed)
-    models = {
-        side: _open_side(name, side, loading, searched)
-        for side, name in zip(SIDES, (old, new), strict=True)
-    }
+    names = {"old": old, "new": new}
+    models = {side: _open_side(name, side, loading, searched) for side, name in names.items()}
     known = searched.vectors_by(models["old"])
     found = diff_models(
         models["old"],
@@ -89,16 +87,10 @@ def diff(
         old_vectors=known,
         metric=searched.metric,
         threshold=threshold,
-        labels={
-            "language": [
-                language_of([text]) for text in (searched.texts if wanted is None else wanted)
-            ]
-        },
+        labels={"language": [language_of([text]) for text in wanted or searched.texts]},
         seed=seed,
     )
-    about = {
-        side: _described(name, models[side]) for side, name in zip(SIDES, (old, new), strict=True)
-    }
+    about = {side: _described(name, models[side]) for side, name in names.items()}
     at_ten = found["overlap@10"]
     change = {"value": 1 - at_ten.value, "low": 1 - at_ten.high, "high": 1 - at_ten.low}
     passed = fail_over is None or change["high"] <= fail_over
@@ -132,7 +124,11 @@ class Searched:
         if not isinstance(model, Counting):
             made = model.identity == self.model != ""
         else:
-            exact = ("int8" in model.runtime) == ("int8" in _runtime_of(self.source))
+            from contrasent.model.runtime import NAME, read_export
+
+            export = Path(self.source, NAME).is_file()
+            maker = read_export(Path(self.source)).name if export else "torch"
+            exact = ("int8" in model.runtime) == ("int8" in maker)
             made = model.encoder.identity == self.model and exact
         return self.vectors if made and not self.settings.get("mapped") else None
 
@@ -164,21 +160,9 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
         numbers = np.sort(random.choice(numbers, most, replace=False))
     texts = [row.text for row in held.rows(numbers)]
     return Searched(
-        texts,
-        of,
-        opened.metric,
-        opened.model,
-        opened.facts.source,
-        opened.facts.settings,
+        *(texts, of, opened.metric, opened.model, opened.facts.source, opened.facts.settings),
         np.asarray(held.vectors[numbers]),
     )
-
-
-def _runtime_of(source: str) -> str:
-    """The encoder of an index's vectors, by the model that it names."""
-    from contrasent.model.runtime import NAME, read_export
-
-    return read_export(Path(source)).name if (Path(source) / NAME).is_file() else "torch"
 
 
 def _open_side(
@@ -212,45 +196,15 @@ def _described(name: str, model: "Counting[Model] | RemoteModel") -> dict[str, A
 
 
 def _lines(found: "Diff", about: dict[str, Any], change: dict[str, float]) -> "Iterator[str]":
-    """The changes, for people."""
-    yield from (f"{side.upper()}: {about[side]['name']}" for side in SIDES)
-    yield _measured_on(found)
-    yield f"{'':<20} {'value':>7}  [95 % interval]"
-    for one in found.measures:
-        yield f"{one.name:<20} {one.value:7.3f}  [{one.low:.3f}, {one.high:.3f}]"
-    yield f"{'scores':<20} {'5 %':>7} {'median':>7} {'95 %':>7}   {'5 %':>7} median    95 %"
-    for kind, sides in found.scores.items():
-        cells = [[sides[side][at] for at in (0, 2, 4)] for side in SIDES]
-        old, new = (" ".join(f"{value:7.3f}" for value in row) for row in cells)
-        yield f"{kind:<20} {old} ->{new}"
-    if found.threshold is not None:
-        yield _shift_line(found)
-    for group in found.groups:
-        if group.p <= 0.05:
-            yield (
-                f"changed more than others: {group.kind} {group.name} ({group.queries} queries): "
-                f"{group.change:.3f} against {group.others:.3f}, p {group.p:.2g}"
-            )
+    """The changes, for people; the page and the JSON have more."""
     for side in SIDES:
-        yield f"{side.upper()}: {_size_line(about[side], found.speed[side])}"
-    for one_change in found.changed[:SHOWN]:
-        query = options.shortened(one_change.query, WIDTH)
-        yield f"{one_change.overlap:.1f} of ten in common: {query}"
-        for side in SIDES:
-            first = getattr(one_change, side)[0]
-            text = options.shortened(first.text, WIDTH)
-            yield f"    {side.upper()} {first.score:.3f} {text}"
-    for moved in found.moved[:SHOWN]:
-        text = options.shortened(moved.text, WIDTH)
-        yield f"lost by {moved.lost}, now found by {moved.gained}: {text}"
-    yield (
-        f"{change['value']:.1%} of the ten nearest changed [{change['low']:.1%}, "
-        f"{change['high']:.1%}]"
-    )
-
-
-def _measured_on(found: "Diff") -> str:
-    """The queries and the documents; of a sample, its meaning."""
+        one = about[side]
+        parts = [f"{found.speed[side]:,.0f} texts a second", f"{one['dimension']} dimensions"]
+        if one["parameters"] is not None:
+            parts.append(f"{one['parameters'] / 1e6:.1f} million parameters")
+        if one["bytes"] is not None:
+            parts.append(f"{one['bytes'] / 1e6:.1f} MB")
+        yield f"{side.upper()}: {one['name']}, {', '.join(parts)}, {one['runtime']}"
     kind = "documents as queries, each without itself," if found.own else "queries"
     line = f"{found.queries:,} {kind} among {found.documents:,} documents"
     if found.of > found.documents:
@@ -258,24 +212,28 @@ def _measured_on(found: "Diff") -> str:
             f", a sample of {found.of:,} (its error is in the intervals): the ten nearest of it "
             f"are about the {10 * found.of // found.documents:,} nearest of all"
         )
-    return line
-
-
-def _shift_line(found: "Diff") -> str:
-    """Where the threshold moves, and what that keeps."""
-    one = found.threshold
-    assert one is not None
-    if one.new is None:
-        return f"threshold {one.old:.4f}: no hit of OLD reaches it, so it cannot be carried over"
-    what = f"as many of the hits above it ({one.at:.1%})"
-    return f"threshold {one.old:.4f} -> {one.new:.4f} [{one.low:.4f}, {one.high:.4f}]: {what}"
-
-
-def _size_line(about: dict[str, Any], rate: float) -> str:
-    """Speed and size of a model, as far as they are known."""
-    parts = [f"{rate:,.0f} texts a second", f"{about['dimension']} dimensions"]
-    if about["parameters"] is not None:
-        parts.append(f"{about['parameters'] / 1e6:.1f} million parameters")
-    if about["bytes"] is not None:
-        parts.append(f"{about['bytes'] / 1e6:.1f} MB")
-    return ", ".join([*parts, about["runtime"]])
+    yield line
+    yield f"{'':<20} {'value':>7}  [95 % interval]"
+    for measure in found.measures:
+        yield f"{measure.name:<20} {measure.value:7.3f}  [{measure.low:.3f}, {measure.high:.3f}]"
+    if (shift := found.threshold) is not None and shift.new is None:
+        yield f"threshold {shift.old:.4f}: no hit of OLD reaches it, so it cannot be carried over"
+    elif shift is not None:
+        what = f"as many of the hits above it ({shift.at:.1%})"
+        interval = f"[{shift.low:.4f}, {shift.high:.4f}]"
+        yield f"threshold {shift.old:.4f} -> {shift.new:.4f} {interval}: {what}"
+    for group in found.groups:
+        if group.p <= 0.05:
+            yield (
+                f"changed more than others: {group.kind} {group.name} ({group.queries} queries): "
+                f"{group.change:.3f} against {group.others:.3f}, p {group.p:.2g}"
+            )
+    for query in found.changed[:SHOWN]:
+        yield f"{query.overlap:.1f} of ten in common: {options.shortened(query.query, WIDTH)}"
+        for side in SIDES:
+            first = getattr(query, side)[0]
+            yield f"    {side.upper()} {first.score:.3f} {options.shortened(first.text, WIDTH)}"
+    yield (
+        f"{change['value']:.1%} of the ten nearest changed [{change['low']:.1%}, "
+        f"{change['high']:.1%}]"
+    )

@@ -5,11 +5,11 @@ import os
 import platform
 import re
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,19 +70,25 @@ def doctor(
         if url is not None or write:
             raise OptionError("MODEL", None, "name the model that is checked")
         found = look_around()
-        return options.Output(asdict(found), "\n".join(environment_lines(found)))
+        return options.Output(found, "\n".join(environment_lines(found)))
     if url is not None and write:
-        raise OptionError(
-            "--write", True, "golden vectors are made from a folder, not from a --url"
-        )
-    if url is not None:
-        from contrasent.serve.client import RemoteModel, check_address
+        problem = "golden vectors are made from a folder, not from a --url"
+        raise OptionError("--write", True, problem)
+    from contrasent.search.opening import index_folder, open_index
+    from contrasent.search.store import is_any_index, is_index
+    from contrasent.serve.client import RemoteModel, check_address
 
+    if url is not None:
         check_address(url, "--url")
-    content = _examine_index(Path(model))
+    place = index_folder(Path(model))
+    content: list[Finding] = []
+    if is_index(place):
+        from contrasent.search.doctor import examine
+
+        content = examine(place)
     if not all(finding.good for finding in content):
         return _findings(model, url, content, "the index is damaged")
-    index = _open_index(Path(model))
+    index = open_index(Path(model)) if is_any_index(Path(model)) else None
     folder = find_model(model if index is None else index.facts.source)
     if index is not None:
         stored = {key: index.facts.settings.get(key) for key in ("pooler", "max_tokens")}
@@ -90,44 +96,50 @@ def doctor(
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
     from contrasent.model import golden as golden_
 
-    def encoder() -> "Encoder":
-        from contrasent.model.encoder import Encoder
-
-        return Encoder.load(
-            folder, pooler=loading.pooler, max_tokens=loading.max_tokens, check=False
-        )
-
-    if write:
-        golden_.write_golden(folder, encoder().golden())
-        written = folder / golden_.NAME
-        return options.Output(
-            {"model": model, "written": str(written)},
-            f"{written}: {len(golden_.PROBES)} golden vectors",
-        )
-    if url is None:
-        none = index is not None and not (folder / golden_.NAME).is_file()
-        golden = None if none else golden_.read_golden(folder)
-        from contrasent.model.doctor import examine_folder
-        from contrasent.types import Finding
-
-        loaded = encoder()
-        findings = [] if golden is None else examine_folder(loaded, golden)
-        findings += [
-            Finding("files", False, f"{path} is not as it was saved")
-            for path in golden_.changed_weights(folder)
-        ]
-        if index is not None:
-            same = loaded.identity == index.model
-            rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
-            findings.append(Finding("index", same, rows))
-    else:
+    if url is not None:
         golden = golden_.read_golden(folder)
         # Before torch is loaded.
         vectors = RemoteModel(url, name, batch=len(golden.texts))(golden.texts)
         from contrasent.model.doctor import examine_vectors
 
-        findings = examine_vectors(vectors, golden, folder)
-    return _findings(model, url, [*content, *findings], "not the model that was saved")
+        content += examine_vectors(vectors, golden, folder)
+        return _findings(model, url, content, "not the model that was saved")
+    if write:
+        encoder = _load(folder, loading)
+        golden_.write_golden(folder, encoder.golden())
+        written = str(folder / golden_.NAME)
+        line = f"{written}: {len(golden_.PROBES)} golden vectors"
+        return options.Output({"model": model, "written": written}, line)
+    content += _examine_model(folder, loading, index)
+    return _findings(model, url, content, "not the model that was saved")
+
+
+def _load(folder: Path, loading: options.Loading) -> "Encoder":
+    from contrasent.model.encoder import Encoder
+
+    pooler, most = loading.pooler, loading.max_tokens
+    return Encoder.load(folder, pooler=pooler, max_tokens=most, check=False)
+
+
+def _examine_model(
+    folder: Path, loading: options.Loading, index: "Index | None"
+) -> "list[Finding]":
+    from contrasent.model.golden import NAME, changed_weights, read_golden
+
+    # Without golden vectors only the model of an index can be checked.
+    golden = read_golden(folder) if index is None or (folder / NAME).is_file() else None
+    from contrasent.model.doctor import examine_folder
+    from contrasent.types import Finding
+
+    encoder = _load(folder, loading)
+    found = [] if golden is None else examine_folder(encoder, golden)
+    for path in changed_weights(folder):
+        found.append(Finding("files", False, f"{path} is not as it was saved"))
+    if index is not None:
+        same = encoder.identity == index.model
+        rows = f"{len(index):,} rows of " + ("this model" if same else f"another than {folder}")
+        found.append(Finding("index", same, rows))
+    return found
 
 
 def _findings(model: str, url: str | None, findings: "list[Finding]", wrong: str) -> options.Output:
@@ -145,62 +157,30 @@ def _findings(model: str, url: str | None, findings: "list[Finding]", wrong: str
     )
 
 
-def _examine_index(folder: Path) -> "list[Finding]":
-    from contrasent.search.doctor import examine
-    from contrasent.search.opening import index_folder
-    from contrasent.search.store import is_index
-
-    place = index_folder(folder)
-    return examine(place) if is_index(place) else []
-
-
-def _open_index(folder: Path) -> "Index | None":
-    from contrasent.search.opening import open_index
-    from contrasent.search.store import is_any_index
-
-    return open_index(folder) if is_any_index(folder) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The packages and the processor of a machine."""
-
-    versions: dict[str, str]
-    threads: int
-    instructions: tuple[str, ...]  # empty where they cannot be read
-    gpu: str | None
-    missing: dict[str, tuple[str, ...]]  # by extra
-    data: tuple[str, bool] | None  # folder of the data sets and whether it is there
-    base: str | None  # folder of the default base model
-    cache: str
-
-
-def look_around() -> Environment:
-    """Look at this machine."""
+def look_around() -> dict[str, Any]:
+    """The packages and the processor of this machine, and what is missing."""
     from contrasent.errors import ModelError
     from contrasent.model.pretrained import MINILM, resolve
 
-    names = ("contrasent", "torch", "transformers", "tokenizers", "numpy")
     versions = {"python": platform.python_version()}
-    for name in names:
+    for name in ("contrasent", "torch", "transformers", "tokenizers", "numpy"):
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
+    base = None
+    with suppress(ModelError):
+        base = str(resolve(MINILM))
     data = os.environ.get("CONTRASENT_DATA")
-    try:
-        base: str | None = str(resolve(MINILM))
-    except ModelError:
-        base = None
     home = os.environ.get("HF_HOME", str(Path.home() / ".cache" / "huggingface"))
-    return Environment(
-        versions,
-        threads(),
-        _instructions(),
-        _gpu(),
-        {extra: _missing(extra) for extra in EXTRAS},
-        None if data is None else (data, Path(data).is_dir()),
-        base,
-        os.environ.get("HF_HUB_CACHE", str(Path(home) / "hub")),
-    )
+    return {
+        "versions": versions,
+        "threads": threads(),
+        "instructions": _instructions(),  # empty where they cannot be read
+        "gpu": _gpu(),
+        "missing": {extra: _missing(extra) for extra in EXTRAS},
+        "data": None if data is None else [data, Path(data).is_dir()],
+        "base": base,
+        "cache": os.environ.get("HF_HUB_CACHE", str(Path(home) / "hub")),
+    }
 
 
 def _gpu() -> str | None:
@@ -211,16 +191,16 @@ def _gpu() -> str | None:
     return torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
 
 
-def _instructions() -> tuple[str, ...]:
+def _instructions() -> list[str]:
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
-        return ()
+        return []
     flags = set(re.findall(r"\w+", "".join(re.findall(r"^(?:flags|Features)\s*:.*$", text, re.M))))
-    return tuple(name for name in INSTRUCTIONS if name in flags)
+    return [name for name in INSTRUCTIONS if name in flags]
 
 
-def _missing(extra: str) -> tuple[str, ...]:
+def _missing(extra: str) -> list[str]:
     """Packages of an extra that are not installed."""
     lacking = []
     for line in requires("contrasent") or ():
@@ -236,24 +216,25 @@ def _missing(extra: str) -> tuple[str, ...]:
         except PackageNotFoundError:
             if find_spec(package.replace("-", "_")) is None:
                 lacking.append(package)
-    return tuple(lacking)
+    return lacking
 
 
-def environment_lines(found: Environment) -> list[str]:
+def environment_lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
-    said = [", ".join(f"{name} {number}" for name, number in found.versions.items())]
-    known = ", ".join(found.instructions) or "its instructions cannot be read here"
-    said.append(f"computes with {found.threads} threads ({known}), GPU: {found.gpu or 'none'}")
-    said.append(f"base model all-MiniLM-L6-v2: {found.base or 'not here'}")
-    said.append(f"models from the hub: {found.cache}")
-    if found.data is None:
-        said.append("data sets: CONTRASENT_DATA is not set; only suites of papers need it")
-    else:
-        folder, there = found.data
-        said.append(f"data sets: {folder}{'' if there else ', which is not there'}")
-    said += ["", "extras"]
-    for extra, packages in found.missing.items():
-        mark = "ok   " if not packages else "     "
+    known = ", ".join(found["instructions"]) or "its instructions cannot be read here"
+    data = "CONTRASENT_DATA is not set; only suites of papers need it"
+    if found["data"] is not None:
+        folder, there = found["data"]
+        data = folder if there else f"{folder}, which is not there"
+    lines = [
+        ", ".join(f"{name} {number}" for name, number in found["versions"].items()),
+        f"computes with {found['threads']} threads ({known}), GPU: {found['gpu'] or 'none'}",
+        f"base model all-MiniLM-L6-v2: {found['base'] or 'not here'}",
+        f"models from the hub: {found['cache']}",
+        f"data sets: {data}",
+        *("", "extras"),
+    ]
+    for extra, packages in found["missing"].items():
         tail = f": pip install 'contrasent[{extra}]'" if packages else ""
-        said.append(f"{mark}{extra:<10} {EXTRAS[extra]}{tail}")
-    return said
+        lines.append(f"{'     ' if packages else 'ok   '}{extra:<10} {EXTRAS[extra]}{tail}")
+    return lines
