@@ -269,7 +269,7 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
         (("whitening",), "METHOD 'whitening'.*did you mean 'whiten'"),
         (("whiten", "--set", "epochs=2"), "--set 'epochs': no such setting of whiten"),
         (("flow", "--dimensions", 2), "--dimensions 2: goes with whiten"),
-        (("flow", "--set", "epochs=0"), "epochs 0: must be 1 or more"),
+        (("flow", "--set", "epochs=0"), "--set 'epochs=0': is too small"),
         (("dimension-wise", "--set", "levels=2"), "--set 'levels': .*batch, epochs, lr, seed"),
         (("dimension-wise", "--sentences", 100), "--sentences 100: .*needs 512"),
     ],

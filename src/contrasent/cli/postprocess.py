@@ -77,7 +77,7 @@ def postprocess(
 
 def _settings(method: str, given: list[str]) -> Any:
     """The settings of a method, validated."""
-    from contrasent.engine.parameters import check_values, parameters_of
+    from contrasent.engine.parameters import parameters_of
     from contrasent.postprocess.dimension_wise import LayerSettings
     from contrasent.postprocess.flow import FlowSettings
     from contrasent.train.settings import assignments
@@ -89,7 +89,8 @@ def _settings(method: str, given: list[str]) -> Any:
         if name not in known:
             raise OptionError("--set", name, f"no such setting of {method}", choices=known)
         values[name] = known[name].read(value)
-    check_values(known.values(), values)
+        if isinstance(values[name], int) and values[name] < (name != "seed"):
+            raise OptionError("--set", f"{name}={value}", "is too small")
     return kind(**values) if kind else None
 
 

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from contrasent import progress
-from contrasent.engine.parameters import Count, Size
 from contrasent.errors import DataError
 from contrasent.losses.dimensions import dimension_wise_contrast
 from contrasent.types import Vectors
@@ -27,9 +26,9 @@ class LayerSettings:
 
     temperature: float = 0.05
     lr: float = 1e-3
-    batch: Count = 512
-    epochs: Count = 1
-    seed: Size = 0
+    batch: int = 512
+    epochs: int = 1
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

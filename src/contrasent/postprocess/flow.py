@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from contrasent import progress
-from contrasent.engine.parameters import Count, Size
 from contrasent.errors import DataError, OptionError
 from contrasent.types import Vectors
 
@@ -26,15 +25,15 @@ LOG_SCALE = 3.0
 class FlowSettings:
     """How a flow is built and trained; the defaults are the released code's."""
 
-    levels: Count = 3  # after each but the last, half of the channels are set aside
-    steps: Count = 3
-    hidden: Count = 32
+    levels: int = 3  # after each but the last, half of the channels are set aside
+    steps: int = 3
+    hidden: int = 32
     lr: float = 1e-3
     weight_decay: float = 0.01
-    batch: Count = 64  # vectors a step (the released code takes both sentences of 32 pairs)
-    epochs: Count = 1
+    batch: int = 64  # vectors a step (the released code takes both sentences of 32 pairs)
+    epochs: int = 1
     clip: float = 1.0
-    seed: Size = 0
+    seed: int = 0
 
 
 class Actnorm(nn.Module):
