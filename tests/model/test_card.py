@@ -24,10 +24,9 @@ def front(text):
 
 def test_everything_is_told(bert):
     encoder = Encoder.load(bert, pooler="mean", normalise=True, max_tokens=20)
-    facts = CardMetadata(
-        base='a "quoted" base', data={"source": "x.txt", "rows": 7, "sha256": "ab"}
-    )
-    facts = facts.with_training({"name": "simcse"}, {"lr": 3e-5, "seed": 4}, 250, REPORT)
+    data = {"source": "x.txt", "rows": 7, "sha256": "ab"}
+    trained = {"objective": {"name": "simcse"}, "settings": {"lr": 3e-5, "seed": 4}, "step": 250}
+    facts = CardMetadata(base='a "quoted" base', data=data, report=REPORT, **trained)
     text = card(encoder, facts)
     told = front(text)
     assert told["library_name"] == "sentence-transformers"

@@ -21,7 +21,7 @@ def test_they_begin_as_stated():
     assert shapes == [(200, 100), (200,), (200,), (100, 200)]
     assert projector[0].weight.std().item() == pytest.approx(0.02, rel=0.03)
     assert len(HEADS) == 3
-    with pytest.raises(OptionError, match=r"head 'tahn': no such head; did you mean 'tanh'\?"):
+    with pytest.raises(OptionError, match=r"head 'tahn': unknown; did you mean 'tanh'\?"):
         make_head("tahn", 8)
 
 

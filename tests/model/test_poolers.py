@@ -90,5 +90,5 @@ def test_an_unknown_pooler_or_head_is_refused_before_weights_are_read(bert, monk
     monkeypatch.setattr("contrasent.model.encoder.load_backbone", None)
     with pytest.raises(OptionError, match="did you mean 'last_two'"):
         Encoder.load(bert, pooler="lasttwo")
-    with pytest.raises(OptionError, match="head 'than': no such head; did you mean 'tanh'"):
+    with pytest.raises(OptionError, match="head 'than': unknown; did you mean 'tanh'"):
         Encoder.load(bert, pooler="cls", head="than")

@@ -14,6 +14,7 @@ from contrasent.engine import edits
 from contrasent.engine.encodings import BatchEncodings, Term, Terms
 from contrasent.errors import ModelError, OptionError
 from contrasent.losses import masked_lm
+from contrasent.model.backbone import brief, quiet
 from contrasent.model.description import describe
 from contrasent.model.encoder import Encoder
 from contrasent.model.packing import by_length
@@ -245,22 +246,16 @@ def check_vocabularies(generator: Any, encoder: Any, name: str) -> None:
 
 def _read(name: str) -> nn.Module:
     from transformers import AutoModelForMaskedLM
-    from transformers.utils import logging
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    options = {"local_files_only": True, "use_safetensors": True, "output_loading_info": True}
     folder = resolve(name)
     try:
-        model, info = AutoModelForMaskedLM.from_pretrained(
-            folder,
-            dtype=torch.float32,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        with quiet():
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                folder, dtype=torch.float32, **options
+            )
     except Exception as error:  # transformers raises many kinds here, all about the files
-        first = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ModelError(f"{name}: no masked language model ({first.strip()})") from error
+        raise ModelError(f"{name}: no masked language model ({brief(error)})") from error
     missing = sorted(info.get("missing_keys", ()))
     if missing:
         raise ModelError(

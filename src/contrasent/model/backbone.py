@@ -37,10 +37,10 @@ def load_backbone(
             "convert them with safetensors.torch.save_file)"
         )
     try:
-        with _quiet():
+        with quiet():
             config = AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # transformers raises many kinds here, all about the file
-        raise ModelError(f"{folder / 'config.json'}: {_brief(error)}") from error
+        raise ModelError(f"{folder / 'config.json'}: {brief(error)}") from error
     if type(config) not in MODEL_MAPPING or not _is_text_encoder(config):
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
     dropout_.configure(config, dropout, attention_dropout)
@@ -48,7 +48,7 @@ def load_backbone(
     options = {"add_pooling_layer": False}
     known = inspect.signature(kind.__init__).parameters
     try:
-        with _quiet():
+        with quiet():
             model, info = AutoModel.from_pretrained(
                 folder,
                 config=config,
@@ -56,14 +56,14 @@ def load_backbone(
                 local_files_only=True,
                 use_safetensors=True,
                 output_loading_info=True,
-                # They are refused below, with their names.
+                # They are rejected below, with their names.
                 ignore_mismatched_sizes=True,
                 **{k: v for k, v in options.items() if k in known},
             )
     except Exception as error:  # and here, about the weights
-        raise ModelError(f"{folder}: the weights cannot be loaded: {_brief(error)}") from error
-    _refuse_incomplete(folder, info)
-    _refuse_left_over(folder, info, set(model.state_dict()))
+        raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
+    _check_complete(folder, info)
+    _check_left_over(folder, info, set(model.state_dict()))
     return model  # type: ignore[no-any-return]
 
 
@@ -85,7 +85,7 @@ def first_position(config: Any) -> int:
 
 
 def check_vocabulary(backbone: nn.Module, tokenizer: Tokenizer, folder: Path) -> None:
-    """Refuse a tokenizer with ids that the encoder has no embedding for."""
+    """Reject a tokenizer with ids that the encoder has no embedding for."""
     config: Any = backbone.config
     if tokenizer.size > int(config.vocab_size):
         raise ModelError(
@@ -94,7 +94,7 @@ def check_vocabulary(backbone: nn.Module, tokenizer: Tokenizer, folder: Path) ->
         )
 
 
-def _refuse_incomplete(folder: Path, info: dict[str, Any]) -> None:
+def _check_complete(folder: Path, info: dict[str, Any]) -> None:
     missing = sorted(k for k in info.get("missing_keys", ()) if not k.startswith("pooler."))
     if missing:
         raise ModelError(
@@ -108,8 +108,8 @@ def _refuse_incomplete(folder: Path, info: dict[str, Any]) -> None:
         )
 
 
-def _refuse_left_over(folder: Path, info: dict[str, Any], known: set[str]) -> None:
-    """Refuse weights of further layers than config.json has; heads may be left over."""
+def _check_left_over(folder: Path, info: dict[str, Any], known: set[str]) -> None:
+    """Reject weights of further layers than config.json has; heads may be left over."""
 
     def pattern(key: str) -> str:
         return re.sub(r"\d+", "N", key)
@@ -128,14 +128,14 @@ def _refuse_left_over(folder: Path, info: dict[str, Any], known: set[str]) -> No
         )
 
 
-def _brief(error: BaseException) -> str:
+def brief(error: BaseException) -> str:
     """The first two lines of a message, as one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ".join(lines[:2]) if lines else type(error).__name__
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence transformers, whose reports become errors here, for the block."""
     from transformers.utils import logging
 

@@ -134,16 +134,17 @@ def _attend(
         shared = getattr(module, "num_key_value_groups", 1)
         if shared > 1:  # one head of keys and values serves several of queries
             key, value = (x.repeat_interleave(shared, dim=1) for x in (key, value))
-        return _attend_plainly(query, key, value, attention_mask, dropout, scaling), None
+        return attend_plainly(query, key, value, attention_mask, dropout, scaling), None
     output, _ = sdpa_attention_forward(
         module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
     )
     return output, None
 
 
-def _attend_plainly(
+def attend_plainly(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, p: float, scaling: float | None
 ) -> Tensor:
+    """Attention by plain products; ``mask`` is boolean, or added to the scores."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     scores = torch.matmul(query * scale, key.transpose(-1, -2))
     if mask is not None:

@@ -8,9 +8,11 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
 from contrasent.model.calls import by_budget
+from contrasent.model.dropout import attend_plainly
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, digest
 from contrasent.model.prompts import NAME as PROMPTS
@@ -61,31 +64,26 @@ def quantise(graph: Path, tokenizer: Tokenizer, sentences: list[str]) -> dict[st
     model = onnx.load(str(graph))
     products = [node for node in model.graph.node if _has_weights(node, model)]
     _smooth(model, products, batches)
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)  # it recommends a preparation that changes nothing here
-    try:
-        with tempfile.TemporaryDirectory(dir=graph.parent) as folder:
-            smoothed = Path(folder) / "smoothed.onnx"
-            onnx.save(model, str(smoothed))
-            quantization.quantize_static(
-                str(smoothed),
-                str(graph),
-                _reader(batches),
-                quant_format=quantization.QuantFormat.QDQ,
-                op_types_to_quantize=["MatMul"],
-                nodes_to_quantize=[node.name for node in products],
-                per_channel=True,
-                activation_type=quantization.QuantType.QUInt8,
-                weight_type=quantization.QuantType.QInt8,
-                calibrate_method=quantization.CalibrationMethod.MinMax,
-                extra_options={
-                    "WeightSymmetric": True,
-                    "OpTypesToExcludeOutputQuantization": ["MatMul"],
-                },
-            )
-    finally:
-        root.setLevel(level)
+    # Its root logger recommends a preparation that changes nothing here.
+    with _quiet(""), tempfile.TemporaryDirectory(dir=graph.parent) as folder:
+        smoothed = Path(folder) / "smoothed.onnx"
+        onnx.save(model, str(smoothed))
+        quantization.quantize_static(
+            str(smoothed),
+            str(graph),
+            SimpleNamespace(get_next=partial(next, iter(batches), None)),
+            quant_format=quantization.QuantFormat.QDQ,
+            op_types_to_quantize=["MatMul"],
+            nodes_to_quantize=[node.name for node in products],
+            per_channel=True,
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+            calibrate_method=quantization.CalibrationMethod.MinMax,
+            extra_options={
+                "WeightSymmetric": True,
+                "OpTypesToExcludeOutputQuantization": ["MatMul"],
+            },
+        )
     return {
         "quantisation": "int8, activations per tensor, weights per column, smoothed",
         "calibration_sentences": len(sentences),
@@ -98,19 +96,6 @@ def _batches(tokenizer: Tokenizer, sentences: list[str]) -> Iterator[Inputs]:
     for rows in by_budget(tokens.lengths, len(sentences), budget=BATCH_TOKENS):
         ids, mask = tokens.select(rows).pad(tokenizer.specials.pad)
         yield dict(zip(INPUTS, (ids, mask.astype(np.int64)), strict=True))
-
-
-def _reader(batches: list[Inputs]) -> Any:
-    from onnxruntime.quantization import CalibrationDataReader
-
-    class Reader(CalibrationDataReader):  # type: ignore[misc]
-        def __init__(self) -> None:
-            self.left = iter(batches)
-
-        def get_next(self) -> Any:
-            return next(self.left, None)
-
-    return Reader()
 
 
 def _has_weights(node: Any, model: Any) -> bool:
@@ -168,6 +153,10 @@ def _largest(model: Any, names: list[str], batches: list[Inputs]) -> dict[str, N
 
 
 ATTENTION = "contrasent_graph"
+EXPORTERS = (
+    "torch.onnx", "torch.onnx._internal.exporter._registration", "onnxscript", "onnx_ir",
+    "torch.export",
+)  # fmt: skip
 LIMIT = 1e-5  # largest difference from torch that an export in float32 may have
 VERY_LOW = -1e9
 
@@ -203,21 +192,10 @@ class Graph(nn.Module):
 
 
 def _attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    **kwargs: Any,
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Attention as two products; torch's fused kernel leaves checks for rows without any key."""
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    scores = torch.matmul(query * scale, key.transpose(-1, -2))
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    return torch.matmul(scores.softmax(-1), value).transpose(1, 2), None
+    return attend_plainly(query, key, value, mask, 0.0, kwargs.get("scaling")), None
 
 
 def _added_mask(
@@ -229,7 +207,7 @@ def _added_mask(
     dtype: torch.dtype = torch.float32,
     **kwargs: Any,
 ) -> Tensor:
-    """What is added to the scores: (n, 1, 1, t), or (n, 1, t, t) under a sliding window."""
+    """The mask to add to the scores: (n, 1, 1, t), or (n, 1, t, t) under a sliding window."""
     from transformers.masking_utils import bidirectional_mask_function
 
     visible = attention_mask[:, None, None, :].bool()
@@ -322,7 +300,7 @@ def write_onnx(encoder: Encoder, path: Path) -> None:
     mask[0], mask[1, :5], mask[2, :5] = 1, 1, 1
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet(*EXPORTERS), torch.no_grad():
             program = torch.onnx.export(
                 graph,
                 (ids, mask),
@@ -357,18 +335,11 @@ def _versions(engine: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the exporter's remarks on itself for the block."""
-    names = ("torch.onnx", "onnxscript", "onnx_ir", "torch.export")
-    loggers = [logging.getLogger(name) for name in names]
-    loggers.append(logging.getLogger("torch.onnx._internal.exporter._registration"))
-    levels = [logger.level for logger in loggers]
-    try:
-        for logger in loggers:
+def _quiet(*names: str) -> Iterator[None]:
+    """Silence warnings and loggers for the block; "" is the root logger."""
+    with ExitStack() as stack, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in map(logging.getLogger, names):
+            stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        yield

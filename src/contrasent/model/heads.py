@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
-from contrasent.errors import OptionError
+from contrasent.errors import check_choice
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,9 +59,9 @@ HEADS = ("none", "tanh", "batchnorm")
 
 
 def check_head(name: str | None) -> None:
-    """Refuse a name that is none of a head; None is no name."""
-    if name is not None and name not in HEADS:
-        raise OptionError("head", name, "no such head", choices=HEADS)
+    """Reject a name that no head has; None is no name."""
+    if name is not None:
+        check_choice("head", name, HEADS)
 
 
 def make_head(name: str, size: int) -> nn.Module | None:

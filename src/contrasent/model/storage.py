@@ -1,6 +1,7 @@
 """The files of a model folder: JSON and safetensors. Nothing is unpickled."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,19 +50,16 @@ def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read a safetensors file without torch."""
-    from safetensors.numpy import load_file
-
-    try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError, ValueError) as error:
-        raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error
+    return _read(path, "numpy")
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
     """Read a safetensors file."""
-    from safetensors.torch import load_file
+    return _read(path, "torch")
 
+
+def _read(path: Path, framework: str) -> dict[str, Any]:
     try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
+        return dict(import_module(f"safetensors.{framework}").load_file(path))
+    except (OSError, SafetensorError, ValueError) as error:
         raise ModelError(f"{path}: missing or not readable as safetensors ({error})") from error

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +145,9 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
         where, shared = tokens or place.tokens, tokens is not None
         batches = collator(objective, corpus, settings, where, rows, shared=shared)
         fit_poolers(objective, batches)
-    facts = facts.with_data(corpus.source, len(batches.plan.rows), batches.cache)
+    data = {"source": corpus.source.rsplit("/", 1)[-1], "rows": len(batches.plan.rows)}
+    data |= {"sha256": batches.cache.digest, "cut": batches.cache.truncated}
+    facts = replace(facts, data=data, settings=asdict(settings))
     optimizer = torch.optim.AdamW(
         [p for p in objective.parameters() if p.requires_grad],
         lr=settings.lr,
@@ -180,7 +182,7 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
     )
 
     def save_model(target: Path, step: int, report: Report | None) -> None:
-        found = facts.with_training(objective.describe(), asdict(settings), step, report)
+        found = replace(facts, objective=objective.describe(), step=step, report=report)
         with clock.part("checkpoint"):
             encoder.save(target, card=card(encoder, found))
 
