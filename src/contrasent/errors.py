@@ -1,6 +1,7 @@
 """Every error that a user can correct."""
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -67,6 +68,24 @@ def import_extra(module: str, extra: str, purpose: str, *, package: str = "") ->
         return import_module(module)
     except ImportError as error:
         raise MissingExtraError(package or module, extra, purpose) from error
+
+
+def exports(file: str) -> tuple[list[str], Callable[[str], Any]]:
+    """Names that a package imports for type checkers as themselves, and what loads one of them."""
+    home = {
+        alias.name: str(node.module)
+        for node in ast.walk(ast.parse(Path(file).read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname
+    }
+
+    def load(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"the package {Path(file).parent.name} has no attribute {name!r}")
+        return getattr(import_module(home[name]), name)
+
+    return sorted(home), load
 
 
 def check_choice(option: str, value: object, choices: Iterable[str]) -> None:

@@ -267,16 +267,11 @@ def _unpack(path: Path, reports: int) -> list[ItemsByRow]:
             raise ValueError(f"format {metadata.get('format', 'unknown')!r}, wanted {FORMAT!r}")
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     for entry in json.loads(metadata["index"]):
-        key = _key(entry["row"])
+        key: RowKey = tuple(entry["row"])
         if "mean_of" in entry:
-            found[entry["report"]][key] = tuple(_key(k) for k in entry["mean_of"])
+            found[entry["report"]][key] = tuple(map(tuple, entry["mean_of"]))
             continue
         own = {part.name: entry[part.name] for part in fields(Items)}
         own |= {name: arrays[own[name]] for name in ARRAYS} | {"sizes": tuple(own["sizes"])}
         found[entry["report"]][key] = Items(**own)
     return found
-
-
-def _key(parts: list[str]) -> RowKey:
-    task, split, metric, aggregate = parts
-    return task, split, metric, aggregate

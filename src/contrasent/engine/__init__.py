@@ -1,9 +1,8 @@
 """The parts of training methods: all that a method in a file of your own needs."""
 
-import ast
-from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from contrasent.errors import exports
 
 if TYPE_CHECKING:
     from contrasent.engine.contrast import Contrast as Contrast, Duplicates as Duplicates
@@ -52,20 +51,7 @@ if TYPE_CHECKING:
     from contrasent.text.views import Identity as Identity, InTemplate as InTemplate, View as View
     from contrasent.types import Tokens as Tokens
 
-_HOME = {
-    alias.name: str(node.module)
-    for node in ast.walk(ast.parse(Path(__file__).read_text("utf-8")))
-    if isinstance(node, ast.ImportFrom) and node.level == 0
-    for alias in node.names
-    if alias.asname
-}
-__all__ = sorted(_HOME)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+__all__, __getattr__ = exports(__file__)
 
 
 def __dir__() -> list[str]:

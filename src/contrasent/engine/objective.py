@@ -1,7 +1,7 @@
 """The base class of objectives, its views from parameters, and combinations of several."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +16,6 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.heads import make_head
 from contrasent.text.views import Identity, View, make_view, options_of
 from contrasent.types import Batch
-
-if TYPE_CHECKING:
-    from contrasent.model.encoder import Encoder
 
 
 class Objective(nn.Module):
@@ -199,11 +196,7 @@ class Combination(Objective):
         """Join the parts of several methods."""
         super().__init__(encoder)
         self._description = description
-        self._assemble(parts, str(description["name"]), description.get("contrast_weight"))
-
-    def _assemble(
-        self, parts: Sequence[Objective], names: str, contrast_weight: float | None
-    ) -> None:
+        names, contrast_weight = str(description["name"]), description.get("contrast_weight")
         for part in parts:
             lost = [own for own in OWN if getattr(type(part), own) is not getattr(Objective, own)]
             lost += [*sorted(part._modules.keys() - PARTS), *part._parameters, *part._buffers]

@@ -61,8 +61,7 @@ class Column:
         """A shard's tokens, mapped, and how many of its rows were cut; None if it is not there."""
         path = self._path(number)
         if number not in self._shards and path.is_file():
-            count = min(self.size, len(self) - number * self.size)
-            head = _mapped(path, np.int64, count + 2)
+            head = _mapped(path, np.int64, len(self.rows(number)) + 2)
             ids = _mapped(path, np.int32, begin=head.nbytes)
             self._shards[number] = Tokens(ids, head[1:]), int(head[0])
         return self._shards.get(number)
@@ -167,7 +166,7 @@ class TokenCache:
 
     def start(self) -> None:
         """Begin to make the missing shards in other processes; one that is waited for is no use."""
-        missing = self._missing()
+        missing = self._missing(self._parts())
         count = min(processes.usable_cores(), len(missing))
         if count < (1 if len(self) > WAITED_FOR else 2) or self._workers:
             return
@@ -193,15 +192,17 @@ class TokenCache:
     ) -> None:
         """Make the shards that are missing, or wait for them where other processes make them."""
         parts = self._parts() if parts is None else parts
-        missing = [(c, k) for c, k in parts if self.columns[c].shard(k) is None]
-        with progress.task("tokenise", sum(self._rows(k) for _, k in parts), "rows") as advance:
-            advance(sum(self._rows(k) for c, k in parts if (c, k) not in missing))
+        missing = self._missing(parts)
+        with progress.task(
+            "tokenise", sum(len(self.columns[c].rows(k)) for c, k in parts), "rows"
+        ) as advance:
+            advance(sum(len(self.columns[c].rows(k)) for c, k in parts if (c, k) not in missing))
             for c, k in missing:
                 column = self.columns[c]
                 while column.shard(k) is None and any(w.poll() is None for w in self._workers):
                     time.sleep(0.02)
                 if column.shard(k) is not None:
-                    advance(self._rows(k))
+                    advance(len(column.rows(k)))
                     continue
                 with column.writing(k) as write:
                     for chunk in batched(column.rows(k), CHUNK):
@@ -220,12 +221,8 @@ class TokenCache:
         shards = range(-(-len(self) // self.columns[0].size))
         return [(c, k) for k in shards for c in range(len(self.columns))]
 
-    def _missing(self) -> list[tuple[int, int]]:
-        return [(c, k) for c, k in self._parts() if self.columns[c].shard(k) is None]
-
-    def _rows(self, number: int) -> int:
-        size = self.columns[0].size
-        return min(size, len(self) - number * size)
+    def _missing(self, parts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(c, k) for c, k in parts if self.columns[c].shard(k) is None]
 
 
 def tokenised(

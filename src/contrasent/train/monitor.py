@@ -108,7 +108,7 @@ class Drift:
         return cls(encoder, tokens, every, total, guards, objective.labelled)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return {"values": self.values, "base": self.base, "warned": self.warned}
 
     def restore(self, state: dict[str, Any] | None) -> None:
@@ -138,24 +138,17 @@ class Drift:
         problem = self._problem(self.base)
         if problem and not self.warned:
             self.warned = True
-            log.warning(
-                "step %d: %s, so search may have become worse: lower lr (now %.1e)%s",
-                step,
-                problem,
-                lr,
-                " or take fewer steps"
-                if self.labelled
-                else ", take fewer steps, or train on pairs that belong together",
-            )
+            remedy = ", take fewer steps, or train on pairs that belong together"
+            remedy = " or take fewer steps" if self.labelled else remedy
+            message = "step %d: %s, so search may have become worse: lower lr (now %.1e)%s"
+            log.warning(message, step, problem, lr, remedy)
 
     def _problem(self, base: dict[str, Any]) -> str | None:
         overlap, cosine = self.values["neighbour_overlap"], self.values["mean_cosine"]
         rank = self.values["effective_rank"]
         if self.guards and overlap < LEAST_OVERLAP:
-            return (
-                f"{overlap:.0%} of the base's nearest neighbours are left (below "
-                f"{LEAST_OVERLAP:.0%})"
-            )
+            left = "of the base's nearest neighbours are left"
+            return f"{overlap:.0%} {left} (below {LEAST_OVERLAP:.0%})"
         if cosine > base["mean_cosine"] + MOST_COSINE_GAIN:
             return (
                 f"the mean cosine of random pairs is {cosine:.2f}, more than {MOST_COSINE_GAIN} "
@@ -211,7 +204,7 @@ class ModelSelector:
         self.latest: Report | None = None
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         reports = {"base": self.base, "report": self.report, "latest": self.latest}
         stored = {name: report and report.to_json() for name, report in reports.items()}
         return {"history": self.history, **stored}
@@ -267,7 +260,7 @@ class ModelSelector:
         return max(self.trained(), key=lambda pair: (pair[1], -pair[0]), default=None)
 
     def outcome(self, last: int) -> dict[str, Any]:
-        """What a :class:`Run` says of its scores, the same in all processes."""
+        """The fields of a :class:`Run` on its scores, the same in all processes."""
         best, base = self.best(), self.history[0][1] if self.history else None
         if best is None or base is None:
             return {"score": None, "best_step": None, "kept": last}

@@ -94,7 +94,7 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came of a run."""
+    """The outcome of a run."""
 
     # whether the best step beats the base: by its score, and where there is a gain, by an interval
     # above zero. None if nothing was evaluated, or by what cannot see it
@@ -130,7 +130,7 @@ def run_config(
     defaults: "Defaults | None" = None,
     keep: str = "trained",
 ) -> dict[str, Any]:
-    """What decides a run, as ``run/settings.json`` keeps it: a resumed run must have the same."""
+    """The settings of a run in ``run/settings.json``: a resumed run must have the same."""
     chosen = {"defaults": asdict(defaults)} if defaults is not None else {}
     return chosen | {
         "settings": asdict(settings),
@@ -168,7 +168,7 @@ class RunFolder:
             recover_folder(model)
         occupied = self._occupied()
         if occupied:
-            self._refuse_loss(occupied, resume=resume, overwrite=overwrite)
+            self._check_loss(occupied, resume=resume, overwrite=overwrite)
         with writing(self.model):
             if overwrite and not resume:
                 shutil.rmtree(self.model)
@@ -182,7 +182,7 @@ class RunFolder:
         return False
 
     def _occupied(self) -> list[str]:
-        """What is in the folder, unless it is a run that ended before its first step."""
+        """Names in the folder; none of a run that ended before its first step."""
         names = sorted(p.name for p in self.model.iterdir())
         trained = (self.checkpoint, self.log, self.base, self.best, self.last, self.result)
         begun = any(path.exists() for path in trained) or self._strange()
@@ -196,7 +196,7 @@ class RunFolder:
             for path in self.home.iterdir()
         )
 
-    def _refuse_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
+    def _check_loss(self, occupied: list[str], *, resume: bool, overwrite: bool) -> None:
         run, held = self.settings.is_file(), f"holds {occupied[0]!r}"
         if resume and not run:
             raise OutputError(
@@ -221,7 +221,7 @@ class RunFolder:
                     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def check_same(self, config: dict[str, Any]) -> None:
-        """Refuse to go on with a run that something else decides."""
+        """Reject a resumption with other settings or text."""
         from contrasent.engine.parameters import renamed
 
         before = json.loads(self.settings.read_text("utf-8"))
@@ -270,14 +270,7 @@ class RunFolder:
         """Forget log lines of steps from ``step`` on; they will be written again."""
         if not self.log.is_file():
             return
-        lines = self.log.read_text("utf-8").splitlines()
-        lines_before = []
-        for line in lines:
-            try:
-                if json.loads(line)["step"] <= step:
-                    lines_before.append(line)
-            except ValueError:  # the line that a kill cut short
-                break
+        lines_before = [line for line in _lines(self.log) if json.loads(line)["step"] <= step]
         with atomic_file(self.log) as stream:
             stream.writelines(line + "\n" for line in lines_before)
 
@@ -320,15 +313,21 @@ class RunFolder:
         return Run(folder=self.model, history=history, gain=gain and Gain(**gain), **stored)
 
 
+def _lines(log: Path) -> Iterator[str]:
+    """The lines of a log, without one that a kill cut short and what follows it."""
+    for line in log.read_text("utf-8").splitlines():
+        try:
+            json.loads(line)
+        except ValueError:
+            return
+        yield line
+
+
 def trajectory(model: Path) -> list[dict[str, float]]:
-    """What a run that trained a model logged of its geometry (SimCSE, Figure 2)."""
+    """The geometry that the run that trained a model has logged (SimCSE, Figure 2)."""
     log = RunFolder(model).log
     found = []
-    for text in log.read_text("utf-8").splitlines() if log.is_file() else ():
-        try:
-            line = json.loads(text)
-        except ValueError:  # the line that a kill cut short
-            break
+    for line in map(json.loads, _lines(log) if log.is_file() else ()):
         if "geometry" in line:
             values = {row["metric"]: float(row["value"]) for row in line["geometry"]}
             found.append({"step": float(line["step"]), **values})
