@@ -1,4 +1,4 @@
-"""What a model folder says of its model, read without torch."""
+"""The description of a model in its folder, read without torch."""
 
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -13,7 +13,7 @@ from contrasent.model.storage import read_arrays, read_json, read_object
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a model folder says of the model beyond its backbone.
+    """The settings of a model folder beyond its backbone.
 
     Attributes:
         pooler: name of the pooler, or None for a bare transformers folder, which does not say.

@@ -139,7 +139,7 @@ def examine_vectors(vectors: Vectors, golden: Golden, folder: Path) -> list[Find
 
 
 def _partly(measured: Comparison, golden: Golden) -> Finding | None:
-    """What the wrong texts have in common, where others are right."""
+    """The property that the wrong texts share, where others are right."""
     wrong = measured.cosine < ALIKE
     if not wrong.any() or wrong.mean() > 0.8:
         return None

@@ -58,7 +58,7 @@ def drop(x: Tensor, p: float) -> Tensor:
 
 
 def _product_type(x: Tensor) -> torch.dtype:
-    """What products are computed in: autocast's type, else that of x."""
+    """The type of products: autocast's, else that of x."""
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
 
 

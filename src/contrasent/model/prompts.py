@@ -83,7 +83,7 @@ class Prompted(Protocol):
 
 
 class Model(Prompted, Protocol):
-    """What a command needs of a model, whatever computes it."""
+    """A model as commands see it, whatever computes it."""
 
     truncated: int
     tokenizer: "Tokenizer"

@@ -77,7 +77,7 @@ class Export:
 
     @property
     def name(self) -> str:
-        """What ``--runtime`` calls it."""
+        """Its name for ``--runtime``."""
         return self.engine if self.precision == "fp32" else f"{self.engine}-{self.precision}"
 
 
@@ -166,7 +166,7 @@ class Exported:
         return self.export.facts.max_tokens
 
     def check(self, *, pooler: str | None, max_tokens: int | None) -> None:
-        """Refuse settings that a graph, in which they are fixed, does not have."""
+        """Reject settings that the graph, in which they are fixed, does not have."""
         fixed = self.export.facts
         for option, wanted, had in (
             ("--pooler", pooler, fixed.pooling),
@@ -242,7 +242,7 @@ class Exported:
 
 
 def check_engine(engine: str) -> None:
-    """Refuse what cannot be exported to, before torch is used."""
+    """Reject an engine that cannot be exported to, before torch is used."""
     check_choice("--to", engine, GRAPHS)
     needed = {"onnx": "onnx", "onnxscript": "onnx", "onnxruntime": "onnx"}
     if engine == "openvino":
@@ -253,7 +253,7 @@ def check_engine(engine: str) -> None:
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Refuse a folder that exists, unless it is an export that may be replaced."""
+    """Reject a folder that exists, unless it is an export that may be replaced."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not (target / NAME).is_file():

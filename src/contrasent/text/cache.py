@@ -193,10 +193,9 @@ class TokenCache:
         """Make the shards that are missing, or wait for them where other processes make them."""
         parts = self._parts() if parts is None else parts
         missing = self._missing(parts)
-        with progress.task(
-            "tokenise", sum(len(self.columns[c].rows(k)) for c, k in parts), "rows"
-        ) as advance:
-            advance(sum(len(self.columns[c].rows(k)) for c, k in parts if (c, k) not in missing))
+        rows = sum(len(self.columns[c].rows(k)) for c, k in parts)
+        with progress.task("tokenise", rows, "rows") as advance:
+            advance(rows - sum(len(self.columns[c].rows(k)) for c, k in missing))
             for c, k in missing:
                 column = self.columns[c]
                 while column.shard(k) is None and any(w.poll() is None for w in self._workers):

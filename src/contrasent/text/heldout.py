@@ -192,7 +192,7 @@ def hold_out_documents(
 
 
 def passages(documents: list[list[str]]) -> dict[str, tuple[list[str], list[str]]]:
-    """What finds what in documents of two sentences or more: texts, and what each should find."""
+    """Queries and their targets in documents of two sentences or more."""
     middles = [len(sentences) // 2 for sentences in documents]
     return {
         "rest": ([d[0] for d in documents], [" ".join(d[1:]) for d in documents]),

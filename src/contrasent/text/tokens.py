@@ -125,7 +125,7 @@ class Tokenizer:
 
     @cached_property
     def _nothing(self) -> list[int]:
-        """What stands for a text without tokens where the template adds none."""
+        """The ids of a text without tokens where the template adds none."""
         unknown = self.specials.unknown
         return [self.specials.pad if unknown is None else unknown]
 

@@ -92,7 +92,7 @@ def collator(
     *,
     shared: bool = False,
 ) -> Collator:
-    """What makes the batches of a run; of several processes the main one tokenises."""
+    """The maker of a run's batches; of several processes the main one tokenises."""
     encoder = objective.encoder
     inside = encoder.tokenizer
     cut = min(settings.max_tokens, encoder.max_tokens)
@@ -143,7 +143,7 @@ def fit_poolers(objective: Objective, batches: Collator) -> None:
 
 
 def _column_prompts(objective: Objective, corpus: Corpus, settings: Settings) -> tuple[str, ...]:
-    """What stands before the texts of each column: of pairs, a query and what answers it."""
+    """The prompts of each column; of pairs, those of a query and of documents."""
     prompts = objective.encoder.prompts
     if objective.labelled and not objective.graded:
         return prompts.of_task("query"), *[prompts.of_task("document")] * (corpus.width - 1)

@@ -197,14 +197,14 @@ was measured to do no harm."""
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What was chosen for the settings that nobody stated."""
+    """The values chosen for settings that were not stated."""
 
     base: str  # what the base is: "sentence encoder" or "language model"
     # names and values of the settings chosen; others are those of `Settings`
     values: dict[str, Any]
 
     def line(self, objective: str) -> str:
-        """What was chosen and why, for people; empty if nothing was."""
+        """The chosen values and the reasons, for people; empty if there are none."""
         chosen: dict[str, list[str]] = {}
         for name, value in self.values.items():
             if name == "duplicates":
@@ -240,7 +240,7 @@ def resolve_settings(
     # The first that says a value has it: `given`; what suits a sentence encoder, if the base is
     # one; the objective's published settings; the defaults of `Settings`.
     chosen = choose(given or {}, objective)
-    Settings(**chosen.run)  # refuse what cannot be before anything is counted by it
+    Settings(**chosen.run)  # rejects bad values before anything is counted by them
     stated = {**chosen.run, **chosen.objective}
     if stored is None:
         defaults = _choose(base, objective, stated, corpus)
@@ -255,7 +255,7 @@ def resolve_settings(
 
 
 def base_kind(folder: Path | None) -> str:
-    """What a model is, as its folder says: a sentence encoder if it states how to pool."""
+    """The kind of a model: a sentence encoder if its folder states how to pool."""
     for home in (folder, folder.parent) if folder is not None else ():
         try:
             modules = json.loads((home / "modules.json").read_text("utf-8"))

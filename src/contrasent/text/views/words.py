@@ -1,4 +1,4 @@
-"""What views are, and those of words: a string's words stand between white space."""
+"""The base class of views, and views of words, which stand between white space."""
 
 # A sentence left as it is comes back unchanged. Text without spaces is one word: use views of
 # tokens.
