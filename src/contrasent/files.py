@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from contrasent.errors import OutputError, UserError
+from contrasent.errors import ModelError, OutputError, UserError
 
 
 @contextmanager
@@ -113,6 +113,29 @@ def write_text(target: Path, text: str) -> None:
 def write_json(target: Path, data: Any) -> None:
     """Write a JSON file atomically, indented, keys in the order given."""
     write_text(target, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a model's folder."""
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not valid JSON ({error})") from error
+
+
+def read_object(path: Path, *, needed: bool = False) -> dict[str, Any]:
+    """Read a JSON object of a model's folder."""
+    data = read_json(path) if needed or path.is_file() else {}
+    if not isinstance(data, dict):
+        raise ModelError(f"{path}: not a JSON object")
+    return data
+
+
+def write_object(path: Path, data: Any) -> None:
+    """Write JSON into a folder that is being made."""
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def check_writable(folder: Path, needed: int = 0) -> None:

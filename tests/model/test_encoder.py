@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from contrasent.errors import OptionError, OutputError
+from contrasent.files import read_json
 from contrasent.model import backbone as module
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import BatchNormProjector, Dense
 from contrasent.model.poolers import POOLERS, pooler_class
-from contrasent.model.storage import read_json
 
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]  # the others: test_poolers
 KINDS = ("bert", "roberta", "distilbert", "mpnet", "electra", "modernbert")

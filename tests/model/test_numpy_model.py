@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.files import read_object, write_object
 from contrasent.model.encoder import Encoder
 from contrasent.model.numpy_layers import KINDS, gelu
 from contrasent.model.numpy_model import POOLED, NumpyModel, supports
 from contrasent.model.prompts import Prompts
-from contrasent.model.storage import read_object, write_object
 
 TINY = ("bert", "roberta", "distilbert", "mpnet", "electra")
 

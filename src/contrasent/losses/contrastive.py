@@ -6,7 +6,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -163,7 +163,6 @@ def _of(weights: Weights, part: slice) -> Tensor:
 
 
 FactorForm = Literal["positive_logit", "negative_sum"]
-FACTOR_FORMS = ("positive_logit", "negative_sum")
 
 
 def info_nce(
@@ -339,7 +338,7 @@ def two_source_info_nce(
     """
     if not factor > 0:
         raise OptionError("factor", factor, "must be greater than 0; 1 is the plain form")
-    check_choice("factor_form", factor_form, FACTOR_FORMS)
+    check_choice("factor_form", factor_form, get_args(FactorForm))
     n, m = len(anchors), len(negatives)
     if len(positives) != n or len(negative_anchors) != n or not 0 <= first <= m - n:
         raise ValueError(

@@ -3,7 +3,7 @@
 # Across processes gather the rows first: the statistics are those of the whole batch.
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -62,9 +62,9 @@ def dimension_wise_contrast(
     """
     if not 0 < temperature < math.inf:
         raise OptionError("temperature", temperature, "must be greater than 0, such as 5")
-    check_choice("norm", norm, ("batch", "none"))
-    check_choice("variance", variance, ("biased", "unbiased"))
-    check_choice("reduction", reduction, ("mean", "sum"))
+    check_choice("norm", norm, get_args(Norm))
+    check_choice("variance", variance, get_args(Variance))
+    check_choice("reduction", reduction, get_args(Reduction))
     _same_shape(first, second)
     with full_precision(first):
         columns = [full(first), full(second)]
@@ -113,7 +113,7 @@ def barlow_twins(
     """
     if not 0 <= off_diagonal < math.inf:
         raise OptionError("off_diagonal", off_diagonal, "must be 0 or more, such as 0.012")
-    check_choice("norm", norm, ("batch", "length"))
+    check_choice("norm", norm, get_args(BarlowNorm))
     _same_shape(first, second)
     with full_precision(first):
         views = [full(first), full(second)]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +50,6 @@ def full_precision(like: Tensor) -> Iterator[None]:
 
 
 Similarity = Literal["cosine", "dot"]
-SIMILARITIES = ("cosine", "dot")
 EPSILON = 1e-8
 
 
@@ -106,7 +105,7 @@ def pair_cosines(a: Tensor, b: Tensor) -> Tensor:
 
 def normalised(vectors: Tensor, kind: Similarity) -> Tensor:
     """The vectors in full precision, divided by their length if the similarity is the cosine."""
-    check_choice("similarity", kind, SIMILARITIES)
+    check_choice("similarity", kind, get_args(Similarity))
     vectors = full(vectors)
     return F.normalize(vectors, dim=-1, eps=EPSILON) if kind == "cosine" else vectors
 

@@ -2,7 +2,7 @@
 
 # Across processes a mean of means is not the mean over tokens: `count` is the number to divide by.
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -11,7 +11,6 @@ from contrasent.errors import check_choice
 from contrasent.losses.similarity import full, full_precision
 
 Normalisation = Literal["mean_with_padding", "mean_tokens", "sum"]
-NORMALISATIONS = ("mean_with_padding", "mean_tokens", "sum")
 Count = float | Tensor
 
 
@@ -65,7 +64,7 @@ def token_detection(
     Raises:
         OptionError: the normalisation is unknown.
     """
-    check_choice("normalisation", normalisation, NORMALISATIONS)
+    check_choice("normalisation", normalisation, get_args(Normalisation))
     with full_precision(logits):
         targets = (labels.bool() & mask).long()
         each = F.cross_entropy(full(logits).flatten(0, 1), targets.flatten(), reduction="none")

@@ -5,10 +5,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from contrasent.errors import ModelError
+from contrasent.files import read_json, read_object
 from contrasent.model.poolers import POOLERS
 from contrasent.model.poolers.names import MODES, OWN, averaging
 from contrasent.model.prompts import Prompts
-from contrasent.model.storage import read_arrays, read_json, read_object
+from contrasent.model.storage import read_arrays
 
 
 @dataclass(frozen=True, slots=True)

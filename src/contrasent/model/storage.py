@@ -1,6 +1,5 @@
-"""The files of a model folder: JSON and safetensors. Nothing is unpickled."""
+"""The weights of a model folder, in safetensors. Nothing is unpickled."""
 
-import json
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,29 +11,6 @@ from contrasent.errors import ModelError
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of a model folder."""
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise ModelError(f"{path}: missing or unreadable; the folder is no whole model") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not valid JSON ({error})") from error
-
-
-def read_object(path: Path, *, needed: bool = False) -> dict[str, Any]:
-    """Read a JSON object of a model folder."""
-    data = read_json(path) if needed or path.is_file() else {}
-    if not isinstance(data, dict):
-        raise ModelError(f"{path}: not a JSON object")
-    return data
-
-
-def write_object(path: Path, data: Any) -> None:
-    """Write JSON into a folder that is being made."""
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 def save_tensors(path: Path, tensors: "dict[str, Tensor]") -> None:

@@ -9,15 +9,9 @@ from contrasent.losses import Similarity
 
 
 def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
-    """The sizes that the parameter ``dimensions`` lists, largest first.
-
-    Raises:
-        OptionError: it lists none, or what is no size; or there is a projector.
-    """
+    """The sizes that the parameter ``dimensions`` lists, largest first."""
     if values["projector"] != "none":
-        problem = (
-            "matryoshka nests the vectors that are saved, not a projector's; set projector=none"
-        )
+        problem = "matryoshka nests the saved vectors, not a projector's; set projector=none"
         raise OptionError("projector", values["projector"], problem)
     text = str(values["dimensions"])
     try:

@@ -2,7 +2,6 @@
 
 # A wrapper of transformers costs three times as long per sentence.
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from contrasent.errors import ModelError, OptionError
+from contrasent.files import read_object, write_object
 from contrasent.types import Tokens, batched
 
 CHUNK = 4096
@@ -57,10 +57,7 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: Path, *, max_tokens: int) -> "Tokenizer":
         """Read ``tokenizer.json``, or let transformers convert an older format."""
-        names: dict[str, Any] = {}
-        config = folder / "tokenizer_config.json"
-        if config.is_file():
-            names = _read(config)
+        names = read_object(folder / "tokenizer_config.json")
         path = folder / "tokenizer.json"
         if path.is_file():
             try:
@@ -90,8 +87,7 @@ class Tokenizer:
             # Not every encoder knows token types, and with one text they are all zero.
             "model_input_names": ["input_ids", "attention_mask"],
         }
-        text = json.dumps(config, indent=2, ensure_ascii=False)
-        (folder / "tokenizer_config.json").write_text(text + "\n", "utf-8")
+        write_object(folder / "tokenizer_config.json", config)
 
     @cached_property
     def specials(self) -> Specials:
@@ -197,16 +193,6 @@ def lowered(sentences: Sequence[str], prompt: str) -> tuple[list[str], str]:
     if SLOT in prompt:
         return [sentence.lower() for sentence in sentences], prompt
     return [(prompt + sentence).lower() for sentence in sentences], ""
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: not readable as JSON ({error})") from error
-    if not isinstance(data, dict):
-        raise ModelError(f"{path}: not a JSON object")
-    return data
 
 
 def _special_names(config: dict[str, Any]) -> dict[str, str]:

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from contrasent.errors import ModelError
+from contrasent.files import write_object
 from contrasent.model.poolers.names import OWN
-from contrasent.model.storage import read_tensors, save_tensors, write_object
+from contrasent.model.storage import read_tensors, save_tensors
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Tokens
 

@@ -11,9 +11,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from contrasent.files import write_object
 from contrasent.model.poolers.base import Pooler, masked_mean
 from contrasent.model.poolers.names import AVERAGED, MODES, layer_weights
-from contrasent.model.storage import save_tensors, write_object
+from contrasent.model.storage import save_tensors
 
 MODULES = "sentence_transformers.models"
 

@@ -10,10 +10,7 @@ from contrasent.text.tokens import Tokenizer
 
 
 class MaskPooling(Pooler):
-    """The last layer's vector at the mask token (PromptBERT, Jiang et al. 2022, section 3.2).
-
-    It is the last mask token, if a sentence has some too.
-    """
+    """The last layer's vector at the last mask token (PromptBERT, Jiang et al. 2022, 3.2)."""
 
     name = "mask"
     exportable = False

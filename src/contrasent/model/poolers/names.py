@@ -10,10 +10,7 @@ the folder instead of pooling otherwise."""
 
 
 def layer_weights(read: tuple[int, ...], depth: int) -> list[float] | None:
-    """Weights of the depth + 1 hidden states where several are averaged; None for the last alone.
-
-    They are how a pooler over several layers is written into a model folder that others read.
-    """
+    """Weights of the depth + 1 hidden states if several are averaged; None for the last alone."""
     if len(read) == 1:
         return None
     picked = {layer % (depth + 1) for layer in read}

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,9 @@ from contrasent.errors import OptionError, check_choice
 from contrasent.text.views.words import (
     Ids,
     Level,
-    Rule,
+    PercentView,
+    RateView,
     View,
-    check_percent,
-    check_rate,
     chosen,
     portion,
     repeats,
@@ -25,7 +24,6 @@ Fill = Callable[[Sequence[Ids], Sequence[NDArray[np.int64]]], list[NDArray[np.fl
 """A masked language model: rows of inner ids and the masked positions in each, to logits
 (positions, vocabulary) for each row. Special tokens are its own business and score -inf."""
 Draw = Literal["argmax", "sample"]
-DRAWS = ("argmax", "sample")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class Identity(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatTokens(View):
+class RepeatTokens(RateView):
     """Repeat some sub-words in place (ESimCSE, section 3.1, "sub-word repetition")."""
 
     # `rule="code"` is the released code, which gives the published score, `rule="paper"` is
@@ -48,11 +46,6 @@ class RepeatTokens(View):
     # code.
 
     level: ClassVar[Level] = "token"
-    rate: float = 0.32
-    rule: Rule = "code"
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate, self.rule)
 
     def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
         """The ids with some of them twice."""
@@ -77,7 +70,7 @@ class InTemplate(View):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class InsertMask(View):
+class InsertMask(RateView):
     """Insert [MASK] after some words (ESimCSE, Table 5, "inserting [MASK]")."""
 
     # `continues` is as in `ReplaceMasked`: without it any sub-word may be followed by a [MASK].
@@ -85,11 +78,6 @@ class InsertMask(View):
     level: ClassVar[Level] = "token"
     mask: int
     continues: NDArray[np.bool_] | None = None
-    rate: float = 0.32
-    rule: Rule = "code"
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate, self.rule)
 
     def __call__(self, sentence: Ids, random: np.random.Generator) -> Ids:
         """The ids with [MASK] between them."""
@@ -154,7 +142,7 @@ class InsertMaskedPrediction(FilledMasks):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReplaceMasked(FilledMasks):
+class ReplaceMasked(PercentView, FilledMasks):
     """Mask percent % of the words as a whole and fill them in (SimCSE, Table 1, "MLM k%")."""
 
     # The paper does not say whether the prediction is drawn ("sample") or the best one ("argmax").
@@ -168,8 +156,8 @@ class ReplaceMasked(FilledMasks):
     continues: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        check_percent(self.percent)
-        check_choice("draw", self.draw, DRAWS)
+        super().__post_init__()
+        check_choice("draw", self.draw, get_args(Draw))
 
     def _masked(self, sentence: Ids, random: np.random.Generator) -> tuple[Ids, NDArray[np.int64]]:
         words = _words(sentence, self.continues)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from contrasent.errors import DataError, MissingExtraError, OptionError, check_c
 Ids = NDArray[np.int32]
 Level = Literal["word", "token", "row"]
 Rule = Literal["code", "paper", "exact"]
-RULES = ("code", "paper", "exact")
 MOST = 10  # the released code of ESimCSE repeats fewer than this many
 SPECIAL = 2  # [CLS] and [SEP], which the released code of ESimCSE counts into the length
 
@@ -73,17 +72,29 @@ def chosen(count: int, size: int, random: np.random.Generator) -> NDArray[np.int
     return np.sort(random.choice(count, size=size, replace=False))
 
 
-def check_percent(percent: float) -> None:
-    """Reject a share outside [0, 100)."""
-    if not 0 <= percent < 100:
-        raise OptionError("percent", percent, "must be from 0 up to, not including, 100")
+@dataclass(frozen=True, kw_only=True)
+class PercentView(View):
+    """A view that changes a share of the words."""
+
+    percent: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.percent < 100:
+            problem = "must be from 0 up to, not including, 100"
+            raise OptionError("percent", self.percent, problem)
 
 
-def check_rate(rate: float, rule: str) -> None:
-    """Reject a repetition rate outside [0, 1] or an unknown rule."""
-    if not 0 <= rate <= 1:
-        raise OptionError("rate", rate, "must be from 0 to 1, such as 0.32")
-    check_choice("rule", rule, RULES)
+@dataclass(frozen=True, kw_only=True)
+class RateView(View):
+    """A view that repeats words or tokens, or inserts after them; see ``repeats``."""
+
+    rate: float = 0.32
+    rule: Rule = "code"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.rate <= 1:
+            raise OptionError("rate", self.rate, "must be from 0 to 1, such as 0.32")
+        check_choice("rule", self.rule, get_args(Rule))
 
 
 FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
@@ -197,13 +208,8 @@ class WordView(View):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crop(WordView):
+class Crop(PercentView, WordView):
     """Keep a run of (100 - percent) % of the words, at least one (SimCSE, Table 1, "crop k%")."""
-
-    percent: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_percent(self.percent)
 
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         keep = max(1, portion(len(words), 100 - self.percent))
@@ -214,13 +220,8 @@ class Crop(WordView):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteWords(WordView):
+class DeleteWords(PercentView, WordView):
     """Delete percent % of the words, but never all (SimCSE, Table 1, "word deletion k%")."""
-
-    percent: float = 10.0
-
-    def __post_init__(self) -> None:
-        check_percent(self.percent)
 
     def _rewritten(self, words: list[str], random: np.random.Generator) -> list[str] | None:
         return _without(words, min(portion(len(words), self.percent), len(words) - 1), random)
@@ -235,17 +236,11 @@ class DeleteOneWord(WordView):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatWords(WordView):
+class RepeatWords(RateView, WordView):
     """Repeat some words in place (ESimCSE, section 3.1 and Table 5, "word repetition")."""
 
     # `rule="code"` is the released code: fewer than ten, never the last word. `rule="paper"` is
     # equation 3, any word.
-
-    rate: float = 0.32
-    rule: Rule = "code"
-
-    def __post_init__(self) -> None:
-        check_rate(self.rate, self.rule)
 
     def _selected(self, words: list[str], random: np.random.Generator) -> list[int]:
         """Positions of the words to repeat, in order."""
@@ -269,7 +264,7 @@ class InsertStopWords(RepeatWords):
     stop_words: Sequence[str] = STOP_WORDS
 
     def __post_init__(self) -> None:
-        check_rate(self.rate, self.rule)
+        super().__post_init__()
         if not self.stop_words:
             raise OptionError("stop_words", [], "at least one is needed")
 
