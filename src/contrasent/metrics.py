@@ -14,10 +14,8 @@ BLOCK = 2_000_000  # elements of a distance matrix held at once
 
 
 def cosine(first: ArrayLike, second: ArrayLike) -> Floats:
-    """Cosine similarity of paired rows."""
-    # `first`: (n, d) vectors. `second`: (n, d) vectors; row i is compared with row i of `first`.
-    # Returns (n,) in [-1, 1]; 0 where one of the two vectors is zero, NaN where one holds a NaN. Of
-    # equal vectors exactly 1: with a root of each square some would be one ulp off, and a rank
+    """Cosines (n,) of the rows of two (n, d): 0 with a zero vector, NaN with a NaN."""
+    # Of equal vectors exactly 1: with a root of each square some would be one ulp off, and a rank
     # correlation would see differences where there are ties.
     a, b = np.asarray(first), np.asarray(second)
     products, left, right = (
@@ -54,8 +52,7 @@ def rank(values: ArrayLike) -> Floats:
 
 
 def pearson(x: ArrayLike, y: ArrayLike) -> float:
-    """Pearson's product-moment correlation."""
-    # `x`: (n,) numbers. `y`: (n,) numbers.
+    """Pearson's product-moment correlation of two (n,)."""
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     if len(a) < 2 or a.min() == a.max() or b.min() == b.max():
@@ -68,7 +65,6 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Spearman's rank correlation: Pearson's on ranks, ties sharing their mean rank."""
-    # `x`: (n,) numbers. `y`: (n,) numbers.
     a = np.asarray(x, dtype=np.float64)
     b = np.asarray(y, dtype=np.float64)
     if np.isnan(a).any() or np.isnan(b).any():
@@ -78,24 +74,20 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
 
 def reciprocal_ranks(ranks: ArrayLike, k: int) -> Floats:
     """(q,) one over the rank of each query's first relevant document, 0 beyond k; ranks from 1."""
-    # `ranks`: (q,) from 1.
     r = np.asarray(ranks, dtype=np.float64)
     return np.where(r <= k, 1.0 / r, 0.0)
 
 
 def dcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
-    """Discounted cumulative gain of documents at given ranks: sum of gain / log2(rank + 1)."""
+    """Discounted cumulative gain of (m,) documents, ranks from 1: sum of gain / log2(rank + 1)."""
     # Järvelin and Kekäläinen, 2002, with linear gain (as in trec_eval and BEIR).
-    # `gains`: (m,) gain of each document. `ranks`: (m,) its rank, from 1.
     r = np.asarray(ranks, dtype=np.float64)
     g = np.asarray(gains, dtype=np.float64)
     return float((g / np.log2(r + 1) * (r <= k)).sum())
 
 
 def ndcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
-    """Normalised discounted cumulative gain of one query."""
-    # `gains`: (m,) gain of each judged document, 0 for an irrelevant one. `ranks`: (m,) the rank
-    # from 1 at which each was found.
+    """Normalised DCG of one query: gains (m,) of its judged documents, and their ranks."""
     g = np.sort(np.asarray(gains, dtype=np.float64))[::-1]
     ideal = dcg_at_k(g, np.arange(1, len(g) + 1), k)
     return dcg_at_k(gains, ranks, k) / ideal if ideal > 0 else float("nan")
@@ -104,7 +96,6 @@ def ndcg_at_k(gains: ArrayLike, ranks: ArrayLike, k: int) -> float:
 def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> float:
     """How near the two sides of a positive pair lie: mean of ||u - v||^alpha on the unit sphere."""
     # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 2. Smaller is better.
-    # `first`: (n, d) vectors. `second`: (n, d) vectors of their positives.
     gaps = norms(
         normalize(np.asarray(first, np.float64)) - normalize(np.asarray(second, np.float64))
     )
@@ -113,17 +104,13 @@ def alignment(first: ArrayLike, second: ArrayLike, *, alpha: float = 2.0) -> flo
 
 def uniformity(vectors: ArrayLike, *, t: float = 2.0) -> float:
     """How evenly vectors fill the unit sphere: log of the mean of exp(-t ||u - v||^2)."""
-    # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 3. Over all pairs i < j, in blocks. Smaller is
-    # better.
-    # `vectors`: (n, d) vectors, n of at least 2.
+    # Wang and Isola (2020), Section 4.1; SimCSE, Eq. 3. Over all pairs i < j. Smaller is better.
     near = nearness(vectors, t=t)
     return float(np.log(near.mean())) if len(near) else float("nan")
 
 
 def nearness(vectors: ArrayLike, *, t: float = 2.0) -> Floats:
-    """How near each vector is to the others, of which uniformity is the log of the mean."""
-    # `vectors`: (n, d) vectors. Returns (n,) mean of exp(-t ||u - v||^2) over the others; NaN for a
-    # single vector.
+    """(n,) mean of exp(-t ||u - v||^2) over the other vectors; NaN for a single vector."""
     u = normalize(vectors).astype(np.float32)
     n = len(u)
     found = np.zeros(n)
@@ -149,7 +136,6 @@ def anisotropy(vectors: ArrayLike) -> float:
 
 def singular_values(vectors: ArrayLike, *, centre: bool = False) -> Floats:
     """(d,) singular values of the matrix of vectors over the largest one (SimCSE, Figure F.1)."""
-    # `vectors`: (n, d).
     x = np.asarray(vectors, dtype=np.float64)
     if centre:
         x = x - x.mean(axis=0)
@@ -166,7 +152,6 @@ def effective_rank(vectors: ArrayLike) -> float:
 
 def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
     """(n, k) of each row, the k others of greatest cosine, in no order; all pairs are compared."""
-    # `vectors`: (n, d), n above k.
     u = normalize(vectors).astype(np.float32)
     near = u @ u.T
     np.fill_diagonal(near, -np.inf)
@@ -175,22 +160,18 @@ def neighbours(vectors: ArrayLike, k: int = 10) -> NDArray[np.int64]:
 
 def neighbour_overlap(before: ArrayLike, after: ArrayLike, k: int = 10) -> Floats:
     """(n,) the share of each row's k nearest others in one space that are so in another."""
-    # `before`: (n, d) vectors of n texts. `after`: (n, e) vectors of the same texts by another
-    # model.
     return shared_share(neighbours(before, k), neighbours(after, k))
 
 
 def shared_share(first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
     """(n,) the share of each row's k entries in one (n, k) that are in the other's row too."""
-    # `first`: (n, k). `second`: (n, k).
     shared: Floats = (first[:, :, None] == second[:, None, :]).any(axis=2).mean(axis=1)
     return shared
 
 
 def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
-    """How many entries two rankings have in common among their first d, for each d."""
-    # `first`: (n, k) different entries a row, best first. `second`: (n, k) likewise. Returns (n,
-    # k); column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
+    """(n, k) how many entries two rankings (n, k), best first, share among their first d."""
+    # Column d - 1 is the size of the overlap at depth d, X_d of Webber et al. (2010).
     a, b = np.asarray(first), np.asarray(second)
     row, one, two = np.nonzero(a[:, :, None] == b[:, None, :])
     added = np.zeros(a.shape, dtype=np.int64)
@@ -201,10 +182,8 @@ def shared_by_depth(first: ArrayLike, second: ArrayLike) -> NDArray[np.int64]:
 def rank_biased_overlap(first: ArrayLike, second: ArrayLike, p: float = 0.9) -> Floats:
     """(n,) how far two rankings agree, the top counting most: extrapolated RBO."""
     # Webber, Moffat and Zobel (2010), A Similarity Measure for Indefinite Rankings, equation 30:
-    # beyond the depth that is seen, rankings are taken to agree as much as they do there.
-    # `first`: (n, k) different entries a row, best first, k of at least 1. `second`: (n, k)
-    # likewise. `p`: persistence in (0, 1), the chance that a reader goes on from one rank to the
-    # next.
+    # beyond the depth that is seen, rankings are taken to agree as much as they do there. `p` is
+    # the chance that a reader goes on from one rank to the next.
     shared = shared_by_depth(first, second)
     depth = np.arange(1, shared.shape[1] + 1)
     agreement = shared / depth

@@ -8,21 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 SPINS = 1000
-"""How often a thread of GNU OpenMP looks whether it may go on before it sleeps: some 10 to 50 us.
-
-That is about what sleeping and waking cost. The runtime's own default is 300,000 looks, several
-milliseconds and longer than a time slice: on a busy machine the threads of a product spent their
-time waiting for one that was not scheduled.
-"""
+"""How often a thread of GNU OpenMP looks whether it may go on before it sleeps: some 10 to 50 us,
+about the cost of sleeping and waking. The default of 300,000 looks is longer than a time slice: on
+a busy machine the threads of a product spent their time waiting for one that was not scheduled."""
 TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4  # names of glibc's `mallopt`
 MEBIBYTE = 2**20
 KERNELS = 128
-"""Kernels that oneDNN (bf16 products, OpenVINO) may cache.
-
-It caches one, with its scratch memory, for each shape, 1,024 by default, and batches of sentences
-have a new shape at every step. With 128 a small encoder trained in 0.9 GB; without a bound it grew
-past 3 GB.
-"""
+"""Kernels that oneDNN (bf16 products, OpenVINO) may cache: by default 1,024, one for each shape,
+which batches change at every step. With 128 a small encoder trained in 0.9 GB, else past 3 GB."""
 
 
 def sleep_at_barriers() -> None:

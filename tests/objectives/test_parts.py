@@ -11,6 +11,7 @@ import torch
 from contrasent.engine import edits, registry
 from contrasent.engine.contrast import Contrast, merge
 from contrasent.engine.masked_models import LanguageHead
+from contrasent.engine.objective import Combination
 from contrasent.engine.registry import find, parameters
 from contrasent.errors import ModelError, OptionError, TrainingError
 from contrasent.losses import info_nce
@@ -402,18 +403,17 @@ def test_a_methods_own_contrast_is_kept_in_a_combination_or_refused(load, batche
     doubled = find("simcse")(load(dropout=0.0)).train()
     doubled.contrast = Doubled()
     doubled.projector = plain.projector
-    both = find("simcse+dimension_wise")(load(dropout=0.0)).train()
-    both._assemble([doubled, find("dimension_wise")(load())], "simcse+dimension_wise", 1.0)
+    parts = [doubled, find("dimension_wise")(load())]
+    both = Combination(load(dropout=0.0), parts, {"name": "both"}).train()
     single = plain(batches(plain))["contrast"].item()
     assert both(batches(both))["contrast"].item() == pytest.approx(2 * single, rel=1e-5)
 
 
 @pytest.mark.parametrize("own", ["forward", "loss", "after_step"])
 def test_what_a_combination_would_lose_is_refused(load, own):
-    both = find("simcse+dimension_wise")(load())
     kind = type("Own", (type(find("simcse")(load())),), {own: lambda self, *given: None})
     with pytest.raises(OptionError, match=f"has a {own} of its own.*use it alone"):
-        both._assemble([kind(load()), find("dimension_wise")(load())], "own+dimension_wise", 1.0)
+        Combination(load(), [kind(load()), find("dimension_wise")(load())], {"name": "both"})
 
 
 def test_published_defaults():

@@ -1,12 +1,13 @@
 """The description of a model in its folder, read without torch."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
 
-from contrasent.errors import ModelError
+from contrasent.errors import ModelError, OptionError
 from contrasent.files import read_json, read_object
-from contrasent.model.poolers import POOLERS
+from contrasent.model.poolers import POOLERS, check_pooler
 from contrasent.model.poolers.names import MODES, OWN, averaging
 from contrasent.model.prompts import Prompts
 from contrasent.model.storage import read_arrays
@@ -32,6 +33,25 @@ class Description:
     lower_case: bool
     prompts: Prompts = field(default_factory=Prompts)
     pooling: Path | None = None
+
+    def pooler_or(self, chosen: str | None, name: object, known: Iterable[str]) -> str:
+        """The pooler that was chosen, or the folder's own."""
+        pooler = self.pooler if chosen is None else chosen
+        if pooler is None:
+            raise ModelError(
+                f"{name}: a bare encoder does not say how its tokens become one vector; "
+                f"name a pooler ({', '.join(known)}), or, for a checkpoint of SimCSE or its "
+                "kin, see 'contrasent import'"
+            )
+        check_pooler(pooler)
+        return pooler
+
+    def length(self, chosen: int | None, limit: int) -> int:
+        """The length that texts are cut at: the one chosen, or the folder's own."""
+        cut = min(self.max_tokens or limit, limit) if chosen is None else chosen
+        if not 3 <= cut <= limit:
+            raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
+        return cut
 
 
 def describe(folder: Path) -> Description:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent import parallel
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.errors import OutputError
 from contrasent.files import atomic_folder
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import (
@@ -33,7 +33,7 @@ from contrasent.model.golden import (
     write_golden,
 )
 from contrasent.model.heads import as_dense, check_head, make_head, with_layer
-from contrasent.model.poolers import POOLERS, check_pooler
+from contrasent.model.poolers import POOLERS
 from contrasent.model.pretrained import resolve
 from contrasent.model.prompts import Prompts
 from contrasent.text.tokens import Tokenizer, lowered
@@ -118,23 +118,13 @@ class Encoder(PooledBackbone):
         stored = describe(folder)
         if check:
             check_weights(folder)
-        pooling = stored.pooler if pooler is None else pooler
-        if pooling is None:
-            raise ModelError(
-                f"{name}: a bare encoder does not say how its tokens become one vector; "
-                f"name a pooler ({', '.join(POOLERS)}), or, for a checkpoint of SimCSE or its "
-                "kin, see 'contrasent import'"
-            )
-        check_pooler(pooling)
+        pooling = stored.pooler_or(pooler, name, POOLERS)
         check_head(head)
         backbone = load_backbone(
             stored.transformer, dropout=dropout, attention_dropout=attention_dropout
         )
         config: Any = backbone.config
-        limit, size = longest_input(config), int(config.hidden_size)
-        cut = min(stored.max_tokens or limit, limit) if max_tokens is None else max_tokens
-        if not 3 <= cut <= limit:
-            raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
+        cut, size = stored.length(max_tokens, longest_input(config)), int(config.hidden_size)
         encoder = cls(
             backbone,
             Tokenizer.load(stored.transformer, max_tokens=cut),

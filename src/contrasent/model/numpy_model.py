@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from contrasent.errors import ModelError, OptionError
+from contrasent.errors import ModelError
 from contrasent.files import read_object
 from contrasent.metrics import normalize
 from contrasent.model.calls import BUDGET, by_budget, distinct_tokens, in_calls
 from contrasent.model.description import describe
 from contrasent.model.golden import check_weights, model_identity
 from contrasent.model.numpy_layers import NumpyEncoder, check_known, gelu
-from contrasent.model.poolers import check_pooler
 from contrasent.model.poolers.names import AVERAGED
 from contrasent.model.storage import read_arrays
 from contrasent.processes import threads
@@ -67,13 +66,7 @@ class NumpyModel:
         """
         stored = describe(folder)
         check_weights(folder)
-        self._stored, self.pooling = stored, stored.pooler if pooler is None else pooler
-        if self.pooling is None:
-            raise ModelError(
-                f"{folder}: a bare encoder does not say how its tokens become one vector; name a "
-                f"pooler ({', '.join(POOLED)})"
-            )
-        check_pooler(self.pooling)
+        self._stored, self.pooling = stored, stored.pooler_or(pooler, folder, POOLED)
         if self.pooling not in POOLED:
             raise ModelError(
                 f"{folder}: pooler {self.pooling!r} is not computed without torch; install it: "
@@ -83,10 +76,7 @@ class NumpyModel:
         check_known(config)
         self._weights = read_arrays(stored.transformer / "model.safetensors")
         self.backbone = NumpyEncoder(config, self._weights)
-        limit = self.backbone.longest
-        cut = min(stored.max_tokens or limit, limit) if max_tokens is None else max_tokens
-        if not 3 <= cut <= limit:
-            raise OptionError("max_tokens", cut, f"this encoder takes 3 to {limit} tokens")
+        cut = stored.length(max_tokens, self.backbone.longest)
         self.tokenizer = Tokenizer.load(stored.transformer, max_tokens=cut)
         self.prompts, self.normalise = stored.prompts, stored.normalise
         self.lower_case = stored.lower_case
@@ -151,7 +141,7 @@ class NumpyModel:
 
     def embed(self, tokens: Tokens) -> Vectors:
         """Vectors of tokenised sentences in one call; equal lengths side by side are fastest."""
-        layers = AVERAGED.get(str(self.pooling), (-1,))
+        layers = AVERAGED.get(self.pooling, (-1,))
         states = self.backbone(tokens, layers)
         hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / np.float32(2)
         vectors = self._pool(hidden, tokens)

@@ -42,19 +42,12 @@ INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence_embedding"
 
 KERNELS = 100
-"""How many kernels a graph in OpenVINO may keep, besides those of oneDNN.
-
-It keeps some for each shape that it has met, 5,000 by default, and texts come in ever new shapes:
-in int8 some 190 of them took 1.4 GB and each new one more, with this bound and oneDNN's 0.1 GB.
-Twenty shapes that come again and again run as fast.
-"""
+"""Kernels that a graph in OpenVINO may keep, besides those of oneDNN: by default 5,000, some for
+each shape it has met. In int8 some 190 shapes took 1.4 GB, with this bound 0.1 GB, as fast."""
 
 _ALONE = threading.Lock()
-"""Held by the first call of a graph in OpenVINO.
-
-Its bindings set up a table in a process's first call; two threads that make it at the same time
-wait for each other for ever, one with Python's lock and one with the table's.
-"""
+"""Held by the first call of a graph in OpenVINO, whose bindings set up a table: two threads that do
+so at the same time wait for each other for ever, one with Python's lock, one with the table's."""
 
 
 @dataclass(frozen=True, slots=True)
