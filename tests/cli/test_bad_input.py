@@ -194,7 +194,7 @@ def test_models(refused, good, bert, tmp_path):
 
     (tmp_path / "papers").mkdir()
     model("papers", "papers: not a model folder (neither modules.json nor config.json in it)")
-    model("./paper", "no such model folder", "did you mean 'papers'?")
+    model("./paper", "no such file or folder", "did you mean 'papers'?")
     model("good.txt", "good.txt")
     folder = shutil.copytree(bert, tmp_path / "broken")
     (folder / "config.json").write_text(

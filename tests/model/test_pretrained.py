@@ -28,9 +28,9 @@ def test_folders(bert, monkeypatch):
     assert resolve(str(bert)) == bert
     monkeypatch.chdir(bert.parent)
     assert resolve("bert") == Path("bert")
-    with pytest.raises(ModelError, match=r"bret: no such model folder; did you mean 'bert'\?"):
+    with pytest.raises(ModelError, match=r"bret: no such file or folder; did you mean 'bert'\?"):
         resolve("./bret")
-    with pytest.raises(ModelError, match="no such model folder"):
+    with pytest.raises(ModelError, match=r"no such file or folder|there is no folder"):
         resolve("/nowhere/at/all")
 
 

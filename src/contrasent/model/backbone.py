@@ -27,7 +27,6 @@ def load_backbone(
     folder: Path, *, dropout: float | None = None, attention_dropout: float | None = None
 ) -> nn.Module:
     """Load an encoder without pooling layer, in float32."""
-    import torch
     from transformers import AutoConfig, AutoModel
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -45,8 +44,7 @@ def load_backbone(
         raise ModelError(f"{folder}: {config.model_type!r} is not a text encoder")
     dropout_.configure(config, dropout, attention_dropout)
     kind: Any = MODEL_MAPPING[type(config)]
-    options = {"add_pooling_layer": False}
-    known = inspect.signature(kind.__init__).parameters
+    pools = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
     try:
         with quiet():
             model, info = AutoModel.from_pretrained(
@@ -58,7 +56,7 @@ def load_backbone(
                 output_loading_info=True,
                 # They are rejected below, with their names.
                 ignore_mismatched_sizes=True,
-                **{k: v for k, v in options.items() if k in known},
+                **({"add_pooling_layer": False} if pools else {}),
             )
     except Exception as error:  # and here, about the weights
         raise ModelError(f"{folder}: the weights cannot be loaded: {brief(error)}") from error
@@ -216,13 +214,8 @@ class PooledBackbone(nn.Module):
             return self._pool_block(tokens)
         order = cut(tokens.lengths, self.grad_cache_rows)
         # When a chunk is computed again, dropout may have been switched on in the meantime.
-        training = self.backbone.training
-        work = self._pool_block if training else self._pool_without_dropout
+        work = self._pool_block if self.backbone.training else self.dropout_off()(self._pool_block)
         return self._in_order([replayed(work, tokens.select(rows)) for rows in order], order)
-
-    def _pool_without_dropout(self, tokens: Tokens) -> Tensor:
-        with self.dropout_off():
-            return self._pool_block(tokens)
 
     def _pool_block(self, tokens: Tokens) -> Tensor:
         if self.packed and packed_.supports_batch(self.backbone, tokens):
@@ -239,12 +232,8 @@ class PooledBackbone(nn.Module):
 
     def _pool_groups(self, tokens: Tokens) -> tuple[list[Tensor], list[NDArray[np.int64]]]:
         """Pooled vectors of padded groups, and which rows they are."""
-        lengths = tokens.lengths
-        parts = []
-        order = [np.arange(len(lengths))] if self.bucketed else by_length(lengths)
-        for rows in order:
-            parts.append(self._pool_padded(tokens.select(rows)))
-        return parts, order
+        order = [np.arange(len(tokens))] if self.bucketed else by_length(tokens.lengths)
+        return [self._pool_padded(tokens.select(rows)) for rows in order], order
 
     def _pool_padded(self, tokens: Tokens, **further: Tensor) -> Tensor:
         """Pooled vectors of one padded block; ``further`` as for ``hidden``."""

