@@ -23,11 +23,9 @@ from contrasent.search.integrity import VERIFIED, file_sum
 from contrasent.search.store import Facts, Store, damaged
 from contrasent.types import Vectors
 
-WORD = 64
-BLOCK = 16_384
-CANDIDATES = 2000
-A_HIT = 200
-"""Candidates for each row wanted, and at least 2,000 of them."""
+WORD, BLOCK = 64, 16_384
+CANDIDATES, A_HIT = 2000, 200
+"""Candidates of a query at least, and for each row wanted."""
 NEVER = np.iinfo(np.uint16).max
 
 
@@ -40,18 +38,18 @@ class BinaryCodes:
 
     def __init__(self, columns: NDArray[np.uint64], centre: Vectors) -> None:
         self.columns, self.centre = columns, centre
+        self.rows = int(columns.shape[1])  # of the index, that it knows
 
     @classmethod
-    def open(cls, folder: Path | None, facts: Facts) -> "BinaryCodes":
-        """Map the codes that lie beside an index."""
+    def open(cls, folder: Path | None, facts: Facts, *, whole: bool = False) -> "BinaryCodes":
+        """Map the codes that lie next to an index; large ones are verified if ``whole``."""
         assert folder is not None
-        rows, dimension = int(facts.codes["rows"]), facts.dimension
         path = folder / Path(str(facts.codes["file"])).name
-        shape = (-(-dimension // WORD), rows)
-        size = shape[0] * rows * 8
+        shape = (-(-facts.dimension // WORD), int(facts.codes["rows"]))
+        size = shape[0] * shape[1] * 8
         if not path.is_file() or path.stat().st_size != size:
             raise damaged(folder, f"{path.name} is missing or of another size")
-        if size <= VERIFIED and file_sum(path) != facts.codes["sum"]:
+        if (whole or size <= VERIFIED) and file_sum(path) != facts.codes["sum"]:
             raise damaged(folder, path.name)
         centre = np.array(facts.codes["centre"], dtype=np.float32)
         return cls(np.memmap(path, dtype="<u8", mode="r", shape=shape), centre)
@@ -60,18 +58,16 @@ class BinaryCodes:
     def of(cls, vectors: Vectors) -> "BinaryCodes":
         """The codes of vectors (n, d), gone through twice."""
         rows, dimension = vectors.shape
-        codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), _mean(vectors))
+        blocks = range(0, rows, BLOCK)
+        sums = (vectors[at : at + BLOCK].sum(axis=0, dtype=np.float64) for at in blocks)
+        centre = np.asarray(sum(sums, np.zeros(dimension)) / max(1, rows), dtype=np.float32)
+        codes = cls(np.zeros((-(-dimension // WORD), rows), np.uint64), centre)
         with progress.task("binary codes", rows, "texts") as advance:
-            for start in range(0, rows, BLOCK):
+            for start in blocks:
                 block = codes.words(vectors[start : start + BLOCK])
                 codes.columns[:, start : start + len(block)] = block.T
                 advance(len(block))
         return codes
-
-    @property
-    def rows(self) -> int:
-        """How many of an index's rows it knows."""
-        return int(self.columns.shape[1])
 
     def words(self, vectors: Vectors) -> NDArray[np.uint64]:
         """(n, words) of vectors (n, d)."""
@@ -97,14 +93,13 @@ class BinaryCodes:
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None
     ) -> list[NDArray[np.int64]]:
         """For each query (d,), rows that are likely among its best k, rising."""
-        wanted = max(CANDIDATES, A_HIT * k)
+        wanted = min(max(CANDIDATES, A_HIT * k), self.rows)
         found = []
         for query in queries:
             distance = self.hamming(query)
             if allowed is not None:
                 distance[~allowed[: self.rows]] = NEVER
-            below = np.cumsum(np.bincount(distance))
-            limit = int(np.searchsorted(below, min(wanted, self.rows)))
+            limit = int(np.searchsorted(np.cumsum(np.bincount(distance)), wanted))
             found.append(np.flatnonzero(distance <= min(limit, int(NEVER) - 1)))
         return found
 
@@ -113,22 +108,10 @@ def make_codes(folder: Path, store: Store) -> dict[str, Any]:
     """Write the codes of all rows beside an index; the facts that it keeps of them."""
     codes = BinaryCodes.of(store.vectors)
     number = max((int(path.name[6:12]) for path in folder.glob("codes-*.u64")), default=0) + 1
-    path = folder / f"codes-{number:06d}.u64"
-    data = codes.columns.astype("<u8")
+    path, data = folder / f"codes-{number:06d}.u64", codes.columns.astype("<u8")
     with writing(folder), path.open("wb") as stream:
         stream.write(data.data)
         stream.flush()
         os.fsync(stream.fileno())
-    return {
-        "file": path.name,
-        "rows": codes.rows,
-        "centre": [float(number) for number in codes.centre],
-        "sum": zlib.crc32(data.data),
-    }
-
-
-def _mean(vectors: Vectors) -> Vectors:
-    total = np.zeros(vectors.shape[1])
-    for start in range(0, len(vectors), BLOCK):
-        total = total + vectors[start : start + BLOCK].sum(axis=0, dtype=np.float64)
-    return np.asarray(total / max(1, len(vectors)), dtype=np.float32)
+    facts = {"file": path.name, "rows": codes.rows, "sum": zlib.crc32(data.data)}
+    return {**facts, "centre": [float(number) for number in codes.centre]}

@@ -1,7 +1,6 @@
 """Making an index folder of a stream of rows."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 
 from contrasent import progress
@@ -52,14 +51,14 @@ def create(
 
 
 def blocks_of(
-    rows: IndexRows, encode: EncodeFn, metric: str, batch: int = ROWS_AT_ONCE, skip: int = 0
+    rows: IndexRows, encode: EncodeFn, metric: str, batch: int = ROWS_AT_ONCE
 ) -> Iterator[Block]:
     """Rows with their vectors, a batch at a time; those without an id have their number."""
     if isinstance(rows, EncodedRecords):
-        yield from rows.blocks(metric, batch, skip)
+        yield from rows.blocks(metric, batch)
         return
-    first, dimension, read = skip, None, for_task(encode, "document")
-    for part in batched(islice(rows, skip, None), batch):
+    first, dimension, read = 0, None, for_task(encode, "document")
+    for part in batched(rows, batch):
         texts = [text for text, _, _ in part]
         vectors = check_vectors(read(texts), len(texts), dimension, metric)
         dimension = int(vectors.shape[1])

@@ -10,6 +10,7 @@ import numpy as np
 from contrasent.encoding.table import KEY
 from contrasent.errors import InputError, ModelError, OptionError
 from contrasent.search.checks import check_vectors
+from contrasent.search.records import ALL
 from contrasent.search.writer import Block
 from contrasent.text.sources import Source, find
 from contrasent.text.tables import parquet_file
@@ -19,13 +20,10 @@ VECTOR, TEXT, ID, SCALE = "vector", "text", "id", "scale"
 
 
 class EncodedRecords:
-    """Rows of a parquet file, or of a folder of them in the order of their names.
+    """Rows of parquet files in the order of their names; ``vector`` holds lists of one length.
 
-    A column ``vector`` holds lists of numbers, all of one length. Files without texts make an index
-    that finds ids; without ids the rows are numbered.
-
-    Attributes:
-        model: identity of the model that made the vectors; None where the files name none.
+    Files without texts make an index that finds ids; without ids the rows are numbered. ``model``:
+    identity of the model that made the vectors; None where the files name none.
     """
 
     def __init__(
@@ -36,23 +34,19 @@ class EncodedRecords:
         identity: str | None = None,
         metadata: Sequence[str] = (),
     ) -> None:
-        self.source, self.skipped = source, 0
-        self.files = find(source)
-        models: set[str | None] = set()
-        names: list[str] = []
+        self.source, self.skipped, self.files = source, 0, find(source)
+        models, names = set(), list[str]()
+        chosen = [] if list(metadata) == [ALL] else [("--metadata", name) for name in metadata]
         for file in self.files:
             with _opened(file) as opened:
                 schema = opened.schema_arrow
             names = schema.names
             if VECTOR not in names:
-                listed = ", ".join(names)
-                raise InputError(file.shown, f"has no column {VECTOR!r}, but {listed}")
-            stated = [] if list(metadata) == ["*"] else [("--metadata", name) for name in metadata]
-            for option, name in [("--column", text), ("--id", identity), *stated]:
-                if name is not None and name not in names:
-                    raise OptionError(
-                        option, name, f"no such column in {file.shown}", choices=names
-                    )
+                raise InputError(file.shown, f"has no column {VECTOR!r}, but {', '.join(names)}")
+            for option, name in [("--column", text), ("--id", identity), *chosen]:
+                if name not in (None, *names):
+                    problem = f"no such column in {file.shown}"
+                    raise OptionError(option, name, problem, choices=names)
             models.add(_model_of(schema.metadata or {}))
         if len(models) > 1:
             listed = " and ".join(sorted(map(repr, models)))
@@ -63,7 +57,7 @@ class EncodedRecords:
         self.scale = SCALE if SCALE in names and SCALE not in metadata else None
         own = (VECTOR, self.text, self.identity, self.scale)
         others = [name for name in names if name not in own]
-        self.metadata = others if list(metadata) == ["*"] else list(metadata)
+        self.metadata = others if list(metadata) == [ALL] else list(metadata)
 
     def check(self, identity: str, model: str) -> None:
         """Reject the files where they cannot make the index."""
@@ -73,58 +67,45 @@ class EncodedRecords:
                 "their vectors cannot be compared; use the first, or encode the texts again"
             )
 
-    def blocks(self, metric: str, batch: int, skip: int = 0) -> Iterator[Block]:
+    def blocks(self, metric: str, batch: int) -> Iterator[Block]:
         """The rows with their vectors, read a batch at a time."""
         first, dimension = 0, None
         wanted = {VECTOR, self.text, self.identity, self.scale, *self.metadata} - {None}
         for file in self.files:
             with _opened(file) as opened:
-                rows = opened.metadata.num_rows
-                if first + rows <= skip:
-                    first += rows
-                    continue
                 for part in opened.iter_batches(batch, columns=sorted(map(str, wanted))):
+                    where = f"{file.shown}, rows up to {first + len(part):,}"
+                    vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
+                    dimension = vectors.shape[1]
+                    yield Block(vectors, *self._columns(part, where, first))
                     first += len(part)
-                    part = part.slice(max(0, len(part) - max(0, first - skip)))
-                    if len(part):
-                        where = f"{file.shown}, rows up to {first:,}"
-                        block = self._block(part, where, first - len(part), dimension, metric)
-                        dimension = block.vectors.shape[1]
-                        yield block
 
-    def _block(
-        self, part: Any, where: str, begin: int, dimension: int | None, metric: str
-    ) -> Block:
-        """Rows of a file, ``begin`` the number of the first."""
-        vectors = check_vectors(_vectors(part, where), len(part), dimension, metric)
-        ids = [str(begin + at) for at in range(len(part))]
-        if self.identity is not None:
-            ids = [_string(value, "id", where) for value in part[self.identity].to_pylist()]
-        texts = [""] * len(part)
+    def _columns(self, part: Any, where: str, first: int) -> tuple[list[str], list[str], list[Any]]:
+        """Texts, ids and metadata of rows of a file, ``first`` the number of the first."""
+        texts, ids = [""] * len(part), [str(first + at) for at in range(len(part))]
+        extra: list[Any] = [None] * len(part)
         if self.text is not None:
             texts = [_string(value, "text", where) for value in part[self.text].to_pylist()]
-        extra: list[Any] = [None] * len(part)
-        if self.metadata:
+        if self.identity is not None:
+            ids = [_string(value, "id", where) for value in part[self.identity].to_pylist()]
+        if self.metadata:  # values that JSON does not know, such as dates, become strings
             table = part.select(list(self.metadata)).to_pylist()
-            # Values that JSON does not know, such as dates, become strings.
             extra = [json.loads(json.dumps(row, default=str)) for row in table]
-        return Block(vectors, texts, ids, extra)
+        return texts, ids, extra
 
 
 @contextmanager
 def _opened(file: Source) -> Iterator[Any]:
     if file.form != ".parquet":
-        raise InputError(
-            file.shown, "vectors are read from parquet, as contrasent encode writes it"
-        )
+        problem = "vectors are read from parquet, as contrasent encode writes it"
+        raise InputError(file.shown, problem)
     with parquet_file(file) as opened:
         yield opened
 
 
 def _model_of(metadata: dict[bytes, bytes]) -> str | None:
     try:
-        stated = json.loads(metadata.get(KEY.encode(), b"{}"))
-        return str(stated["model"])
+        return str(json.loads(metadata[KEY.encode()])["model"])
     except (ValueError, KeyError, TypeError):
         return None
 

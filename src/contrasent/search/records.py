@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from contrasent.errors import InputError
 from contrasent.search.writer import IndexRow
@@ -10,32 +9,6 @@ from contrasent.text.sources import find
 from contrasent.text.tables import ABSENT, Table, by_name, id_cell, open_table, text_cell
 
 ALL = "*"
-
-
-@dataclass(frozen=True, slots=True)
-class RecordColumns:
-    """Positions of text, id and metadata in a table."""
-
-    table: Table
-    text: int
-    identity: int | None
-    metadata: tuple[int, ...]
-
-    def rows(self) -> Iterator[IndexRow | None]:
-        """The rows; None for a blank line."""
-        chosen = (self.text, *(() if self.identity is None else (self.identity,)), *self.metadata)
-        source, names = self.table.source, [self.table.columns[at] for at in self.metadata]
-        text_name = self.table.columns[self.text] if self.table.names else ""
-        for number, cells in self.table.rows(chosen):
-            if cells is None:
-                yield None
-                continue
-            text = text_cell(cells[0], text_name, source, number)
-            name = None if self.identity is None else id_cell(cells[1], source, number)
-            values = zip(names, cells[len(cells) - len(names) :], strict=True)
-            # Values that JSON does not know, such as dates in parquet, become strings.
-            extra = {name: value for name, value in values if value is not ABSENT}
-            yield text, name, json.loads(json.dumps(extra, default=str)) if names else None
 
 
 class Records:
@@ -67,8 +40,8 @@ class Records:
 
     def __iter__(self) -> Iterator[IndexRow]:
         skipped = 0
-        for table in self.tables:
-            for row in table.rows():
+        for columns in self.tables:
+            for row in _rows(*columns):
                 if row is None:
                     skipped += 1
                 else:
@@ -76,16 +49,32 @@ class Records:
         self.skipped = skipped
 
 
+def _rows(
+    table: Table, text: int, identity: int | None, metadata: list[int]
+) -> Iterator[IndexRow | None]:
+    """The rows of a table by the positions of their columns; None for one without text."""
+    chosen = (text, *(() if identity is None else (identity,)), *metadata)
+    names = [table.columns[at] for at in metadata]
+    text_name = table.columns[text] if table.names else ""
+    for number, cells in table.rows(chosen):
+        if cells is None or (isinstance(cells[0], str) and not cells[0].strip()):
+            yield None
+            continue
+        own = text_cell(cells[0], text_name, table.source, number)
+        name = None if identity is None else id_cell(cells[1], table.source, number)
+        values = zip(names, cells[len(cells) - len(names) :], strict=True)
+        # Values that JSON does not know, such as dates in parquet, become strings.
+        extra = {name: value for name, value in values if value is not ABSENT}
+        yield own, name, json.loads(json.dumps(extra, default=str)) if names else None
+
+
 def _columns(
-    table: Table,
-    text: str | int | None,
-    identity: str | int | None,
-    metadata: Sequence[str | int],
-) -> RecordColumns:
+    table: Table, text: str | int | None, identity: str | int | None, metadata: Sequence[str | int]
+) -> tuple[Table, int, int | None, list[int]]:
     place = table.text_column() if text is None else table.position(text, "--column")
     name = None if identity is None else table.position(identity, "--id")
     if list(metadata) == [ALL]:
         others = [at for at in range(len(table.columns)) if at not in (place, name)]
     else:
         others = [table.position(one, "--metadata") for one in metadata]
-    return RecordColumns(table, place, name, tuple(others))
+    return table, place, name, others
