@@ -20,14 +20,12 @@ LINES = [
 
 
 @contextmanager
-def running(app):
+def running(app, **limits):
     """Serve an app; gives its address."""
-    import uvicorn
+    from contrasent.serve.connections import make_server
+    from contrasent.serve.guard import Settings
 
-    from contrasent.serve.app import Server
-
-    config = uvicorn.Config(app, port=0, access_log=False, log_config=None, lifespan="on")
-    server = Server(config)
+    server = make_server(app, Settings(**limits), port=0)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from contrasent.evaluate.diff import Diff
     from contrasent.model.prompts import Model
-    from contrasent.serve.client import RemoteModel
+    from contrasent.model.remote import RemoteModel
     from contrasent.types import Vectors
 
 CHANGED = 3
@@ -169,7 +169,7 @@ def _open_side(
     name: str, side: str, loading: options.Loading, searched: "Searched"
 ) -> "Counting[Model] | RemoteModel":
     """A model, an export or a server; the index's own model as the index was made."""
-    from contrasent.serve.client import RemoteModel, is_address
+    from contrasent.model.remote import RemoteModel, is_address
 
     if is_address(name):
         return RemoteModel(name, batch=loading.batch, option=side.upper())

@@ -107,11 +107,10 @@ def serve(
     except BaseException:
         listener.close()
         raise
-    import uvicorn
-
     from contrasent.cli.search import model_of
     from contrasent.processes import release_freed_memory
-    from contrasent.serve.app import Server, create_app
+    from contrasent.serve.app import create_app
+    from contrasent.serve.connections import make_server
 
     release_freed_memory()
 
@@ -132,13 +131,12 @@ def serve(
     logger = logging.getLogger("contrasent.serve")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.WARNING if progress.silent() else logging.INFO)
-    config = uvicorn.Config(app, access_log=False, log_config=None, server_header=False)
-    Server(config).run(sockets=[listener])
+    make_server(app, settings).run(sockets=[listener])
 
 
 def _read_key(path: Path | None) -> str:
     """The key: of a file, else of the environment, else none."""
-    from contrasent.serve.client import KEY
+    from contrasent.model.remote import KEY
 
     if path is None:
         return os.environ.get(KEY, "").strip()

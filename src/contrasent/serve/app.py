@@ -4,7 +4,6 @@ import asyncio
 import base64
 import json
 import logging
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +13,6 @@ from importlib.resources import files
 from typing import Annotated, Any
 
 import numpy as np
-import uvicorn
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
@@ -366,15 +364,3 @@ def _add_errors(app: FastAPI) -> None:
         words = f"{where}: {first['msg']}" if where else str(first["msg"])
         param = where.encode("utf-8", "replace").decode()
         return error_response(ApiError(400, words[:300], "invalid"), param)
-
-
-class Server(uvicorn.Server):
-    """Uvicorn, which closes idle connections once and then waits for those that came since."""
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Finish the accepted requests, and close idle connections, whenever they came."""
-        ending = asyncio.create_task(super().shutdown(sockets))
-        while not (await asyncio.wait([ending], timeout=0.1))[0]:
-            for connection in list(self.server_state.connections):
-                connection.shutdown()
-        await ending

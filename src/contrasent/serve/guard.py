@@ -55,6 +55,8 @@ class Settings:
     max_compared: int = 512  # texts on each side of a comparison
     max_body: int = 8 * 1024 * 1024
     max_k: int = 1000
+    max_connections: int = 1000  # of all clients, and at most what the limit of open files allows
+    head_timeout: float = 10.0  # seconds for a request's method, path and headers
     timeout: float = 60.0  # seconds for a request's body, and for its answer
     api_key: str = ""
     hosts: tuple[str, ...] = ()  # that the Host header may have; empty allows any

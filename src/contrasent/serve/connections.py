@@ -1,0 +1,91 @@
+"""Connections: how many there may be, and how long one may take to send the head of a request.
+
+Uvicorn limits neither: its ``limit_concurrency`` answers 503 to those who ask while others keep
+their sockets, and its ``timeout_keep_alive`` begins after an answer (Kludex/uvicorn, issue 157).
+"""
+
+import asyncio
+import resource
+from functools import partial
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from contrasent.serve.guard import Settings
+
+BACKLOG = 128
+"""Connections that asyncio takes in one turn of its loop."""
+TURNS = 5
+"""Turns until what is too much is closed again."""
+OTHERS = 64
+"""File descriptors that are not for connections."""
+
+Waiting = dict["Connection", asyncio.TimerHandle]
+"""Connections without a request, the longest waiting first, and when each is closed."""
+
+
+class Connection(H11Protocol):
+    """A connection that is closed if the head of its request does not come in time.
+
+    Where there are too many, the one that has waited longest makes room.
+    """
+
+    def __init__(self, *, most: int, head_timeout: float, waiting: Waiting, **given: Any) -> None:
+        super().__init__(**given)
+        self.most, self.head_timeout, self.waiting = most, head_timeout, waiting
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a request."""
+        super().connection_made(transport)
+        self._watch()
+        if len(self.connections) > self.most:
+            oldest = next(iter(self.waiting))  # this one, where all others are at work
+            oldest._give_up()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request; its head has a limit of time however it is cut up."""
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._watch()
+
+    def _watch(self) -> None:
+        if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+            self._forget()
+        elif self not in self.waiting:
+            self.waiting[self] = self.loop.call_later(self.head_timeout, self._give_up)
+
+    def _forget(self) -> None:
+        if self in self.waiting:
+            self.waiting.pop(self).cancel()
+
+    def _give_up(self) -> None:
+        self._forget()
+        self.connections.discard(self)
+        self.transport.abort()
+
+
+def make_server(app: Any, settings: Settings, **options: Any) -> uvicorn.Server:
+    """The process that serves an app; it prints nothing of connections or malformed requests."""
+    wanted = settings.max_connections + TURNS * BACKLOG + OTHERS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files, possible = (wanted if n == resource.RLIM_INFINITY else n for n in (soft, hard))
+    if files < wanted:
+        files = min(wanted, possible)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    backlog = max(1, min(BACKLOG, files // 16))
+    most = max(1, min(settings.max_connections, files - TURNS * backlog - OTHERS))
+    http: Any = partial(Connection, most=most, head_timeout=settings.head_timeout, waiting={})
+    given = {"access_log": False, "log_config": None, "log_level": "error", "server_header": False}
+    fixed = {"http": http, "ws": "none", "lifespan": "on", "backlog": backlog}
+    return uvicorn.Server(uvicorn.Config(app, **{**given, **fixed, **options}))
