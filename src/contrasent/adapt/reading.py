@@ -14,7 +14,7 @@ from contrasent.documents.folder import Documents
 from contrasent.documents.passages import Passage, passages
 from contrasent.errors import DataError, InputError
 from contrasent.files import atomic_file
-from contrasent.text.labelled import read_qrels
+from contrasent.text.labelled import places_of, read_qrels
 from contrasent.text.official import read_lines
 
 UserQueries = list[tuple[str, dict[int, float]]]
@@ -160,13 +160,7 @@ def _rows(path: Path) -> Iterable[tuple[int, dict[str, Any]]]:
 def _by_number(
     path: Path, rows: dict[str, dict[str, float]], documents: Sequence[str]
 ) -> UserQueries:
-    named: dict[str, set[int]] = {}
-    for number, name in enumerate(documents):
-        for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
-            named.setdefault(form, set()).add(number)
-    # A short form that two documents share names neither.
-    places = {form: min(numbers) for form, numbers in named.items() if len(numbers) == 1}
-    places |= {name: number for number, name in enumerate(documents)}
+    places = places_of(documents)
     found = []
     for query, gains in rows.items():
         known = {places[name]: gain for name, gain in gains.items() if name in places}

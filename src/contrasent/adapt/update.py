@@ -20,7 +20,7 @@ from contrasent.adapt.splitting import SEALED, SELECT, TRAIN, parts_of
 from contrasent.documents.passages import Passage, prefixes
 from contrasent.errors import InputError, OutputError
 from contrasent.model.encoder import Encoder
-from contrasent.search.index import Index
+from contrasent.search.index import Index, document_of
 from contrasent.search.ranking import Ranker
 from contrasent.types import Vectors
 
@@ -77,7 +77,7 @@ def with_previous(previous: Previous, new: Reading) -> Reading:
     if all(passage.indexed in held for passage in new.passages):
         raise InputError("the new text", f"is in {previous.folder} already, all of it")
     for hit in previous.index.rows(_rows(previous, set(new.documents))):
-        name = _document(hit.id, hit.metadata)
+        name = document_of(hit.id, hit.metadata)
         number = numbers.setdefault(name, len(numbers))
         place.setdefault(hit.text, len(passages))
         passages.append(passage_of(hit.text, hit.id, hit.metadata, number))
@@ -125,16 +125,11 @@ def updated_parts(previous: Previous, reading: Reading, *, seed: int) -> NDArray
     return np.concatenate([parts, parts_of(new, seed=seed)])
 
 
-def _document(identity: str, metadata: object) -> str:
-    named = metadata.get("document") if isinstance(metadata, dict) else None
-    return named if isinstance(named, str) else identity
-
-
 def _rows(previous: Previous, new: set[str]) -> NDArray[np.int64]:
     """Rows of the earlier index, without those of documents that the new text has as well."""
     every = previous.index.every()
     return np.array(
-        [row.row for row in every if _document(row.id, row.metadata) not in new], dtype=np.int64
+        [row.row for row in every if document_of(row.id, row.metadata) not in new], dtype=np.int64
     )
 
 

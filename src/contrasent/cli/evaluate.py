@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @options.command
 def evaluate(
     loading: options.Running,
-    models: Annotated[list[str] | None, typer.Argument(metavar="MODEL...")] = None,
+    models: Annotated[list[str] | None, typer.Argument(metavar="MODEL|INDEX...")] = None,
     suite: list[str] | None = None,
     data: options.DataFolder = None,
     form: options.StsForm = "senteval",
@@ -37,6 +37,8 @@ def evaluate(
     columns: Annotated[str | None, typer.Option(metavar="A,B,SCORE")] = None,
     collection: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
     own_ids: bool = False,
+    word_weight: options.WordWeight = None,
+    vectors_only: options.VectorsOnly = False,
     stop_words: bool = False,
     resamples: Annotated[int, typer.Option(min=0)] = 1000,
     json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None,
@@ -46,7 +48,7 @@ def evaluate(
     """Measure models: similarity, transfer, geometry, retrieval and bias, with 95 % intervals.
 
     Options:
-        models: Model folders or names, or GloVe text files.
+        models: Model folders or names, GloVe text files, or indexes to search (--collection).
         suite: sts, protocols, transfer, geometry, retrieval, bias, paraphrase, triplets,
             clustering, few-shot or all; can be repeated.
         aggregate: all, mean or wmean; can be repeated.
@@ -57,7 +59,8 @@ def evaluate(
         pairs: Your own labelled pairs: csv, tsv, jsonl or parquet; can be repeated.
         columns: For --pairs: two texts and a number by name, or by position from 0 where there is
             no header.
-        collection: Your own retrieval set, in BEIR's layout.
+        collection: Your own retrieval set, in BEIR's layout; of an index, the queries' answers are
+            its rows, or the documents that their metadata names.
         own_ids: For --collection: rank a document with the query's own id too.
         stop_words: Average GloVe's vectors of stop words too.
         resamples: Bootstrap resamples of the 95 % intervals; 0 for none.
@@ -74,8 +77,8 @@ def evaluate(
         return
     if not models:
         raise UserError(
-            "MODEL is missing (model folders or names, or GloVe text files); see 'contrasent "
-            "evaluate --help'"
+            "MODEL is missing (model folders or names, GloVe text files, or indexes); see "
+            "'contrasent evaluate --help'"
         )
     suites = suite_names(suite or ["sts"]) if suite or not (pairs or collection) else ()
     chosen = Options(
@@ -90,10 +93,17 @@ def evaluate(
         resamples=resamples,
         folder=data,
     )
-    own = _read_own(pairs or [], columns, collection, own_ids)
-    data_digest = digest(_check_before(models, suites, chosen, report_file, json_file))
+    weight = options.chosen_weight(word_weight, vectors_only)
+    indexes = _check_indexes(models, weight, collection, bool(suites or pairs))
+    others = [model for model in models if model not in indexes]
+    own = _read_own(pairs or [], columns, collection if others else None, own_ids, indexes)
+    data_digest = digest(_check_before(models, others, suites, chosen, report_file, json_file))
     found: dict[str, Report] = {}
     for model in models:
+        if model in indexes and collection is not None:
+            found[model] = _search(model, collection, loading, weight, own_ids, resamples)
+            typer.echo(f"{model}\n{found[model].table()}\n")
+            continue
         encode, tokens = _load(model, loading, stop_words)
         found[model] = _measure(encode, suites, replace(chosen, tokens=tokens), own)
         if isinstance(encode, Counting) and suites and not own:
@@ -156,6 +166,7 @@ def _show_data(folder: Path | None, form: str, json_file: Path | None) -> None:
 
 def _check_before(
     models: list[str],
+    others: list[str],
     suites: tuple[str, ...],
     chosen: "Options",
     report_file: Path | None,
@@ -182,10 +193,68 @@ def _check_before(
         from contrasent.evaluate.pictures import check_matplotlib
 
         check_matplotlib()
-    for model in models:
+    for model in others:
         if not Path(model).is_file():
             find_model(model)
     return read_data(suites, chosen)
+
+
+def _check_indexes(
+    models: list[str], weight: float | None, collection: Path | None, others: bool
+) -> list[str]:
+    """The indexes among what is measured; they are searched."""
+    from contrasent.search.opening import index_folder
+    from contrasent.search.store import is_any_index
+
+    # The folder that adapt left is a model with an index in it: a model here, as ever.
+    found = [
+        model
+        for model in models
+        if is_any_index(index_folder(model)) and not (Path(model) / "modules.json").is_file()
+    ]
+    if found and collection is None:
+        raise UserError(f"{found[0]}: an index is measured by --collection FOLDER")
+    if found and others:
+        raise UserError(f"{found[0]}: is an index; --suite and --pairs measure models")
+    if weight is not None and not found:
+        raise OptionError("--word-weight", weight, "is for an index that is measured")
+    return found
+
+
+def _search(
+    name: str,
+    collection: Path,
+    loading: options.Loading,
+    weight: float | None,
+    own_ids: bool,
+    resamples: int,
+) -> "Report":
+    """Measure an index as it is searched, by the judged queries of a collection."""
+    from contrasent.cli.search import model_of
+    from contrasent.evaluate.searching import search_retrieval
+    from contrasent.search.index import document_of
+    from contrasent.search.opening import open_index
+    from contrasent.search.ranking import Ranker
+    from contrasent.text.labelled import read_judged
+
+    judged = read_judged(collection)
+    index = open_index(name)
+    ranker = index.ranker if weight is None else Ranker(weight)
+    encode = model_of(index, None, loading)
+    documents = dict.fromkeys(document_of(row.id, row.metadata) for row in index.every())
+    report = search_retrieval(
+        lambda queries, k: index.documents(queries, encode, k, ranker),
+        list(documents),
+        judged,
+        own_ids=own_ids,
+        task=collection.absolute().name,
+        split="test",
+        resamples=resamples,
+    )
+    notes = {**report.notes, "word weight": ranker.word_weight, "rows": len(index)}
+    for line in encode.notes:
+        options.note(line)
+    return replace(report, notes=notes)
 
 
 def _load(
@@ -219,11 +288,15 @@ Own = Callable[["EncodeFn", int], "Report"]
 
 
 def _read_own(
-    files: list[Path], columns: str | None, collection: Path | None, own_ids: bool
+    files: list[Path],
+    columns: str | None,
+    collection: Path | None,
+    own_ids: bool,
+    indexes: list[str],
 ) -> list[Own]:
     if columns is not None and not files:
         raise OptionError("--columns", columns, "chooses columns of --pairs, and there are none")
-    if own_ids and collection is None:
+    if own_ids and collection is None and not indexes:
         raise OptionError("--own-ids", "", "belongs to --collection, and there is none")
     found: list[Own] = []
     if files:

@@ -57,6 +57,12 @@ class Hit:
     words: float = 0.0
 
 
+def document_of(name: str, metadata: Any) -> str:
+    """The document that a row is a passage of, by its metadata; the row itself without such."""
+    document = metadata.get("document") if isinstance(metadata, dict) else None
+    return document if isinstance(document, str) else name
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """Rows found for one query, best first, (k,) each."""
@@ -199,6 +205,23 @@ class Index(Snapshot):
         allowed = allowed if where is None else self.matching(where)
         found = self.find(texts, given, int(k), ranker, allowed=allowed, exact=exact)
         return [self._hits(one, threshold) for one in found]
+
+    def documents(
+        self, queries: Sequence[str], encode: EncodeFn, k: int, ranker: Ranker | None = None
+    ) -> list[list[str]]:
+        """The best k documents for each query, one of several passages by its best."""
+        vectors = self.query_vectors(queries, encode)
+        found: list[list[str]] = [[] for _ in queries]
+        wanted, depth = list(range(len(queries))), k
+        while wanted:
+            texts = [queries[at] for at in wanted]
+            hits = self.search(texts, vectors=vectors[wanted], k=depth, ranker=ranker)
+            for at, some in zip(wanted, hits, strict=True):
+                found[at] = list(dict.fromkeys(document_of(h.id, h.metadata) for h in some))[:k]
+            full = zip(wanted, hits, strict=True)
+            wanted = [at for at, some in full if len(found[at]) < k and len(some) == depth]
+            depth *= 4
+        return found
 
     def _hits(self, found: Found, threshold: float | None) -> list[Hit]:
         chosen = np.flatnonzero(found.cosines > just_below(threshold))

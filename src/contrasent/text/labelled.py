@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -194,6 +195,10 @@ def flickr30k(*, folder: Path | None = None) -> Captions:
     return Captions(tuple(texts), tuple(pictures))
 
 
+Judged = dict[str, tuple[str, dict[str, float]]]
+"""Of each query by its id: its text, and the gains of judged documents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collection:
     """Queries, documents, and which of them belong together."""
@@ -207,27 +212,47 @@ class Collection:
 
 
 def read_collection(folder: Path, *, split: str = "test") -> Collection:
-    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv."""
-    # Queries without a relevant document in the split are left out.
+    """Read a folder in BEIR's layout: corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv.
+
+    Queries without a relevant document in the split are left out.
+    """
     documents = _texts(folder / "corpus.jsonl")
-    queries = _texts(folder / "queries.jsonl")
-    judged = read_qrels(folder / "qrels" / f"{split}.tsv")
     place = {name: i for i, name in enumerate(documents)}
     texts, relevant, own = [], [], []
-    for query, gains in judged.items():
-        unknown = [d for d in gains if d not in place]
-        if query not in queries or unknown:
-            raise DataError(
-                f"{folder / 'qrels' / f'{split}.tsv'}: names "
-                f"{'document ' + unknown[0] if unknown else 'query ' + query}, which is not there"
-            )
+    for query, (text, gains) in read_judged(folder, split=split).items():
+        if unknown := [d for d in gains if d not in place]:
+            problem = f"names document {unknown[0]}, which is not there"
+            raise DataError(f"{folder / 'qrels' / f'{split}.tsv'}: {problem}")
         positive = {place[d]: g for d, g in gains.items() if g > 0}
         if positive:
-            texts.append(queries[query])
+            texts.append(text)
             relevant.append(positive)
             itself = place.get(query, -1)
             own.append(-1 if itself in positive else itself)
     return Collection(tuple(texts), tuple(documents.values()), tuple(relevant), tuple(own))
+
+
+def read_judged(folder: Path, *, split: str = "test") -> Judged:
+    """Read the queries and judgements of a folder in BEIR's layout, its corpus aside."""
+    queries = _texts(folder / "queries.jsonl")
+    path = folder / "qrels" / f"{split}.tsv"
+    judged = read_qrels(path)
+    if unknown := [query for query in judged if query not in queries]:
+        raise DataError(f"{path}: names query {unknown[0]}, which is not there")
+    return {query: (queries[query], gains) for query, gains in judged.items()}
+
+
+def places_of(names: Sequence[str]) -> dict[str, int]:
+    """Numbers of documents by their names and by what is short for one of them alone.
+
+    Short for ``notes/faq.jsonl#7`` is 7, for ``notes/plan.md`` plan.md and plan.
+    """
+    found: dict[str, set[int]] = {}
+    for number, name in enumerate(names):
+        for form in (name.rpartition("#")[2], Path(name).name, Path(name).stem):
+            found.setdefault(form, set()).add(number)
+    short = {form: min(numbers) for form, numbers in found.items() if len(numbers) == 1}
+    return short | {name: number for number, name in enumerate(names)}
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, float]]:

@@ -1,0 +1,86 @@
+"""Retrieval as a search gives it, whatever ranks there: the first documents of judged queries."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from contrasent.errors import DataError
+from contrasent.evaluate.retrieval import Ranking, ranking_report
+from contrasent.report import Report
+from contrasent.stats.bootstrap import digest, item_keys
+from contrasent.text.labelled import Judged, places_of
+
+Search = Callable[[Sequence[str], int], Sequence[Sequence[str]]]
+"""Queries and a number in; for each query the names of so many documents, best first."""
+
+
+def search_retrieval(
+    search: Search,
+    documents: Sequence[str],
+    judged: Judged,
+    *,
+    k: Sequence[int] = (1, 10),
+    own_ids: bool = False,
+    task: str = "search",
+    **options: Any,
+) -> Report:
+    """Score a search on finding each query's relevant documents.
+
+    A judged document that is not there is not found; a note counts them.
+
+    Args:
+        search: queries and a number in, names of documents out.
+        documents: the names of all that it searches.
+        judged: see :func:`contrasent.text.labelled.read_judged`.
+        k: cuts of recall; MRR and nDCG are cut at the largest.
+        own_ids: keep a document with the query's own id, see
+            :func:`contrasent.evaluate.retrieval.folder_retrieval`.
+        task: name of the task in the report.
+        options: see :func:`contrasent.evaluate.retrieval.ranking_report`.
+
+    Returns:
+        The rows of :func:`contrasent.evaluate.retrieval.retrieval`.
+
+    Raises:
+        DataError: no judged document is among ``documents``.
+    """
+    places, most = places_of(documents), max(k)
+    positive = {
+        query: (text, {name: gain for name, gain in gains.items() if gain > 0})
+        for query, (text, gains) in judged.items()
+    }
+    asked = {query: entry for query, entry in positive.items() if entry[1]}
+    wanted = {name for _, gains in asked.values() for name in gains}
+    lacking = wanted - places.keys()
+    if lacking == wanted:
+        raise DataError(
+            f"{task}: no judged document is there (for example {min(wanted, default='')!r}; "
+            f"documents are named such as {next(iter(documents), '')!r})"
+        )
+    texts = [text for text, _ in asked.values()]
+    ranks, found_gains, left_out, beyond = [], [], 0, len(documents) + most
+    found = search(texts, most if own_ids else most + 1)
+    for (query, (_, gains)), names in zip(asked.items(), found, strict=True):
+        itself = None if own_ids or query in gains else places.get(query)
+        numbers = [places[name] for name in names]
+        left_out += itself in numbers
+        rank = {n: at for at, n in enumerate((n for n in numbers if n != itself), 1)}
+        at = np.array([rank.get(places.get(name, -1), beyond) for name in gains], np.int64)
+        order = np.argsort(at, kind="stable")
+        ranks.append(at[order])
+        found_gains.append(np.array([*gains.values()])[order])
+    report = ranking_report(
+        Ranking(tuple(ranks), tuple(found_gains), len(documents)),
+        k=k,
+        task=task,
+        keys=item_keys(texts),
+        context=digest(sorted(documents)),
+        **options,
+    )
+    notes = {**report.notes, "ties": "as the search orders them"}
+    if lacking:
+        notes["judged documents that are not there"] = len(lacking)
+    if left_out:
+        notes["document with the query's own id"] = f"left out for {left_out:,} queries"
+    return Report(report.rows, notes, report.items)
