@@ -249,6 +249,15 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["search", "{i}"], OptionError, "at least one query"),
         (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),
         (["similarity", "{d}/no", "a", "b"], ModelError, "no such model"),
+        (["index", MINILM, "{t}", "-o", "{i}", "--add", "--update"], UserError, "choose one"),
+        (["index", "m", "{t}", "-o", "{i}", "--add", "--overwrite"], UserError, "or replaces"),
+        (["index", MINILM, "{t}", "-o", "{i}", "--update"], UserError, "needs --id"),
+        (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], UserError, "no such folder"),
+        (["search", "{i}", "x", "--where", "year"], UserError, "neither JSON nor"),
+        (["index", "{i}", "{t}", "--remove", "0"], UserError, "does not go with --remove"),
+        (["index", "{i}", "--remove", "nobody"], UserError, "not in the index"),
+        (["index", "{i}", "--remove-where", "year"], UserError, "neither JSON nor"),
+        (["index", "{d}", "--remove", "0"], UserError, "no index"),
     ],
 )
 def test_bad_input_costs_no_torch(arguments, error, words, tmp_path, lines, built, monkeypatch):
@@ -306,28 +315,6 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     removed = run("index", folder, "--remove", "a", "--remove-where", "n=4")
     assert removed.endswith("2 rows removed, 2 left\n")
     assert set(found().values()) == {"deux", "four"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["index", MINILM, "{t}", "-o", "{d}/x", "--metric", "dott"], "did you mean 'dot'"),
-        (["index", MINILM, "{t}", "-o", "{i}", "--add", "--update"], "choose one"),
-        (["index", MINILM, "{t}", "-o", "{i}", "--add", "--overwrite"], "replaces an index"),
-        (["index", MINILM, "{t}", "-o", "{i}", "--update"], "needs --id"),
-        (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], "no such folder"),
-        (["search", "{i}", "x", "--where", "year"], "neither JSON nor"),
-        (["index", "{i}", "{t}", "--remove", "0"], "does not go with --remove"),
-        (["index", "{i}", "--remove", "nobody"], "not in the index"),
-        (["index", "{i}", "--remove-where", "year"], "neither JSON nor"),
-        (["index", "{d}", "--remove", "0"], "no index"),
-    ],
-)
-def test_bad_changes_cost_no_torch(arguments, words, tmp_path, lines, built, monkeypatch):
-    monkeypatch.setitem(sys.modules, "contrasent.model.encoder", None)
-    names = {"t": lines, "d": tmp_path, "i": built}
-    with pytest.raises(UserError, match=words):
-        run(*(argument.format(**names) for argument in arguments))
 
 
 def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):

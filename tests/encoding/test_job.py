@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 
-import fsspec
 import numpy as np
 import openers
 import pyarrow as pa
@@ -94,7 +93,6 @@ def test_shares_of_machines_are_all_shards_once(tmp_path, source):
         gather(str(tmp_path / "v"))
     made_by.append(run(made(source, tmp_path / "v"), share="2/4"))
     assert sorted(n for numbers in made_by for n in numbers) == list(range(13))
-    assert gather(str(tmp_path / "v")).rows == 250
     for wrong in ("0/4", "5/4", "3", "a/b", "3/", "-1/4"):
         with pytest.raises(OptionError, match="i/n"):
             chosen_shards(wrong, [1, 2])
@@ -157,18 +155,6 @@ def test_a_worker_with_another_model_makes_nothing(tmp_path, source):
     done = job.run(0, lambda rows: None)
     assert "another model under that name" in done.problem
     assert not list((tmp_path / "v").glob("shard*"))
-
-
-def test_a_folder_behind_a_url_is_as_one_here(tmp_path, source):
-    job = made(source, "memory://vectors/of/it")
-    run(job)
-    assert gather("memory://vectors/of/it").rows == 250
-    run(here := made(source, tmp_path / "v"))
-    system = fsspec.filesystem("memory")
-    for path in (tmp_path / "v").glob("*.parquet"):
-        assert system.cat_file(f"/vectors/of/it/{path.name}") == path.read_bytes()
-    assert here.plan == job.plan
-    Folder("memory://vectors/of/it").remove()
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import openers
-import psutil
 import pytest
 from openers import Numbers
 
@@ -158,44 +157,6 @@ def test_an_error_of_ray_itself_is_one_line(cluster, tmp_path, source, monkeypat
     job = made(source, tmp_path / "v")
     with pytest.raises(UserError, match=r"^Ray itself died \(.*again to go on$"):
         list(OnRay(1).run(job, begin(job, None), lambda rows: None))
-
-
-COMMAND = """
-import sys
-sys.path.insert(0, {here!r})
-from test_on_ray import Numbers, OnRay, made, run
-from contrasent.errors import UserError
-if __name__ == "__main__":
-    try:
-        run(made({source!r}, {output!r}, Numbers(pause=1.0)), OnRay(1, patience=300))
-    except UserError as error:
-        sys.exit(f"LINE {{error}}")
-"""
-
-
-def test_when_rays_own_agent_dies_there_is_a_line(tmp_path, source):
-    """Ray then ends the process that uses it, with exit code 1 and no exception."""
-    output, program = tmp_path / "v", tmp_path / "command.py"
-    program.write_text(COMMAND.format(here=str(HERE), source=source, output=str(output)))
-    paths = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE)])
-    process = subprocess.Popen(
-        [sys.executable, program],
-        env=os.environ | {"PYTHONPATH": paths, "RAY_ADDRESS": "local"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 120
-    while len(content(output)) < 2 and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.1)
-    below = psutil.Process(process.pid).children(recursive=True)
-    agents = [one for one in below if "RuntimeEnvAgent" in " ".join(one.cmdline())]
-    assert len(agents) == 1
-    agents[0].kill()
-    said = process.communicate(timeout=180)[1]
-    assert process.returncode == 1
-    assert "LINE Ray itself died (" in said
-    assert said.rstrip().endswith("give the same command again to go on")
-    assert 2 <= len(content(output)) < 12
 
 
 DRIVER = """

@@ -1,6 +1,5 @@
 """``contrasent compare A B``."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,11 +55,7 @@ def compare(
     tasks = tuple(task) if task else STS_TASKS
     chosen = Options(form=form, tasks=tasks, split=split, resamples=0, folder=data)
 
-    def measure(folders: dict[str, Path]) -> "dict[str, Report]":
-        data = digest(read_data(suites, chosen)) if folders else ""
-        return {name: measure_one(folder, data) for name, folder in folders.items()}
-
-    def measure_one(folder: Path, data: str) -> "Report":
+    def measure(folder: Path, data: str) -> "Report":
         model = load_model(folder, loading)
         found, kept = kept_or_measured(
             model.stated, suites, chosen, data, lambda: evaluate(model, suites, chosen)
@@ -69,9 +64,12 @@ def compare(
             options.note(f"{folder}: measured before (CONTRASENT_CACHE= measures anew)")
         return found.select(metric="spearman") if suites == ("sts",) else found
 
-    loaded = _reports(arms, measure)
-    names = [name for arm in arms for name in arm]
-    found = compare_reports(loaded[0], loaded[1], names=names, seed_sd=seed_sd)
+    saved = {name: _saved(name) for arm in arms for name in arm if name.endswith(".json")}
+    folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
+    known = digest(read_data(suites, chosen)) if folders else ""
+    saved |= {name: measure(folder, known) for name, folder in folders.items()}
+    loaded = [[saved[name] for name in arm] for arm in arms]
+    found = compare_reports(*loaded, names=[*arms[0], *arms[1]], seed_sd=seed_sd)
     width = max(len(c.name) for c in found)
     lines = [
         f"A: {', '.join(arms[0])}\nB: {', '.join(arms[1])}",
@@ -123,18 +121,10 @@ def _names(option: str, value: str) -> list[str]:
     return names
 
 
-def _reports(
-    arms: list[list[str]], measure: "Callable[[dict[str, Path]], dict[str, Report]]"
-) -> "list[list[Report]]":
-    """Of each arm's runs: saved ones are read, models are measured, one after another."""
+def _saved(name: str) -> "Report":
     from contrasent.report import read_reports
 
-    saved: dict[str, Report] = {}
-    for name in (name for arm in arms for name in arm if name.endswith(".json")):
-        models = read_reports(Path(name))
-        if len(models) != 1:
-            raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
-        (saved[name],) = models.values()
-    folders = {name: find_model(name) for arm in arms for name in arm if name not in saved}
-    saved |= measure(folders)
-    return [[saved[name] for name in arm] for arm in arms]
+    models = read_reports(Path(name))
+    if len(models) != 1:
+        raise InputError(Path(name), f"reports of {len(models)} models; name files with one")
+    return next(iter(models.values()))

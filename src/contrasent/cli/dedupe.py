@@ -1,18 +1,13 @@
 """``contrasent dedupe INDEX``."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from contrasent.cli import options
 from contrasent.errors import OptionError
-
-if TYPE_CHECKING:
-    from contrasent.search.index import Index
-    from contrasent.search.pairs import Duplicates
 
 SHOWN = 10
 
@@ -20,7 +15,7 @@ SHOWN = 10
 @options.command
 def dedupe(
     index: Path,
-    threshold: float = 0.95,
+    threshold: Annotated[float, typer.Option(min=-1, max=1)] = 0.95,
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     remove: bool = False,
     overwrite: options.Overwrite = False,
@@ -36,8 +31,6 @@ def dedupe(
         output: Write all of it to FILE.jsonl.
         remove: Remove the near-duplicates from the index.
     """
-    if not -1 <= threshold <= 1:
-        raise OptionError("--threshold", threshold, "must lie in -1 to 1")
     if output is not None:
         if output.suffix != ".jsonl":
             raise OptionError("-o", str(output), "must end in .jsonl")
@@ -47,20 +40,24 @@ def dedupe(
     from contrasent.search.pairs import near_duplicates
 
     with local_index(index) as opened:
-        found = near_duplicates(opened, threshold)
+        total, found = len(opened), near_duplicates(opened, threshold)
+
+        def named(row: int) -> dict[str, Any]:
+            one = opened.row(row)
+            return {"id": one.id, "text": one.text, "metadata": one.metadata}
+
         if output is not None:
+            repeats = {pair.second: pair for pair in found.pairs}
             with atomic_file(output) as stream:
-                for row in _listed(opened, found):
-                    stream.write(json.dumps(row, ensure_ascii=False) + "\n")
+                for row in sorted([*found.kept.tolist(), *repeats]):
+                    one = repeats.get(row)
+                    of = {"repeats": opened.row(one.first).id if one else None}
+                    line = {**named(row), **of, "score": one.score if one else None}
+                    stream.write(json.dumps(line, ensure_ascii=False) + "\n")
         pairs: list[dict[str, Any]] = [
-            {
-                "score": pair.score,
-                "kept": _named(opened, pair.first),
-                "repeat": _named(opened, pair.second),
-            }
+            {"score": pair.score, "kept": named(pair.first), "repeat": named(pair.second)}
             for pair in sorted(found.pairs, key=lambda pair: -pair.score)
         ]
-        total = len(opened)
     if remove and pairs:
         with open_writer(index) as writer:
             writer.delete([pair["repeat"]["id"] for pair in pairs])
@@ -85,20 +82,3 @@ def dedupe(
         "pairs": pairs,
     }
     return options.Output(facts, "\n".join(lines))
-
-
-def _named(opened: "Index", row: int) -> dict[str, Any]:
-    found = opened.row(row)
-    return {"id": found.id, "text": found.text, "metadata": found.metadata}
-
-
-def _listed(opened: "Index", found: "Duplicates") -> Iterator[dict[str, Any]]:
-    """Every text; near-duplicates with the id of the text that they repeat."""
-    repeats = {pair.second: pair for pair in found.pairs}
-    for row in sorted([*found.kept.tolist(), *repeats]):
-        pair = repeats.get(row)
-        yield {
-            **_named(opened, row),
-            "repeats": opened.row(pair.first).id if pair else None,
-            "score": pair.score if pair else None,
-        }

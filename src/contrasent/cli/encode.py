@@ -251,41 +251,31 @@ def _in_shards(
     overwrite: bool,
 ) -> options.Output:
     """Independent shards of parquet, by ``--engine`` and ``--shard``."""
+    from contrasent.encoding import job as jobs
     from contrasent.encoding.inputs import Folder, plan
-    from contrasent.encoding.job import (
-        Job,
-        begin,
-        chosen_shards,
-        gather,
-        opened,
-        plan_before,
-        read_begun,
-        total,
-    )
     from contrasent.encoding.table import TYPES
     from contrasent.text.tables import column as position
 
     if find_spec("pyarrow") is None:
         raise MissingExtraError("pyarrow", "parquet", "encoding in shards")
     check_choice("--dtype", dtype, TYPES)
-    chosen_shards(share, [])
+    jobs.chosen_shards(share, [])
     if share and overwrite:
         raise OptionError("--overwrite", True, "would remove the shards of others; leave it out")
     if Path(output).suffix in FORMATS:
         raise OptionError("-o", output, "must be a folder with --engine: it holds a file a shard")
     folder = Folder(output)
-    begun = read_begun(folder)
+    begun = jobs.read_begun(folder)
     if overwrite and begun is not None:
         folder.remove()
         begun = None
     text, identity = map(position, columns)
-    before = plan_before(begun, folder.name)
-    rows = plan(source, shard_rows=shard_rows, text=text, identity=identity, before=before)
+    rows = plan(source, shard_rows=shard_rows, text=text, identity=identity)
     opener = OpenModel(str(find_model(model).absolute()), loading, form, engine.threads)
-    here = opened(opener)
-    job = Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
+    here = jobs.opened(opener)
+    job = jobs.Job(folder.name, rows, opener, here.dimension, dtype, keep_text, here.settings)
     began = time.monotonic()
-    missing = chosen_shards(share, begin(job, begun))
+    missing = jobs.chosen_shards(share, jobs.begin(job, begun))
     ended: list[Done] = []
     with progress.task("encode", sum(map(rows.size, missing)), "sentences") as advance:
         for one in engine.run(job, missing, advance):
@@ -294,9 +284,9 @@ def _in_shards(
             ended.append(one)
     left = len(job.missing()) if share else 0
     if not left:
-        gather(job.output)
+        jobs.gather(job.output)
     seconds = time.monotonic() - began
-    done = total(ended)
+    done = jobs.total(ended)
     each = (done.seconds - done.opening) / max(1, done.shard)
     overhead = each - done.encoding / max(1, done.shard)
     facts = {

@@ -85,9 +85,8 @@ def reproduce(
     if scale is not None and scale not in SCALES:
         raise OptionError("--scale", scale, "unknown", choices=SCALES)
     most = options.parse_budget(budget) if budget is not None else None
-    for target in (report, json_file, holds):
-        if target is not None:
-            check_writable(target.parent)
+    for target in filter(None, (report, json_file, holds)):
+        check_writable(target.parent)
     if report is not None or figures is not None or holds is not None:
         from contrasent.evaluate.pictures import check_matplotlib
 
@@ -99,7 +98,8 @@ def reproduce(
         from contrasent.text.official import data_folder
         from contrasent.train.settings import assignments
 
-        where = Place(results, data_folder(), base or "", _checkpoints(checkpoint or []))
+        named = assignments(checkpoint or [], "--checkpoint", "NAME=FOLDER")
+        where = Place(results, data_folder(), base or "", named)
         size = folder.scales[chosen].changed(assignments(assign or []), sentences)
         planner = Planner(where, size, folder.corpora)
         _compute(wanted, planner, seeds, jobs=jobs, budget=most, keep=keep)
@@ -133,23 +133,12 @@ def _listed(folder: "ItemFolder") -> str:
 
 def _checked(folder: "ItemFolder") -> str:
     found = folder.all()
-    counts = {
-        "items": len(found),
-        "rows": sum(len(item.rows) for item in found),
-        "published values": sum(len(row.expected) for item in found for row in item.rows),
-        "claims": sum(len(item.claims) for item in found),
-    }
-    return f"checked {', '.join(f'{count:,} {name}' for name, count in counts.items())}"
-
-
-def _checkpoints(given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        name, equals, folder = text.partition("=")
-        if not equals or not name or not folder:
-            raise OptionError("--checkpoint", text, "write NAME=FOLDER")
-        found[name] = folder
-    return found
+    rows = [row for item in found for row in item.rows]
+    values, claims = sum(len(row.expected) for row in rows), sum(len(item.claims) for item in found)
+    return (
+        f"checked {len(found):,} items, {len(rows):,} rows, {values:,} published values, "
+        f"{claims:,} claims"
+    )
 
 
 def _default_scale() -> "ScaleName":

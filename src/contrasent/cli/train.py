@@ -17,7 +17,7 @@ from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE, Resume
 from contrasent.cli.validating import BETTER, BLIND, evaluation, outcome
-from contrasent.errors import InputError, OptionError, suggestion
+from contrasent.errors import InputError, OptionError, check_choice, suggestion
 
 if TYPE_CHECKING:
     from contrasent.text.corpus import Corpus
@@ -131,46 +131,43 @@ def train(
             masked language model or a guide is wanted, "small" is that of the check. Exits with 1
             if a check fails.
     """
+    # Options take the place of what the recipe has under their names.
+    own = {k: v for k, v in locals().items() if k in RECIPE_KEYS and v not in (None, False)}
     leads = os.environ.get("RANK", "0") == "0"
     if not leads:  # of several processes one speaks
         progress.show("silent")
     from contrasent.train.run import Clock
 
     clock = Clock()
-    stated = _recipe(recipe) if recipe else {}
+    stated = (_recipe(recipe) if recipe else {}) | own
     from contrasent.model.pretrained import resolve
     from contrasent.text.corpus import open_corpus
     from contrasent.train.run import Keep, RunFolder
     from contrasent.train.settings import assignments, choose, resolve_settings
 
-    keep, evaluate = keep or stated.get("keep"), evaluate or stated.get("evaluate")
-    if keep is not None and keep not in get_args(Keep):
-        raise OptionError("--keep", keep, "no such choice", choices=get_args(Keep))
-    require_improvement = require_improvement or stated.get("require_improvement", False)
+    keep, evaluate = stated.get("keep", "proven"), stated.get("evaluate")
+    check_choice("--keep", keep, get_args(Keep))
+    require_improvement = stated.get("require_improvement", False)
     _check_visible(require_improvement, evaluate)
-    objective = objective or stated.get("objective")
+    objective = stated.get("objective")
     source = open_corpus(
         corpus,
-        columns=options.column_list(columns or stated.get("columns")),
-        score=_score_column(score if score is not None else stated.get("score"), objective),
-        documents=documents or stated.get("documents", False),
+        columns=options.column_list(stated.get("columns")),
+        score=_score_column(stated.get("score"), objective),
+        documents=stated.get("documents", False),
     )
     plain = "simcse" if source.width == 1 else "simcse_supervised"
     name = objective or ("cosent" if source.scored else plain)
-    choose(stated.get("settings", {}), name, option=f"{recipe}:")
-    given: dict[str, Any] = {**stated.get("settings", {}), **assignments(assign or [])}
-    if seed is not None:
-        given["seed"] = seed
+    given: dict[str, Any] = stated.get("settings", {})
+    choose(given, name, option=f"{recipe}:")
+    given |= assignments(assign or []) | ({} if seed is None else {"seed": seed})
     if check:
         return _check(source, name, given, as_json=as_json)
     if output is None:
         raise OptionError("--output", "", "name the folder for the model")
-    base = base or stated.get("base") or DEFAULT_BASE
+    base = stated.get("base", DEFAULT_BASE)
     stored = RunFolder(output).defaults() if resume else None
     resolved = resolve_settings(resolve(base), name, given, corpus=source, stored=stored)
-    if stored == {}:  # begun by an older version: the defaults of its time
-        keep = keep or "trained"
-        evaluate = evaluate or ("heldout" if source.width > 1 else "none")
     evaluator, judge, rows, note = evaluation(evaluate, source, resolved.settings)
     _check_visible(require_improvement, evaluator)
     line = resolved.defaults.line(name) if resolved.defaults is not None and not as_json else ""
@@ -181,7 +178,7 @@ def train(
             resolved,
             evaluate=judge,
             geometry=_geometry(resolved.settings),
-            keep=keep or "proven",
+            keep=keep,
             rows=rows,
             resume=resume,
             overwrite=overwrite,

@@ -100,11 +100,9 @@ def _named(
 
 def outcome(run: "Run", evaluator: str) -> str:
     """The last line of a run that was evaluated: whether it improved, and which model is there."""
-    # Results of an older version say neither.
-    kept = run.best_step if run.kept is None else run.kept
-    base = dict(run.history).get(0) if run.base_score is None else run.base_score
-    model = {0: "the base", run.steps: "the last step"}.get(kept or 0, f"step {kept}")
-    model = f"the model is {model}"
+    kept, base = run.kept or 0, run.base_score
+    place = {0: "the base", run.steps: "the last step"}.get(kept, f"step {kept}")
+    model = f"the model is {place}"
     if run.improved is False and kept == 0:
         model += f" (--keep trained leaves step {run.best_step})"
     if evaluator == "neighbours":

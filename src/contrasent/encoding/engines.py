@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -71,7 +72,8 @@ class Local:
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self.workers, context, initializer=processes.end_with_parent)
         try:
-            running: set[Future[Done]] = {pool.submit(job.run, n, _unheard) for n in shards}
+            # Rows are counted when their shard has ended; until then `int` takes the count.
+            running: set[Future[Done]] = {pool.submit(job.run, n, int) for n in shards}
             while running:
                 ended, running = wait(running, return_when=FIRST_COMPLETED)
                 for future in sorted(ended, key=lambda one: one.exception() is not None):
@@ -80,8 +82,9 @@ class Local:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _unheard(rows: int) -> None:
-    """Report nothing: rows are counted when their shard has ended."""
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or its name."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 class Board:
@@ -165,7 +168,7 @@ class OnRay:
                 ray.init(logging_level="error", log_to_driver=False, include_dashboard=False)
             except Exception as error:  # Ray's own are of many kinds, one of them plain Exception
                 raise UserError(
-                    f"no Ray cluster can be reached or started ({_first_line(error)}); start one "
+                    f"no Ray cluster can be reached or started ({first_line(error)}); start one "
                     "with 'ray start --head', or name one by RAY_ADDRESS=HOST:PORT"
                 ) from error
         try:
@@ -173,7 +176,7 @@ class OnRay:
         except ray.exceptions.RayTaskError:
             raise  # a fault of the program, with its stack
         except ray.exceptions.RayError as error:
-            raise _died(_first_line(error)) from error
+            raise _died(first_line(error)) from error
         finally:
             if own:
                 ray.shutdown()
@@ -188,7 +191,8 @@ class OnRay:
         shared = ray.put(job)
         left = list(reversed(shards))
         running: dict[Any, int] = {}
-        watch = Watch(self, ray, board, advance)
+        watch, errors = Watch(self, ray, board, advance), ray.exceptions
+        lost = (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError)
         try:
             while left or running:
                 while left and len(running) < self._room(ray):
@@ -196,7 +200,14 @@ class OnRay:
                     running[make.remote(shared, shard, board)] = shard
                 ended, _ = ray.wait(list(running), timeout=POLL)
                 for task in ended:
-                    yield _result(ray, task, running.pop(task))
+                    shard = running.pop(task)
+                    try:
+                        yield ray.get(task)
+                    except lost as error:
+                        raise UserError(
+                            f"shard {shard}: its worker died {RETRIES + 1} times, the last time: "
+                            f"{first_line(error)}; the others are whole: {GO_ON}"
+                        ) from error
                 watch.look(running.values(), heard=bool(ended))
         finally:
             for task in running:
@@ -204,13 +215,9 @@ class OnRay:
 
     def _room(self, ray: Any) -> int:
         """Tasks to have at once: one more than there is room for, so that none is waited for."""
-        if self.workers is not None:
-            return self.workers
-        found = ray.cluster_resources()
-        room = found.get("CPU", 0) // max(self.cpus, 1e-9)
-        if self.gpus:
-            room = min(room, found.get("GPU", 0) // self.gpus)
-        return int(room) + 1
+        found, needs = ray.cluster_resources(), {"CPU": self.cpus, "GPU": self.gpus}
+        rooms = (found.get(kind, 0) // need for kind, need in needs.items() if need)
+        return self.workers or int(min(rooms)) + 1
 
 
 def _drive(engine: OnRay, job: Job, shards: Sequence[int], told: Connection) -> None:
@@ -235,28 +242,8 @@ def _died(how: str) -> UserError:
     )
 
 
-def _result(ray: Any, task: Any, shard: int) -> Done:
-    errors = ray.exceptions
-    try:
-        done: Done = ray.get(task)
-    except (errors.RayTaskError, errors.LocalRayletDiedError, errors.RaySystemError):
-        raise  # a fault of the program, or of Ray
-    except errors.RayError as error:
-        raise UserError(
-            f"shard {shard}: its worker died {RETRIES + 1} times, the last time: "
-            f"{_first_line(error)}; the others are whole: {GO_ON}"
-        ) from error
-    return done
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
 class Watch:
-    """Ends a run in which nothing happens, with the reason."""
-
-    # `clock`: seconds.
+    """Ends a run in which nothing happens, with the reason; ``clock`` gives seconds."""
 
     def __init__(
         self,
@@ -273,22 +260,21 @@ class Watch:
 
     def look(self, running: Any, *, heard: bool) -> None:
         """Read the board."""
-        try:
+        with suppress(self.ray.exceptions.RayError):  # busy, or about to be started: no news
             self.begun, rows, reports = self.ray.get(self.board.read.remote(), timeout=30)
-        except self.ray.exceptions.RayError:  # busy, or about to be started: no news
-            rows, reports = self.rows, self.reports
-        if heard or reports != self.reports:
+            heard = heard or reports != self.reports
+            self.advance(max(0, rows - self.rows))
+            self.rows, self.reports = max(rows, self.rows), reports
+        if heard:
             self.heard = self.clock()
-        self.advance(max(0, rows - self.rows))
-        self.rows, self.reports = max(rows, self.rows), reports
-        often = [shard for shard in running if self.begun.get(shard, 0) > RETRIES + 2]
-        if often:  # Ray itself repeats without end what it stopped for want of memory
-            raise UserError(
-                f"shard {often[0]} was begun {self.begun[often[0]]} times and never ended; does "
-                "a worker need more memory than its node has?"
-            )
-        waited = self.clock() - self.heard
-        if waited > self.engine.patience:
+        for shard in running:
+            # Ray itself repeats without end what it stopped for want of memory.
+            if (often := self.begun.get(shard, 0)) > RETRIES + 2:
+                raise UserError(
+                    f"shard {shard} was begun {often} times and never ended; does a worker need "
+                    "more memory than its node has?"
+                )
+        if (waited := self.clock() - self.heard) > self.engine.patience:
             raise UserError(f"no worker has reported for {waited:.0f} s: {self._why(running)}")
 
     def _why(self, running: Any) -> str:

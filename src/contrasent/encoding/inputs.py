@@ -116,10 +116,9 @@ class Folder:
             self._system.rm(self._path, recursive=True)
 
 
+Column = str | int | None  # by name, by position, or none
 STAMPS = ("ETag", "etag", "mtime", "LastModified", "updated", "created")
 """Facts of a file, of which the first that there is changes with its content."""
-
-Row = tuple[str, str | None]  # a text and its id; None where there is no column of ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +138,8 @@ class Plan:
     parts: tuple[Part, ...]
     shard_rows: int  # rows a shard; the last one has what is left
     # column with the text; None for the only one, or the one called text or sentence
-    text: str | int | None = None
-    identity: str | int | None = None  # column with the ids; None numbers the rows
+    text: Column = None
+    identity: Column = None  # column with the ids; None numbers the rows
 
     @property
     def rows(self) -> int:
@@ -158,18 +157,28 @@ class Plan:
 
     def read(self, shard: int) -> Iterator[tuple[str, str]]:
         """The rows of a shard, in order; those without an id have their number in the input."""
-        first = shard * self.shard_rows
-        last, begins, number = first + self.size(shard), 0, first
+        number = shard * self.shard_rows
+        last, begins = number + self.size(shard), 0
         for part in self.parts:
-            start, end = max(first, begins), min(last, begins + part.rows)
-            if start < end:
-                until = number + end - start
-                for text, name in read_rows(part, self, start - begins, end - start):
+            ends = begins + part.rows
+            if begins <= number < min(last, ends):
+                until = min(last, ends)
+                for text, name in self._rows(part, number - begins, until - number):
                     yield text, str(number) if name is None else name
                     number += 1
                 if number != until:
                     raise InputError(part.name, "has fewer rows than when the run began")
-            begins += part.rows
+            begins = ends
+
+    def _rows(self, part: Part, first: int, count: int) -> Iterator[tuple[str, str | None]]:
+        """Some rows of a file: text, and id where there is a column of ids."""
+        table, text, identity = _opened(part, self)
+        name = table.columns[text] if table.names else ""
+        chosen = (text,) if identity is None else (text, identity)
+        for line, cells in table.part(chosen, first, count):
+            assert cells is not None  # blank lines are no rows
+            own = None if identity is None else id_cell(cells[1], part.name, line)
+            yield text_cell(cells[0], name, part.name, line), own
 
 
 def list_parts(source: str) -> list[Part]:
@@ -205,37 +214,14 @@ def plan(
     shard_rows: int,
     text: str | int | None = None,
     identity: str | int | None = None,
-    before: Plan | None = None,
 ) -> Plan:
-    """Count the rows of an input, of files that are as ``before`` not again, and divide them."""
-    known = {replace(part, rows=-1): part for part in (before.parts if before else ())}
+    """Count the rows of an input, and divide them."""
     chosen = Plan((), shard_rows, text, identity)
-    parts = [
-        known.get(part) or replace(part, rows=_count(part, chosen)) for part in list_parts(source)
-    ]
-    found = replace(chosen, parts=tuple(parts))
+    counted = (replace(one, rows=_opened(one, chosen)[0].count()) for one in list_parts(source))
+    found = replace(chosen, parts=tuple(counted))
     if found.rows == 0:
         raise InputError(source, "holds no text")
     return found
-
-
-def _count(part: Part, chosen: Plan) -> int:
-    """Rows of a file whose columns are there."""
-    return _opened(part, chosen)[0].count()
-
-
-def read_rows(part: Part, chosen: Plan, first: int, count: int) -> Iterator[Row]:
-    """Some rows of a file: text and id."""
-    table, text, identity = _opened(part, chosen)
-    name = table.columns[text] if table.names else ""
-    for number, cells in table.part(
-        (text,) if identity is None else (text, identity), first, count
-    ):
-        cells = cells or ()
-        yield (
-            text_cell(cells[0], name, part.name, number),
-            None if identity is None else id_cell(cells[1], part.name, number),
-        )
 
 
 def _opened(part: Part, chosen: Plan) -> tuple[Table, int, int | None]:

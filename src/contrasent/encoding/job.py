@@ -31,7 +31,7 @@ from contrasent.types import EncodeFn, batched
 FORMAT = "contrasent-shard"
 CALL = 4096  # texts a call of the model, and between two signs of life
 
-Advance = Callable[[int], None]
+Advance = Callable[[int], object]
 
 
 class Opened(NamedTuple):
@@ -94,8 +94,7 @@ class Job:
 
     def missing(self) -> list[int]:
         """The shards that are not in the folder, by one listing."""
-        names = Folder(self.output).names()
-        return [number for number in range(self.plan.shards) if shard_name(number) not in names]
+        return missing_shards(Folder(self.output), self.plan)
 
     def run(self, shard: int, advance: Advance) -> Done:
         """Make one shard."""
@@ -120,14 +119,14 @@ class Job:
             TableWriter(stream, self.dimension, self.dtype, texts=self.keep_texts) as writer,
         ):
             for block in batched(self.plan.read(shard), GROUP):
+                found = [text for text, _ in block]
                 vectors = np.empty((len(block), self.dimension), dtype=np.float32)
                 for start in range(0, len(block), CALL):
-                    called = [text for text, _ in block[start : start + CALL]]
+                    called = found[start : start + CALL]
                     before = time.monotonic()
                     vectors[start : start + len(called)] = model.encode(called)
                     encoding += time.monotonic() - before
                     advance(len(called))
-                found = [text for text, _ in block]
                 texts.update(hashes(found).tobytes())
                 writer.append(vectors, ids=[name for _, name in block], texts=found)
                 rows += len(block)
@@ -143,6 +142,12 @@ def shard_name(shard: int) -> str:
     return f"shard-{shard:06d}.parquet"
 
 
+def missing_shards(folder: Folder, plan: Plan) -> list[int]:
+    """The shards of a plan that are not in a folder, by one listing."""
+    names = folder.names()
+    return [number for number in range(plan.shards) if shard_name(number) not in names]
+
+
 def digest(facts: dict[str, Any]) -> str:
     """A short name of a job's facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
@@ -152,22 +157,6 @@ def read_begun(folder: Folder) -> Manifest | None:
     """The manifest of a folder of such shards; None if there is none."""
     data = folder.read(NAME)
     return None if data is None else parse_manifest(data, folder.file(NAME))
-
-
-def plan_before(manifest: Manifest | None, source: str) -> Plan | None:
-    """The plan of a job that was begun, its files counted; None of another kind of manifest."""
-    if manifest is None or "inputs" not in manifest.facts:
-        return None
-    try:
-        parts = tuple(
-            Part(str(n), int(s), str(t), int(r)) for n, s, t, r in manifest.facts["inputs"]
-        )
-        plan = Plan(parts, int(manifest.facts["rows_a_shard"]))
-        if plan.shard_rows < 1 or any(part.rows < 0 for part in parts):
-            raise ValueError("no counts of rows")
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(source, f"has a damaged manifest ({error})") from error
-    return plan
 
 
 def begin(job: Job, manifest: Manifest | None) -> list[int]:
@@ -208,30 +197,37 @@ def gather(name: str) -> Manifest:
     """Check that all shards of a folder are there and of one job, and mark it complete."""
     folder = Folder(name)
     manifest = read_begun(folder)
-    plan = plan_before(manifest, name)
-    if manifest is None or plan is None:
+    if manifest is None or "inputs" not in manifest.facts:
         raise InputError(name, "is no folder of 'contrasent encode --engine' (no manifest of one)")
-    names = folder.names()
-    if missing := [n for n in range(plan.shards) if shard_name(n) not in names]:
+    try:
+        given = manifest.facts["inputs"]
+        parts = tuple(Part(str(n), int(s), str(t), int(r)) for n, s, t, r in given)
+        plan = Plan(parts, int(manifest.facts["rows_a_shard"]))
+        if plan.shard_rows < 1 or any(part.rows < 0 for part in parts):
+            raise ValueError("no counts of rows")
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(name, f"has a damaged manifest ({error})") from error
+    if missing := missing_shards(folder, plan):
         shown = ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
         raise InputError(
             name,
             f"{len(missing):,} of {plan.shards:,} shards are missing ({shown}); give the command "
             "that was to make them again",
         )
-    job, shards = digest(manifest.facts), []
+    wanted = {"model": manifest.facts["model"], "job": digest(manifest.facts)}
+    shards = []
     for number in range(plan.shards):
         file = folder.file(shard_name(number))
         with open_binary(file) as stream:
             facts, rows = read_facts(stream, file)
-        for key, wanted in (("model", manifest.facts["model"]), ("job", job), ("shard", number)):
-            if facts.get(key) != wanted:
+        for key, value in (wanted | {"shard": number}).items():
+            if facts.get(key) != value:
                 what = "another model" if key == "model" else "another input or other settings"
-                problem = f"is of {what} ({key} {facts.get(key)!r}, not {wanted!r}); remove it"
-                raise InputError(file, f"{problem} and encode it again")
+                problem = f"is of {what} ({key} {facts.get(key)!r}, not {value!r})"
+                raise InputError(file, f"{problem}; remove it and encode it again")
         if rows != plan.size(number):
-            problem = f"has {rows:,} rows, not {plan.size(number):,}; remove it"
-            raise InputError(file, f"{problem} and encode it again")
+            problem = f"has {rows:,} rows, not {plan.size(number):,}"
+            raise InputError(file, f"{problem}; remove it and encode it again")
         shards.append(Shard(shard_name(number), rows, str(facts.get("texts"))))
     whole = replace(manifest, shards=tuple(shards), complete=True)
     if whole != manifest:

@@ -168,13 +168,13 @@ def choose(given: Mapping[str, Any], objective: str, *, option: str = "--set") -
     return chosen
 
 
-def assignments(texts: list[str]) -> dict[str, str]:
+def assignments(texts: list[str], option: str = "--set", form: str = "key=value") -> dict[str, str]:
     """Read ``key=value`` texts."""
     pairs = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals:
-            raise OptionError("--set", text, "write key=value")
+        if not (equals and name):
+            raise OptionError(option, text, f"write {form}")
         pairs[name.strip()] = value.strip()
     return pairs
 
