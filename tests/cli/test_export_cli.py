@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from commands import invoke, run
+from commands import run
 from contrasent.errors import ModelError, OptionError, OutputError
 from contrasent.model.encoder import Encoder
 
@@ -47,14 +47,6 @@ def test_encode_by_name_or_by_the_folder_of_the_export(model, lines, tmp_path):
         assert said["runtime"] == "onnx"
         assert said["identity"] == Encoder.load(model).identity
         assert np.abs(np.load(target) - wanted(model, lines)).max() <= 1e-5
-
-
-def test_auto_says_what_it_measured(model, lines, tmp_path):
-    result = invoke("encode", model, lines, "-o", tmp_path / "v.npy", "--runtime", "auto")
-    assert "sentences a second: torch " in result.stderr
-    assert ", onnx " in result.stderr
-    assert "int8" not in result.stderr  # it has other vectors
-    assert np.abs(np.load(tmp_path / "v.npy") - wanted(model, lines)).max() <= 1e-5
 
 
 def test_invariant_is_the_same_in_any_order(model, lines, tmp_path):

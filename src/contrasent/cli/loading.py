@@ -3,14 +3,13 @@
 import logging
 import os
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from contrasent.cli.options import Loading, note
+from contrasent.cli.options import Loading
 from contrasent.errors import ModelError, OptionError, check_choice
 
 if TYPE_CHECKING:
@@ -117,18 +116,16 @@ def open_model(
         check_choice("--runtime", runtime, RUNTIMES)
     logging.getLogger("contrasent.model.runtime").setLevel(logging.ERROR)
     if is_flow(folder):
-        if runtime not in (None, "torch", "auto"):
+        if runtime not in (None, "torch"):
             problem = f"{folder} holds a flow, which torch alone computes"
             raise OptionError("--runtime", runtime, problem)
         below, flow = read_flow(folder)
         return Counting(Flowed(load_model(below, loading).encoder, flow), loading)
     if (folder / "export.json").is_file():
         own = read_export(folder).name
-        if runtime not in (None, "auto", own):
+        if runtime not in (None, own):
             raise OptionError("--runtime", runtime, f"{folder} is exported to {own}")
         exported = Exported.load(folder)
-    elif runtime == "auto":
-        return _fastest(folder, loading)
     elif runtime == "numpy" or (runtime is None and _by_numpy(folder, loading, light)):
         from contrasent.model.numpy_model import NumpyModel
 
@@ -155,27 +152,6 @@ def _by_numpy(folder: Path, loading: Loading, light: bool) -> bool:
         return True
     accelerated = sys.platform == "darwin" or Path("/dev/nvidiactl").exists()
     return light and not accelerated and supports(folder, loading.pooler)
-
-
-def _fastest(folder: Path, loading: Loading) -> "Counting[Model]":
-    """Measure torch and the exports that give the same vectors; the fastest, reported on stderr."""
-    from contrasent.model.golden import PROBES
-
-    names = ["torch", *(n for n in ("onnx", "openvino") if (folder / n / "export.json").is_file())]
-    texts = [f"{text} {number}" for number in range(8) for text in PROBES]
-    taken: dict[str, float] = {}
-    opened: dict[str, Counting[Model]] = {}
-    for name in names:
-        opened[name] = open_model(folder, replace(loading, runtime=name))
-        model = opened[name].encoder
-        model.encode(texts, batch=loading.batch)  # the first time, kernels are made for each shape
-        began = time.perf_counter()
-        model.encode(texts, batch=loading.batch)
-        taken[name] = time.perf_counter() - began
-    best = min(taken, key=lambda name: taken[name])
-    rates = ", ".join(f"{name} {len(texts) / seconds:.0f}" for name, seconds in taken.items())
-    note(f"sentences a second: {rates}; using {best}")
-    return opened[best]
 
 
 def lasting_name(name: str) -> str:

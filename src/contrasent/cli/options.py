@@ -70,8 +70,8 @@ class Loading:
     runtime: Annotated[
         str | None,
         typer.Option(
-            help="Runtime: torch, onnx, onnx-int8, openvino, openvino-int8 (see 'contrasent "
-            "export'), or auto: the fastest, in a short measurement, with torch's vectors."
+            help="Runtime: torch, numpy, onnx, onnx-int8, openvino or openvino-int8 (see "
+            "'contrasent export')."
         ),
     ] = None
     batch_invariant: Annotated[

@@ -4,8 +4,7 @@
 # the first dimension highest) and, of int8, scale. The footer has JSON under `contrasent`.
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -104,26 +103,19 @@ class TableWriter:
         self._writer.close()
 
 
-@contextmanager
-def _errors(source: str) -> Iterator[None]:
-    """Turn what Arrow says of a damaged file into an ``InputError``."""
-    pa = import_extra("pyarrow", "parquet", f"reading {source}")
-    try:
-        yield
-    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise InputError(source, f"is no whole file of vectors ({error})") from error
-
-
 def read_facts(stream: IO[bytes], source: str) -> tuple[dict[str, Any], int]:
     """The object in a file's footer, and its number of rows."""
-    with _errors(source):
-        import pyarrow.parquet as pq
+    pa = import_extra("pyarrow", "parquet", f"reading {source}")
+    import pyarrow.parquet as pq
 
+    try:
         footer = pq.read_metadata(stream)
         facts = json.loads((footer.metadata or {})[KEY.encode()])
         if not isinstance(facts, dict):
             raise ValueError("its footer holds no object")
-        return facts, int(footer.num_rows)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise InputError(source, f"is no whole file of vectors ({error})") from error
+    return facts, int(footer.num_rows)
 
 
 def write_npy(stream: IO[bytes], shape: tuple[int, int], blocks: Iterable[Vectors]) -> None:

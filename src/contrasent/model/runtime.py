@@ -31,7 +31,7 @@ NAME = "export.json"
 FORMAT = "contrasent-export-1"
 EXPORTS = ("onnx", "onnx-int8", "openvino", "openvino-int8")
 DECIDING = ("config.json", "modules.json", "tokenizer.json", "sentence_bert_config.json")
-RUNTIMES = ("torch", "numpy", *EXPORTS, "auto")
+RUNTIMES = ("torch", "numpy", *EXPORTS)
 GRAPHS = {"onnx": "encoder.onnx", "openvino": "encoder.xml"}
 FEW = 8  # up to so many texts are computed in one call by all cores, more by a call for each core
 
