@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK = "#012345"
-"""Stands for the page's text colour until the picture is done."""
-
+INK = "#012345"  # stands for the page's text colour until the picture is done
 COLOURS = (
     "#3d7edb", "#d9822b", "#2f9e6e", "#c0508f", "#8a6bd1", "#a88a1d", "#2a9fb5", "#c9533f",
 )  # fmt: skip

@@ -21,29 +21,20 @@ from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, shared
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
-Texts = tuple[str, ...]
-"""A row: a sentence, or texts that belong together."""
-
+Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
 SAMPLE_SEED = 20210418
 """Of every sample: rows of two runs differ in order alone, never in what they are drawn from."""
 
 
 class Corpus(Strict):
-    """A named corpus.
-
-    Attributes:
-        files: below the data folder, any one of which will do.
-        form: of the file, a name of ``READERS``; "" if it is not known here.
-        columns: texts a row, of the form "columns".
-        keep: the first columns that are used; 0 for all.
-    """
+    """A named corpus."""
 
     name: str
     title: str
-    files: tuple[str, ...]
-    form: str = ""
-    columns: int = 1
-    keep: int = 0
+    files: tuple[str, ...]  # below the data folder, any one of which will do
+    form: str = ""  # of the file, a name of ``READERS``; "" if it is not known here
+    columns: int = 1  # texts a row, of the form "columns"
+    keep: int = 0  # the first columns that are used; 0 for all
     labels: tuple[str, ...] = ()
 
     def path(self, folder: Path | None) -> Path:

@@ -42,29 +42,22 @@ class Evaluation:
 
 
 class TableRow(RowKeys):
-    """A row of the table: a method, a baseline, or somebody else's number.
-
-    Attributes:
-        settings: by scale, and so ``sentences`` (None for the item's or the scale's own number, 0
-            for all) and ``evaluations`` (those that are made of this row).
-        fit: the transform of its vectors.
-        also: a second document's values by column, for the reader.
-        blocked: why the row cannot be made by anybody.
-        point: values of the axes that made it.
-    """
+    """A row of the table: a method, a baseline, or somebody else's number."""
 
     name: str
     kind: RowKind
     source: str
-    blocked: str
+    blocked: str  # why the row cannot be made by anybody
+    # by scale, and so ``sentences`` (None for the item's or the scale's own number, 0 for all) and
+    # ``evaluations`` (those that are made of this row)
     settings: Mapping[ScaleName, Settings]
     sentences: Mapping[ScaleName, int | None]
     evaluations: Mapping[ScaleName, Names]
-    fit: Fit | None
+    fit: Fit | None  # the transform of its vectors
     expected: Mapping[str, Expected]
-    also: Mapping[str, float]
+    also: Mapping[str, float]  # a second document's values by column, for the reader
     facts: Mapping[str, str]
-    point: Settings
+    point: Settings  # values of the axes that made it
 
     @property
     def seeded(self) -> bool:
@@ -101,30 +94,21 @@ class Item(ItemKeys):
 MODELS = ("generator", "filler", "copy_filler", "language_head")
 """Parameters that name a model: "@base" is the base, other names are checkpoints."""
 
-AUTO = "auto"
-"""A precision: bf16 where the machine computes in it, else fp32."""
-
-ANY = "simcse"
-"""An objective; settings of a run are checked with its parameters."""
+AUTO = "auto"  # A precision: bf16 where the machine computes in it, else fp32
+ANY = "simcse"  # an objective; settings of a run are checked with its parameters
 
 
 class Scale(Strict):
-    """How large the runs are.
-
-    Attributes:
-        select: which model of a run is measured.
-        set: settings of a run, for all items.
-        sentences: rows sampled from a corpus; None for all.
-        own: settings and parameters of the runs of one objective, by its name; see ``of``.
-    """
+    """How large the runs are."""
 
     name: ScaleName
     title: str
     base: str
-    select: Selection
-    set: Settings = Field(default_factory=dict)
-    sentences: int | None = None
+    select: Selection  # which model of a run is measured
+    set: Settings = Field(default_factory=dict)  # settings of a run, for all items
+    sentences: int | None = None  # rows sampled from a corpus; None for all
     changes: Settings = Field(default_factory=dict)
+    # settings and parameters of the runs of one objective, by its name; see ``of``
     own: dict[str, Settings] = Field(default_factory=dict)
 
     def changed(self, settings: Mapping[str, str], sentences: int | None) -> "Scale":
@@ -172,18 +156,14 @@ def read_scales(folder: Path = HERE) -> dict[ScaleName, Scale]:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a row trains.
-
-    Attributes:
-        sentences: rows sampled from the corpus; None for all.
-    """
+    """What a row trains."""
 
     objective: str
     given: Mapping[str, object]
     defaults: Mapping[str, object]
     settings: Mapping[str, object]
     select: Selection
-    sentences: int | None
+    sentences: int | None  # rows sampled from the corpus; None for all
 
 
 def resolve_row(item: Item, row: TableRow, scale: Scale, *, seed: int = 0) -> Resolved:

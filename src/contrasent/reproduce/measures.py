@@ -27,12 +27,8 @@ Form = Literal["senteval", "raw"]
 Split = Literal["train", "dev", "test"]
 STS: tuple[Sts, ...] = get_args(Sts)
 
-LOWER = ("alignment", "uniformity", "anisotropy", "seconds")
-"""Metrics that are better when they are lower."""
-
-SENTENCES = 20_000
-"""Of Wikipedia, where a measure reads a sample of it."""
-
+LOWER = ("alignment", "uniformity", "anisotropy", "seconds")  # metrics: lower is better
+SENTENCES = 20_000  # of Wikipedia, where a measure reads a sample of it
 Options = Mapping[str, Value | Names]
 
 GLOVE = ("glove/glove.840B.300d.txt", "GloVe/glove.840B.300d.txt", "glove.840B.300d.txt")
@@ -66,8 +62,7 @@ def scored_pairs(
     return found
 
 
-FOLLOWING = ("trace", "curve")
-"""Measures that a run is evaluated by on its way; its key names which one."""
+FOLLOWING = ("trace", "curve")  # measures that a run is evaluated by on its way
 
 
 def fingerprint(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,20 +116,15 @@ def speed(record: Json) -> Report:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A measure.
+    """A measure."""
 
-    Attributes:
-        run: from a model, the data folder and options to a report, or where the package has such a
-            function, "module:name"; of training, from the record of a run and options.
-        reads: from the data folder and options to the texts that it measures on.
-        options: type and default of each; 0 captions or samples are all.
-        of_training: whether it follows a training run, and needs no model.
-    """
-
+    # from a model, the data folder and options to a report, or where the package has such a
+    # function, "module:name"; of training, from the record of a run and options
     run: Callable[..., Report] | str
-    reads: Callable[..., Iterable[str]]
+    reads: Callable[..., Iterable[str]]  # from data folder and options to the texts measured on
+    # type and default of each; 0 captions or samples are all
     options: Mapping[str, tuple[Any, Value | Names]] = field(default_factory=dict)
-    of_training: bool = False
+    of_training: bool = False  # whether it follows a training run, and needs no model
 
     def complete(self, given: Options) -> Options:
         """All options, those that are not given with their defaults."""
@@ -246,6 +236,7 @@ def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts
 FORM = (Form, "senteval")
 ANY_SPLIT = (Literal["all", Split], "all")
 EVALUATE = "contrasent.evaluate"
+TASKS = (tuple[Sts, ...], STS)
 MEASURES = {
     "sts": Measure(
         f"{EVALUATE}.sts:sts",
@@ -262,10 +253,7 @@ MEASURES = {
         _transfer,
         _transfer_texts,
         # The one classifier there is: stored keys hold its name.
-        {
-            "tasks": (tuple[Transfer, ...], get_args(Transfer)),
-            "solver": (Literal["fast"], "fast"),
-        },
+        {"tasks": (tuple[Transfer, ...], get_args(Transfer)), "solver": (Literal["fast"], "fast")},
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
     "trace": Measure(
@@ -288,11 +276,7 @@ MEASURES = {
     "stsb_retrieval": Measure(
         f"{EVALUATE}.retrieval:stsb_retrieval",
         _pairs,
-        {
-            "directions": (Literal["both", "first"], "both"),
-            "split": (Split, "test"),
-            "form": FORM,
-        },
+        {"directions": (Literal["both", "first"], "both"), "split": (Split, "test"), "form": FORM},
     ),
     "caption_retrieval": Measure(_caption_retrieval, _captions, {"captions": (Size, 5000)}),
     "listing": Measure(
@@ -305,9 +289,7 @@ MEASURES = {
             "k": (Size, 3),
         },
     ),
-    "length_bias": Measure(
-        f"{EVALUATE}.bias:length_bias", _pairs, {"tasks": (tuple[Sts, ...], STS), "form": FORM}
-    ),
+    "length_bias": Measure(f"{EVALUATE}.bias:length_bias", _pairs, {"tasks": TASKS, "form": FORM}),
     "repetition_bias": Measure(
         _repetition_bias,
         _repeated,

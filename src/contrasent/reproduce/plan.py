@@ -28,12 +28,9 @@ NUMBERS = {"train": 1, "measure": 1, "geometry": 2}
 older results are not taken for today's. A default that changes shows in the keys by itself; a
 digest of the source would throw away hours of work for every comment, so it is only recorded."""
 
-INDIFFERENT = ("checkpoint_every", "heldout")
-"""Settings that no number depends on."""
-
+INDIFFERENT = ("checkpoint_every", "heldout")  # settings that no number depends on
 Rank = tuple[int, ...]
-OF_EVALUATION = ("evaluate_every", "patience")
-"""Settings that matter where a run is evaluated."""
+OF_EVALUATION = ("evaluate_every", "patience")  # settings that matter where a run is evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +56,13 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One measurement of one model.
+    """One measurement of one model."""
 
-    Attributes:
-        key: digest of everything that decides its numbers.
-        text: file of what it is fitted to; "" of each task's own sentences.
-    """
-
-    key: str
+    key: str  # digest of everything that decides its numbers
     kind: str
     options: Options
     fit: Fit | None = None
-    text: str = ""
+    text: str = ""  # file of what it is fitted to; "" of each task's own sentences
     seed: int = 0
 
 
@@ -112,15 +104,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where results and data sets are, and the folders of checkpoints.
-
-    Attributes:
-        base: what "@base" stands for, or "" for the scale's own.
-    """
+    """Where results and data sets are, and the folders of checkpoints."""
 
     results: Path
     data: Path | None
-    base: str = ""
+    base: str = ""  # what "@base" stands for, or "" for the scale's own
     checkpoints: dict[str, str] = field(default_factory=dict)
 
 

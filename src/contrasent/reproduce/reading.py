@@ -42,7 +42,7 @@ from contrasent.reproduce.tables import (
     read_toml,
 )
 
-Said = TypeVar("Said", bound=Strict)
+Table = TypeVar("Table", bound=Strict)
 
 
 class ItemFolder:
@@ -150,7 +150,7 @@ class _ItemReader:
         """The item, whose parts fit together."""
         table, rows = self.table, tuple(self._every_row())
         names = [row.name for row in rows]
-        claims = tuple(self._claim(data, names) for data in table.claims)
+        claims = tuple(self._claim(claim, names) for claim in table.claims)
         if table.figure == "sweep" and not table.sweep:
             self.fail("figure", 'needs sweep = "SETTING", the axis of the figure')
         if table.reference:
@@ -208,34 +208,28 @@ class _ItemReader:
         return column.model_copy(update=found)
 
     def _every_row(self) -> Iterator[TableRow]:
-        templates = {
-            name: self._template(Template, data, f"templates.{name}")
-            for name, data in self.table.templates.items()
-        }
-        used = set()
-        for place, data in enumerate(self.table.rows):
-            where = f"rows.{data.get('name', place)}"
-            row = self._template(RowTable, data, where)
+        templates = self.table.templates
+        for name, template in templates.items():
+            self._check_names(template, f"templates.{name}")
+            if all(row.use != name for row in self.table.rows):
+                self.fail(f"templates.{name}", "no row uses it")
+        for row in self.table.rows:
+            where = f"rows.{row.name}"
+            self._check_names(row, where)
             if row.use:
                 self.check(f"{where}.use", row.use, templates)
-                used.add(row.use)
-                row = _over(templates[row.use], row)
-            yield from self._rows(row, where)
-        for name in templates:
-            if name not in used:
-                self.fail(f"templates.{name}", "no row uses it")
+            yield from self._rows(_over(templates[row.use], row) if row.use else row, where)
 
-    def _template(self, kind: type[Said], data: Mapping[str, Any], where: str) -> Said:
-        found: Any = decode(kind, data, self.path, where)
-        if found.corpus:
-            self.check(f"{where}.corpus", found.corpus, self.folder.corpora)
-        if found.postprocess is not None:
+    def _check_names(self, row: Template, where: str) -> None:
+        """The corpora and evaluations that a row or template names are there."""
+        if row.corpus:
+            self.check(f"{where}.corpus", row.corpus, self.folder.corpora)
+        if row.postprocess is not None:
             known = (*self.folder.corpora, TARGET)
-            self.check(f"{where}.postprocess.corpus", found.postprocess.corpus, known)
-        for table in (found, found.lab, found.paper):
+            self.check(f"{where}.postprocess.corpus", row.postprocess.corpus, known)
+        for table in (row, row.lab, row.paper):
             for name in table.evaluations or ():
                 self.check(f"{where}.evaluations", name, self.evaluations)
-        return found  # type: ignore[no-any-return]
 
     def _rows(self, row: RowTable, where: str) -> Iterator[TableRow]:
         """The rows that one [[rows]] stands for: one, or one for each point of its axes."""
@@ -306,9 +300,8 @@ class _ItemReader:
                 found[column].append(cell)
         return found
 
-    def _claim(self, data: Mapping[str, Any], names: Sequence[str]) -> Claim:
-        where = f"claims.{data.get('name', '')}"
-        claim = decode(Claim, data, self.path, where)
+    def _claim(self, claim: Claim, names: Sequence[str]) -> Claim:
+        where = f"claims.{claim.name}"
         if claim.rests_on:
             return claim
         if bool(claim.column) == bool(claim.columns):
@@ -351,7 +344,7 @@ class _ItemReader:
                 self.fail(where, f"{problem} (evaluations = [...] says what is measured)")
 
 
-def _over(below: Strict, above: Said) -> Said:
+def _over(below: Strict, above: Table) -> Table:
     """A row over its template: settings one by one, of the rest what the row says."""
     found: dict[str, Any] = {}
     for name in below.model_fields_set:

@@ -31,8 +31,7 @@ from contrasent.stats.seeds import EffectEstimate
 ORDER = ("batch", "accumulate", "buckets", "steps", "epochs")
 """Settings that rows must share to see their sentences in the same order."""
 
-_PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"
-"""Of a path on this machine only the last part is shown."""
+_PATH = r"(?:/[\w.@+-]+)+/([\w.@+-]+)"  # of a path on this machine only the last part is shown
 
 
 class ItemResults:

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -18,9 +19,7 @@ from pydantic_core import PydanticCustomError
 from contrasent.engine.parameters import Count, Positive, Size, Weight
 from contrasent.errors import InputError, suggestion
 
-HERE = Path(__file__).parent / "items"
-"""The package's own items."""
-
+HERE = Path(__file__).parent / "items"  # the package's own items
 Kind = Literal["scores", "analysis", "listing", "figure", "facts", "claims"]
 Cost = Literal["none", "light", "medium", "heavy"]
 Figure = Literal["", "plane", "trace", "curves", "spectrum", "densities", "sweep"]
@@ -36,12 +35,9 @@ COSTS: dict[Cost, str] = {
     "medium": "up to a dozen training runs a seed",
     "heavy": "more training runs, or longer ones",
 }
-BASE = "@base"
-"""Stands for the encoder that a scale begins from."""
-
+BASE = "@base"  # stands for the encoder that a scale begins from
 GLOVE = "glove"
-TARGET = "target"
-"""Stands for each task's own sentences, as the text that a transform is fitted to."""
+TARGET = "target"  # stands for each task's own sentences, as the text that a transform is fitted to
 
 
 def _single(value: Any) -> Any:
@@ -57,12 +53,10 @@ Settings = dict[str, Value]
 Relation = Literal["better", "no_worse", "no_better", "equal"]
 """What a statement may say of a row and others."""
 
-SELECTED = ("task", "split", "metric", "aggregate")
-"""What a column chooses a row of a report by."""
+SELECTED = ("task", "split", "metric", "aggregate")  # what a column chooses a row of a report by
 
 BETTER, NO_WORSE, NO_BETTER, EQUAL = RELATIONS = get_args(Relation)
-MARGIN = 0.3
-"""Points that do not matter, if an item says nothing else."""
+MARGIN = 0.3  # points that do not matter, if an item says nothing else
 
 
 class Strict(BaseModel):
@@ -124,39 +118,39 @@ def decode(kind: type[Model], data: Any, path: Path, *where: str) -> Model:
         elif first["type"] == "literal_error":
             choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
             problem = f"unknown{suggestion(str(value), choices)}"
-        place = ".".join(map(str, (*where, *first["loc"])))
+        place = ".".join((*where, *_named(data, first["loc"])))
         problem = f"{place}{shown}: {problem[0].lower()}{problem[1:]}".lstrip(": ")
         raise InputError(path, problem) from error
 
 
+def _named(data: Any, keys: tuple[int | str, ...]) -> Iterator[str]:
+    """The keys of a place in a table, with rows and claims by their names."""
+    for key in keys:
+        try:
+            data = data[key]
+        except (KeyError, IndexError, TypeError):
+            data = None
+        name = data.get("name", key) if isinstance(data, dict) and isinstance(key, int) else key
+        yield str(name)
+
+
 class Expected(Strict):
-    """A published value.
+    """A published value."""
 
-    Attributes:
-        value: as it is printed in the document.
-        tolerance: how far ours may lie from it, at the document's own scale.
-        sd: the published standard deviation over seeds; None where none is printed.
-        seeds: how many runs it is the mean of.
-    """
-
-    value: float
-    tolerance: float = 1.0
+    value: float  # as it is printed in the document
+    tolerance: float = 1.0  # how far ours may lie from it, at the document's own scale
     source: str = ""
+    # the published standard deviation over seeds; None where none is printed
     sd: Weight | None = None
-    seeds: Count = 1
+    seeds: Count = 1  # how many runs it is the mean of
 
 
 class Fit(Strict):
-    """A transform of vectors that is fitted to text.
-
-    Attributes:
-        corpus: the text, a name of the folder's corpora; "target" is each task's own sentences.
-        sentences: rows of it; None for the scale's own number.
-    """
+    """A transform of vectors that is fitted to text."""
 
     kind: Literal["whitening", "flow"]
-    corpus: str
-    sentences: int | None = None
+    corpus: str  # the text, a name of the folder's corpora; "target" is each task's own sentences
+    sentences: int | None = None  # rows of it; None for the scale's own number
     dimensions: int | None = None
     epochs: int | None = None
 
@@ -233,23 +227,18 @@ class RowTable(Template):
 
 
 class Column(Strict):
-    """One [columns.NAME]: one row of an evaluation's report.
-
-    Attributes:
-        evaluation: whose report; "" of a column that only quotations have values in.
-        factor: what a value is multiplied by to stand in the document's units.
-        margin: a difference that does not matter, in the document's units; None if unknown.
-    """
+    """One [columns.NAME]: one row of an evaluation's report."""
 
     name: str = ""
     title: str = ""
-    evaluation: str = ""
+    evaluation: str = ""  # whose report; "" of a column that only quotations have values in
     task: str | None = None
     split: str | None = None
     metric: str | None = None
     aggregate: str | None = None
-    factor: float = 1.0
+    factor: float = 1.0  # what a value is multiplied by to stand in the document's units
     better: Literal["higher", "lower"] = "higher"
+    # a difference that does not matter, in the document's units; None if unknown
     margin: Positive | None = None
 
     @property
@@ -259,29 +248,21 @@ class Column(Strict):
 
 
 class Claim(Strict):
-    """One [[claims]]: a statement of the document that our runs can support or contradict.
-
-    Attributes:
-        columns: whose values it is about; it must hold in each.
-        than: the rows that it is better than, or no worse, or no better, or equal to.
-        margin: a difference that does not matter; None for the column's.
-        row: the row whose value has a sign.
-        rests_on: claims of other items, as "paper:item#name"; it holds where they do.
-    """
+    """One [[claims]]: a statement of the document that our runs can support or contradict."""
 
     name: str
     text: str
     column: str = ""
-    columns: Names = ()
+    columns: Names = ()  # whose values it is about; it must hold in each
     better: str = ""
     no_worse: str = ""
     no_better: str = ""
     equal: str = ""
-    than: Names = ()
-    margin: Positive | None = None
-    row: str = ""
+    than: Names = ()  # the rows that it is better than, or no worse, or no better, or equal to
+    margin: Positive | None = None  # a difference that does not matter; None for the column's
+    row: str = ""  # the row whose value has a sign
     sign: Literal["", "positive", "negative"] = ""
-    rests_on: Names = ()
+    rests_on: Names = ()  # claims of other items, as "paper:item#name"; it holds where they do
 
     @property
     def relation(self) -> Relation | Literal[""]:
@@ -302,36 +283,29 @@ class Scales(Strict):
 
 
 class ItemKeys(Strict):
-    """What a file says of an item as a whole.
-
-    Attributes:
-        needs: what it needs beyond data, checkpoints and packages that its rows name.
-        reference: the row that others are compared with.
-        sweep: the settings along the figure's axes, of a sweep.
-        also_source: where the rows' ``also`` values are printed.
-    """
+    """What a file says of an item as a whole."""
 
     title: str
     source: str
     kind: Kind
     about: str
     cost: Cost
-    needs: Names = ()
+    needs: Names = ()  # what it needs beyond data, checkpoints and packages that its rows name
     seeds: Count = 3
-    reference: str = ""
+    reference: str = ""  # the row that others are compared with
     figure: Figure = ""
-    sweep: str = ""
-    also_source: str = ""
+    sweep: str = ""  # the settings along the figure's axes, of a sweep
+    also_source: str = ""  # where the rows' ``also`` values are printed
 
 
 class ItemTable(ItemKeys):
-    """A file; its tables are decoded one by one."""
+    """A file; what an evaluation may say depends on its kind, and is decoded by itself."""
 
     tolerance: float = 1.0
     margin: Positive = MARGIN
     evaluations: dict[str, dict[str, Any]] = Field(default_factory=dict)
     columns: dict[str, Column] = Field(default_factory=dict)
-    templates: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    rows: tuple[dict[str, Any], ...] = ()
-    claims: tuple[dict[str, Any], ...] = ()
+    templates: dict[str, Template] = Field(default_factory=dict)
+    rows: tuple[RowTable, ...] = ()
+    claims: tuple[Claim, ...] = ()
     scale: Scales = Scales()

@@ -24,8 +24,7 @@ from contrasent.types import EncodeFn
 CODE = ("losses", "engine", "objectives", "model", "train", "text")
 """Folders of the package that the numbers of a training run depend on."""
 
-DRAWS = 400
-"""Resamples of test items whose effect on an encoder without seeds is stored."""
+DRAWS = 400  # resamples of test items whose effect on an encoder without seeds is stored
 
 
 def do(job: Job, store: Store, folder: Path | None, *, keep: bool) -> dict[str, Report]:
