@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,12 +68,19 @@ def length_bias(
     encoded = encode_distinct(encode, texts)
     builder = ReportBuilder()
     for task, parts in data.items():
-        first = [s for p in parts for s in p.first]
-        second = [s for p in parts for s in p.second]
+        first, second = [s for p in parts for s in p.first], [s for p in parts for s in p.second]
         gold = np.concatenate([p.scores for p in parts]) / 5
         error = 100 * (metrics.cosine(encoded(first), encoded(second)) - gold)
         gap = np.array([abs(length(a) - length(b)) for a, b in zip(first, second, strict=True)])
-        _add_errors(builder, task, unit, error, gap <= NEAR, resamples, seed)
+        options: Any = {"resamples": resamples, "seed": seed, "aggregate": unit}
+        for name, values in (("error", error), ("absolute", np.abs(error))):
+            groups = {"near": values[gap <= NEAR], "far": values[gap > NEAR]}
+            for group, members in groups.items():
+                if not len(members):
+                    raise DataError(f"{task}: no pairs of {group} lengths")
+                builder.mean(task, "test", f"{name}_{group}", members, **options)
+            apart = float(groups["near"].mean() - groups["far"].mean())
+            builder.add(task, "test", f"{name}_gap", apart, len(values), aggregate=unit)
     if set(STS_TASKS) <= set(data):
         for name in dict.fromkeys(row.metric for row in builder.rows):
             own = [r for r in builder.rows if r.metric == name and r.task in STS_TASKS]
@@ -148,25 +156,3 @@ def repeated_overlaps(
         f"only {len(found)} of {queries} queries have a sentence with {overlap[0]:.0%} to "
         f"{overlap[1]:.0%} of its words in common, among {len(sentences):,}; give more text"
     )
-
-
-def _add_errors(
-    builder: ReportBuilder,
-    task: str,
-    unit: str,
-    error: np.ndarray,
-    near: np.ndarray,
-    resamples: int,
-    seed: int,
-) -> None:
-    for name, values in (("error", error), ("absolute", np.abs(error))):
-        groups = {"near": values[near], "far": values[~near]}
-        for group, members in groups.items():
-            if not len(members):
-                raise DataError(f"{task}: no pairs of {group} lengths")
-            metric = f"{name}_{group}"
-            builder.mean(
-                task, "test", metric, members, resamples=resamples, seed=seed, aggregate=unit
-            )
-        gap = float(groups["near"].mean() - groups["far"].mean())
-        builder.add(task, "test", f"{name}_gap", gap, len(values), aggregate=unit)

@@ -100,7 +100,10 @@ def pair_classification(
     Raises:
         DataError: data that are missing, of one class only, or vectors that are not finite.
     """
-    data = paraphrase_sets(folder) if sets is None else sets
+    data = sets
+    if data is None:
+        own = transfer_set("MRPC", folder=folder)["test"]
+        data = {"MRPC": own, "QQP": question_pairs(folder=folder)}
     sides = {task: (found.first, found.second or ()) for task, found in data.items()}
     encoded = encode_distinct(encode, [side for both in sides.values() for side in both])
     builder, thresholds = ReportBuilder(), {}
@@ -120,14 +123,6 @@ def pair_classification(
             builder.add(task, "test", name, value, n, draws=draws[name], items=items)
         thresholds[task] = round(curve.best_threshold(), 4)
     return builder.report({"threshold of the best F1": thresholds, "resamples": resamples})
-
-
-def paraphrase_sets(folder: Path | None = None) -> dict[str, Labelled]:
-    """The test set of MRPC, and QQP."""
-    return {
-        "MRPC": transfer_set("MRPC", folder=folder)["test"],
-        "QQP": question_pairs(folder=folder),
-    }
 
 
 def triplet_accuracy(
@@ -157,20 +152,10 @@ def triplet_accuracy(
     columns = (found.premises, found.entailed, found.contradicted)
     encoded = encode_distinct(encode, columns)
     premise, entailed, contradicted = (encoded(column) for column in columns)
-    nearer = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
-    right = nearer.astype(np.float64)
-    builder = ReportBuilder()
-    builder.mean(
-        "NLI",
-        "test",
-        "accuracy_triplet",
-        right,
-        resamples=resamples,
-        seed=seed,
-        keys=item_keys(found.premises),
-        context=digest(found.entailed),
-    )
-    premises = len(set(found.premises))
+    right = metrics.cosine(premise, entailed) > metrics.cosine(premise, contradicted)
+    builder, premises = ReportBuilder(), len(set(found.premises))
+    about: Any = {"keys": item_keys(found.premises), "context": digest(found.entailed)}
+    builder.mean("NLI", "test", "accuracy_triplet", right, resamples=resamples, seed=seed, **about)
     return builder.report({"triples": found.source, "premises": premises, "resamples": resamples})
 
 

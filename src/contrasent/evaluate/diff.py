@@ -153,7 +153,11 @@ def diff_models(
         first.setdefault(text, at)
     texts, distinct = list(first), np.fromiter(first.values(), np.int64)
     pool = texts if queries is None else list(dict.fromkeys(queries))
-    _check(len(pool), len(texts))
+    if len(texts) < FEWEST:
+        raise DataError(f"{len(texts)} different documents are too few; {FEWEST} are needed")
+    if len(pool) < FEWEST:
+        problem = f"{len(pool)} different queries are too few for an interval"
+        raise DataError(f"{problem}; {FEWEST} are needed")
     chosen = np.sort(random.choice(len(pool), min(sample, len(pool)), replace=False))
     wanted = [pool[row] for row in chosen]
     own = chosen if queries is None else None
@@ -191,15 +195,6 @@ def diff_models(
         groups=compare_groups(change, groups, random),
         speed=_texts_per_second(encoders, texts[:TIMED]),
     )
-
-
-def _check(queries: int, documents: int) -> None:
-    if documents < FEWEST:
-        raise DataError(f"{documents} different documents are too few; {FEWEST} are needed")
-    if queries < FEWEST:
-        raise DataError(
-            f"{queries} different queries are too few for an interval; {FEWEST} are needed"
-        )
 
 
 def _changed(
@@ -294,36 +289,5 @@ def diff_page(found: Diff, about: Mapping[str, Mapping[str, Any]], on: str) -> s
         side: Path(str(about[side]["name"])).name or str(about[side]["name"]) for side in SIDES
     }
     title = f"{names['old']} and {names['new']}"
-
-    def millions(value: Any, unit: str) -> str:
-        return "–" if value is None else f"{value / 1e6:,.1f} {unit}"
-
-    return render(
-        "diff.html",
-        window=f" diff: {title}",
-        heading=title,
-        found=found,
-        on=on,
-        names=names,
-        scores=[
-            (kind, names[side], *(f"{value:.3f}" for value in sides[side]))
-            for kind, sides in found.scores.items()
-            for side in SIDES
-        ],
-        groups=[
-            (f"{g.kind}: {g.name}", g.queries, f"{g.change:.3f}", f"{g.others:.3f}", f"{g.p:.3f}")
-            for g in found.groups
-        ],
-        sizes=[
-            (
-                names[side],
-                about[side]["runtime"],
-                f"{found.speed[side]:,.0f}",
-                about[side]["dimension"],
-                millions(about[side]["parameters"], "million"),
-                millions(about[side]["bytes"], "MB"),
-            )
-            for side in SIDES
-        ],
-        moved=[(one.text[:200], one.lost, one.gained) for one in found.moved],
-    )
+    facts = {"found": found, "on": on, "names": names, "about": about}
+    return render("diff.html", window=f" diff: {title}", heading=title, **facts)

@@ -15,7 +15,7 @@ from contrasent.errors import DataError, check_choice
 from contrasent.evaluate.vectors import ReportBuilder, encode_distinct
 from contrasent.report import Items, Report
 from contrasent.stats import influence
-from contrasent.stats.bootstrap import RESAMPLES, Keys, item_keys, mean_draws
+from contrasent.stats.bootstrap import RESAMPLES, item_keys, mean_draws
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.types import EncodeFn, Vectors
 
@@ -107,8 +107,15 @@ def geometry_of_pairs(
     builder = ReportBuilder()
     named, own = (pairs.name, split), items[positives]
     builder.mean(*named, "alignment", gaps, resamples=resamples, seed=seed, keys=own)
-    _uniformity(builder, *named, space, resamples=resamples, seed=seed, keys=keys)
-    _shape(builder, *named, space)
+    # Vectors of equal keys, those of one pair, are resampled together.
+    near = metrics.nearness(space)
+    even, moved = influence.uniformity(near[None])
+    draws = even + mean_draws(moved, resamples, seed, keys)
+    whole = Items("uniformity", keys, near[None])
+    builder.add(*named, "uniformity", even, len(space), draws=draws, items=whole)
+    shape = {"anisotropy": metrics.anisotropy, "isoscore": isoscore}
+    for name, measure in {**shape, "effective_rank": metrics.effective_rank}.items():
+        builder.add(*named, name, measure(space), len(space))
     notes: dict[str, Any] = {
         "positives": f"score above {positive:g}",
         "duplicates": "counted" if duplicates else "left out",
@@ -118,34 +125,6 @@ def geometry_of_pairs(
         **encoded.notes,
     }
     return builder.report(notes)
-
-
-def _uniformity(
-    builder: ReportBuilder,
-    task: str,
-    split: str,
-    vectors: Vectors,
-    *,
-    resamples: int = 0,
-    seed: int = 0,
-    keys: Keys | None = None,
-) -> None:
-    """Add uniformity; vectors of equal keys, those of one pair, are resampled together."""
-    near = metrics.nearness(vectors)
-    value, moved = influence.uniformity(near[None])
-    draws = value + mean_draws(moved, resamples, seed, keys)
-    items = Items("uniformity", keys, near[None]) if keys is not None else None
-    builder.add(task, split, "uniformity", value, len(vectors), draws=draws, items=items)
-
-
-def _shape(builder: ReportBuilder, task: str, split: str, vectors: Vectors) -> None:
-    values = {
-        "anisotropy": metrics.anisotropy(vectors),
-        "isoscore": isoscore(vectors),
-        "effective_rank": metrics.effective_rank(vectors),
-    }
-    for name, value in values.items():
-        builder.add(task, split, name, value, len(vectors))
 
 
 def isoscore(vectors: Vectors) -> float:

@@ -1,6 +1,7 @@
 """A report as one self-contained HTML page: tables with intervals, pictures, what was done."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,37 +18,14 @@ from contrasent.text.official import STS_TASKS
 Reports = Mapping[str, Report]
 
 AVERAGES = (STS_AVERAGE, TRANSFER_AVERAGE, FEW_SHOT_AVERAGE)
-METRICS: dict[str, tuple[str, ...]] = {
-    "transfer": ("accuracy", "f1", "accuracy_seed_sd"),
-    "decisions": ("ap", "f1_best", "accuracy_triplet", "v_measure"),
-    "geometry": ("alignment", "uniformity", "anisotropy", "isoscore", "effective_rank"),
-    "retrieval": (),
-    "bias": ("once", "twice", "repetition_gain"),
+METRICS = {
+    "transfer": r"accuracy|f1|accuracy_seed_sd",
+    "decisions": r"ap|f1_best|accuracy_triplet|v_measure|accuracy@.*",
+    "geometry": r"alignment|uniformity|anisotropy|isoscore|effective_rank",
+    "retrieval": r"(mrr|recall|ndcg).*",
+    "bias": r"once|twice|repetition_gain|(error|absolute)_.*",
 }
-"""Metrics of each table."""
-PREFIXES: dict[str, tuple[str, ...]] = {
-    "decisions": ("accuracy@",),
-    "retrieval": ("mrr", "recall", "ndcg"),
-    "bias": ("error_", "absolute_"),
-}
-"""Prefixes of further metrics of a table."""
-
-
-def _in_sts(row: Row) -> bool:
-    return (row.metric, row.aggregate) == ("spearman", "all")
-
-
-TABLES: dict[str, Callable[[Row], bool]] = {
-    "sts": lambda row: not _of_protocol(row) and _in_sts(row),
-    "other_sts": lambda row: (
-        not _of_protocol(row) and row.metric in ("spearman", "pearson") and not _in_sts(row)
-    ),
-    "protocols": lambda row: _of_protocol(row),
-}
-
-
-def _of_protocol(row: Row) -> bool:
-    return row.task.startswith("protocol ")
+TABLES = ("sts", "other_sts", "protocols", *METRICS)
 
 
 def page(reports: Reports) -> str:
@@ -77,7 +55,7 @@ def page(reports: Reports) -> str:
         window=f": {names}",
         heading=f"Evaluation of {names}",
         names=list(named),
-        tables={kind: _table(named, kind) for kind in (*TABLES, *METRICS)},
+        tables={kind: _table(named, kind) for kind in TABLES},
         drawn=drawn,
         protocols=list(next(filter(None, protocols), {}).items()),
         listings={n: r.notes["listing"] for n, r in named.items() if "listing" in r.notes},
@@ -99,10 +77,13 @@ def titles(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def _wanted(row: Row, kind: str) -> bool:
-    if kind in TABLES:
-        return TABLES[kind](row)
-    return row.metric in METRICS[kind] or row.metric.startswith(PREFIXES.get(kind, ()))
+def _kind(row: Row) -> str:
+    """The table that a row belongs to; "" for none."""
+    if row.task.startswith("protocol "):
+        return "protocols"
+    if row.metric in ("spearman", "pearson"):
+        return "sts" if (row.metric, row.aggregate) == ("spearman", "all") else "other_sts"
+    return next((kind for kind, known in METRICS.items() if re.fullmatch(known, row.metric)), "")
 
 
 def _table(reports: Reports, kind: str) -> list[dict[str, Any]]:
@@ -110,7 +91,7 @@ def _table(reports: Reports, kind: str) -> list[dict[str, Any]]:
     cells: dict[tuple[str, ...], dict[str, Row]] = {}
     for name, report in reports.items():
         for row in report:
-            if _wanted(row, kind):
+            if _kind(row) == kind:
                 key = (row.task, row.metric, row.aggregate, row.split)
                 cells.setdefault(key, {})[name] = row
     # Rows of one kind together, each kind in the order of its tasks.
@@ -139,19 +120,13 @@ def _notes(reports: Reports) -> list[tuple[str, list[tuple[str, Any]]]]:
     """The notes: once those that all models share, then each model's own."""
     notes_of = {name: dict(_flat(report.notes)) for name, report in reports.items()}
     first = next(iter(notes_of.values()), {})
-    shared = {
-        key: value
-        for key, value in first.items()
-        if all(notes.get(key) == value for notes in notes_of.values())
-    }
+    shared = {k: v for k, v in first.items() if all(n.get(k) == v for n in notes_of.values())}
     whole = "All models" if len(notes_of) > 1 else next(iter(notes_of), "")
-    return [
-        (whole, list(shared.items())),
-        *(
-            (name, [(key, value) for key, value in notes.items() if key not in shared])
-            for name, notes in notes_of.items()
-        ),
+    own = [
+        (name, [(key, value) for key, value in notes.items() if key not in shared])
+        for name, notes in notes_of.items()
     ]
+    return [(whole, list(shared.items())), *own]
 
 
 def _flat(notes: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:

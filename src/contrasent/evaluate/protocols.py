@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,13 @@ from numpy.typing import NDArray
 from contrasent import metrics, progress
 from contrasent.errors import OptionError, check_choice
 from contrasent.evaluate.sts import AGGREGATES, correlations, sts
-from contrasent.evaluate.vectors import Encoded, ReportBuilder, encode_distinct
-from contrasent.report import Items, Report, Row, RowKey
+from contrasent.evaluate.vectors import (
+    ReportBuilder,
+    encode_distinct,
+    pair_features,
+    senteval_order,
+)
+from contrasent.report import Items, Report, Row
 from contrasent.stats.bootstrap import RESAMPLES, item_keys
 from contrasent.text.datasets import SPLITS, ScoredPairs, sts_pairs
 from contrasent.text.official import STS_TASKS
@@ -96,39 +102,27 @@ def every_protocol(
     rows = [row for row in whole if row.aggregate != "all"]
     rows += [*trained, *(row for report in others for row in report)]
     items = Report.join((whole, trained, *others)).items
+    described = {}
     for name in names:
-        protocol = PROTOCOLS[name]
-        for metric in protocol.metrics:
-            row, parts = _sts7_mean(name, protocol, metric, whole, trained)
-            rows.append(row)
-            items[row.key] = parts
+        own = PROTOCOLS[name]
+        how = "regressor for STS-B and SICK-R, " if own.regressor else ""
+        described[name] = f"{own.paper}: {how}{' and '.join(own.metrics)}, {own.aggregate}"
+        for metric in own.metrics:
+            parts = [
+                trained.one(task=task, split="test", metric=metric)
+                if own.regressor and task in TASKS
+                else whole.one(task=task, metric=metric, aggregate=own.aggregate)
+                for task in STS_TASKS
+            ]
+            value, count = sum(r.value for r in parts) / len(parts), sum(r.count for r in parts)
+            rows.append(Row(f"protocol {name}", "test", metric, own.aggregate, value, count))
+            items[rows[-1].key] = tuple(part.key for part in parts)
     notes = {
-        "protocols": {n: f"{PROTOCOLS[n].paper}: {describe(PROTOCOLS[n])}" for n in names},
+        "protocols": described,
         "form": f"{form}; STSB-de and STSB-es raw",
         "regressor": trained.notes["relatedness"],
     }
     return Report(tuple(rows), notes, items)
-
-
-def describe(protocol: Protocol) -> str:
-    """A protocol in a few words, as in Table B.1."""
-    how = "regressor for STS-B and SICK-R, " if protocol.regressor else ""
-    return f"{how}{' and '.join(protocol.metrics)}, {protocol.aggregate}"
-
-
-def _sts7_mean(
-    name: str, protocol: Protocol, metric: str, whole: Report, trained: Report
-) -> tuple[Row, tuple[RowKey, ...]]:
-    found = [
-        trained.one(task=task, split="test", metric=metric)
-        if protocol.regressor and task in ("STSB", "SICKR")
-        else whole.one(task=task, metric=metric, aggregate=protocol.aggregate)
-        for task in STS_TASKS
-    ]
-    value = sum(row.value for row in found) / len(found)
-    count = sum(row.count for row in found)
-    row = Row(f"protocol {name}", "test", metric, protocol.aggregate, value, count)
-    return row, tuple(part.key for part in found)
 
 
 def relatedness(
@@ -169,7 +163,10 @@ def relatedness(
     encoded = encode_distinct(encode, texts)
     builder = ReportBuilder()
     for task, parts in data.items():
-        features = {s: _pair_features(p, encoded) for s, p in parts.items()}
+        features = {
+            s: with_bias(pair_features(encoded(p.first), encoded(p.second)))
+            for s, p in parts.items()
+        }
         gold = {s: p.scores for s, p in parts.items()}
         best, weights = fit(features, gold, seed=seed)
         truth, count, aggregate = gold["test"], len(gold["test"]), "regressor"
@@ -178,28 +175,15 @@ def relatedness(
         columns, keys = [(guess, truth)], item_keys(parts["test"].first, parts["test"].second)
         values, draws = correlations(columns, [slice(None)], [count], None, resamples, seed)
         for m in ("pearson", "spearman"):
-            items = Items(m, keys, np.stack(columns[0]))
-            builder.add(
-                task,
-                "test",
-                m,
-                values[m][0],
-                count,
-                aggregate=aggregate,
-                draws=draws[m][:, 0],
-                items=items,
-            )
+            more: Any = {"draws": draws[m][:, 0], "items": Items(m, keys, np.stack(columns[0]))}
+            builder.add(task, "test", m, values[m][0], count, aggregate=aggregate, **more)
     notes = {"relatedness": "regressor on |u - v|, u * v", "form": form, "seed": seed}
     return builder.report({**notes, **encoded.notes})
 
 
 def in_order(pairs: ScoredPairs) -> ScoredPairs:
-    """Pairs by length and score, as SentEval sorts them: its batches depend on the order."""
-    keys = [
-        (len(a.split()), len(b.split()), s)
-        for a, b, s in zip(pairs.first, pairs.second, pairs.scores.tolist(), strict=True)
-    ]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
+    """Pairs by length and score, as SentEval sorts them."""
+    order = senteval_order(pairs.first, pairs.second, pairs.scores)
     return ScoredPairs(
         pairs.name,
         tuple(pairs.first[i] for i in order),
@@ -207,12 +191,6 @@ def in_order(pairs: ScoredPairs) -> ScoredPairs:
         pairs.scores[order],
         pairs.source,
     )
-
-
-def _pair_features(pairs: ScoredPairs, encoded: Encoded) -> Matrix:
-    """(n, 2 d + 1): |u - v|, u * v and a one."""
-    u, v = encoded(pairs.first), encoded(pairs.second)
-    return with_bias(np.concatenate([np.abs(u - v), u * v], axis=1))
 
 
 def with_bias(features: NDArray[np.floating]) -> Matrix:

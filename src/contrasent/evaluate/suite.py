@@ -1,6 +1,7 @@
 """Suites of evaluations, run on one model with each sentence encoded once, and their data."""
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -326,25 +327,16 @@ def kept_or_measured(
 
 def digest(value: Any) -> str:
     """A digest of dataclasses, tuples, dictionaries, arrays and what has a repr."""
-    found = hashlib.blake2b(digest_size=16)
 
-    def add(one: Any) -> None:
+    def plain(one: Any) -> Any:
         if is_dataclass(one):
-            add([getattr(one, field.name) for field in fields(one)])
-        elif isinstance(one, dict):
-            add(sorted(one.items()))
-        elif isinstance(one, list | tuple):
-            found.update(f"[{len(one)}]".encode())
-            for part in one:
-                add(part)
-        elif isinstance(one, np.ndarray):
-            found.update(f"{one.dtype}{one.shape}".encode() + one.tobytes())
-        else:
-            text = repr(one).encode(errors="surrogatepass")
-            found.update(f"{len(text)}:".encode() + text)
+            return {field.name: getattr(one, field.name) for field in fields(one)}
+        if isinstance(one, np.ndarray):
+            return str(one.dtype), one.shape, hashlib.blake2b(one.tobytes()).hexdigest()
+        return repr(one)
 
-    add(value)
-    return found.hexdigest()
+    text = json.dumps(value, sort_keys=True, default=plain)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _code() -> str:

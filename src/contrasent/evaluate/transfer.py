@@ -5,6 +5,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,13 @@ from numpy.typing import NDArray
 from contrasent import progress
 from contrasent.errors import DataError, OptionError, check_choice
 from contrasent.evaluate.classifier import Logistic, Outcome, Problem, classify
-from contrasent.evaluate.vectors import Encoded, ReportBuilder, encode_distinct
+from contrasent.evaluate.vectors import (
+    Encoded,
+    ReportBuilder,
+    encode_distinct,
+    pair_features,
+    senteval_order,
+)
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import RESAMPLES, Keys, draw_counts, item_keys, mean_draws
 from contrasent.text.labelled import Labelled, transfer_set
@@ -92,11 +99,10 @@ def transfer(
 
 def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Problem:
     """Features of a task, its examples in SentEval's order (by length, then class)."""
-    ordered = {split: _order(part) for split, part in parts.items()}
-    names = _names(parts)
-    features = [_features(parts[name], ordered[name], encoded) for name in names]
-    labels = [parts[name].labels[ordered[name]] for name in names]
-    sizes = {name: len(parts[name]) for name in names}
+    found = [(part, _order(part)) for part in _in_order(parts)]
+    features = [_features(part, order, encoded) for part, order in found]
+    labels = [part.labels[order] for part, order in found]
+    sizes = {name: len(part) for name, part in parts.items()}
     return Problem(
         np.concatenate(features),
         np.concatenate(labels),
@@ -108,21 +114,15 @@ def make_problem(task: str, parts: dict[str, Labelled], encoded: Encoded) -> Pro
 
 def item_keys_in_order(parts: dict[str, Labelled]) -> Keys:
     """(n,) keys of a task's examples, in the order of :func:`make_problem`."""
-    keys = [item_keys(*_texts(parts[name]))[_order(parts[name])] for name in _names(parts)]
-    return np.concatenate(keys)
+    return np.concatenate([item_keys(*_texts(own))[_order(own)] for own in _in_order(parts)])
 
 
-def _names(parts: dict[str, Labelled]) -> list[str]:
-    return [name for name in ("all", "train", "dev", "test") if name in parts]
+def _in_order(parts: dict[str, Labelled]) -> list[Labelled]:
+    return [parts[name] for name in ("all", "train", "dev", "test") if name in parts]
 
 
-def _order(part: Labelled) -> NDArray[np.int64]:
-    seconds = part.second or [""] * len(part)
-    keys = [
-        (len(a.split()), len(b.split()), int(y))
-        for a, b, y in zip(part.first, seconds, part.labels, strict=True)
-    ]
-    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+def _order(part: Labelled) -> Integers:
+    return senteval_order(part.first, part.second or [""] * len(part), part.labels)
 
 
 def _texts(part: Labelled) -> list[Sequence[str]]:
@@ -131,10 +131,7 @@ def _texts(part: Labelled) -> list[Sequence[str]]:
 
 def _features(part: Labelled, order: NDArray[np.int64], encoded: Encoded) -> NDArray[np.float32]:
     u = encoded(part.first)[order]
-    if part.second is None:
-        return u
-    v = encoded(part.second)[order]
-    return np.concatenate([np.abs(u - v), u * v], axis=1)
+    return u if part.second is None else pair_features(u, encoded(part.second)[order])
 
 
 def add_outcomes(
@@ -218,25 +215,17 @@ def few_shot(
         DataError: data that are missing, a class with too few examples, or vectors that are not
             finite.
     """
-    data = few_shot_sets(folder) if sets is None else sets
+    data = sets or {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
     builder = ReportBuilder()
     for task, (keys, guessed) in guess_items(encode, data, shots, draws, seed).items():
         for k, right in guessed.items():
             items = Items("mean", keys, right.mean(axis=0)[None])
-            drawn = _resampled(right, keys, resamples, seed)
-            accuracy = float(right.mean())
-            builder.add(
-                task, "test", f"accuracy@{k}", accuracy, len(keys), draws=drawn, items=items
-            )
+            more: Any = {"draws": _resampled(right, keys, resamples, seed), "items": items}
+            builder.add(task, "test", f"accuracy@{k}", float(right.mean()), len(keys), **more)
     for k in shots if len(data) > 1 else ():
         name = FEW_SHOT_AVERAGE if tuple(data) == FEW_SHOT_TASKS else "mean"
         builder.average(name, tuple(data), "test", f"accuracy@{k}", "", "")
     return builder.report({"few-shot draws": draws, "seed": seed, "resamples": resamples})
-
-
-def few_shot_sets(folder: Path | None = None) -> dict[str, dict[str, Labelled]]:
-    """The six tasks on single sentences, by split."""
-    return {task: transfer_set(task, folder=folder) for task in FEW_SHOT_TASKS}
 
 
 def guess_items(

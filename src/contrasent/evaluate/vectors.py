@@ -120,6 +120,20 @@ def check_vectors(vectors: Vectors, sentences: Sequence[str]) -> Vectors:
     return array
 
 
+def senteval_order(
+    first: Sequence[str], second: Sequence[str], last: NDArray[Any]
+) -> NDArray[np.int64]:
+    """(n,) pairs by their lengths and a number, as SentEval sorts them: batches depend on it."""
+    pairs = zip(first, second, last.tolist(), strict=True)
+    keys = [(len(a.split()), len(b.split()), number) for a, b, number in pairs]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+
+
+def pair_features(u: Vectors, v: Vectors) -> Vectors:
+    """(n, 2 d): |u - v| and u * v."""
+    return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+
 SPREAD = 1e-7  # differences of cosines of float32 vectors below this are rounding
 
 
