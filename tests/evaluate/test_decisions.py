@@ -1,13 +1,11 @@
 """Paraphrases, triples and clusters by cosine, against plain loops and scikit-learn."""
 
-import math
-from collections import Counter
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import plain_loops
 from contrasent.errors import DataError, InputError
 from contrasent.evaluate import decisions
 from contrasent.evaluate.compare import compare_reports
@@ -17,25 +15,6 @@ from contrasent.stats.bootstrap import draw_counts, item_keys
 from contrasent.text.labelled import Labelled, Triples, inference_triples, question_pairs
 
 
-def loop_curve(scores, labels):
-    """(precision, recall, F1) at each distinct score, from the largest down."""
-    found = []
-    for threshold in sorted(set(scores), reverse=True):
-        taken = [y for x, y in zip(scores, labels, strict=True) if x >= threshold]
-        hits = sum(taken)
-        f1 = 2 * hits / (len(taken) + sum(labels))
-        found.append((hits / len(taken), hits / sum(labels), f1, threshold))
-    return found
-
-
-def loop_average_precision(scores, labels):
-    total, before = 0.0, 0.0
-    for precision, recall, _, _ in loop_curve(scores, labels):
-        total += precision * (recall - before)
-        before = recall
-    return total
-
-
 @given(st.integers(2, 40), st.integers(0, 9999))
 def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
     random = np.random.default_rng(seed)
@@ -43,9 +22,9 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
     labels = random.integers(0, 2, n)
     labels[0], labels[1] = 0, 1
     curve, one = Thresholds(scores, labels), np.ones((1, n))
-    expected = loop_average_precision(scores, labels)
+    expected = plain_loops.average_precision(scores, labels)
     assert curve.average_precision(one)[0] == pytest.approx(expected)
-    best = max(loop_curve(scores, labels), key=lambda point: point[2])
+    best = max(plain_loops.curve(scores, labels), key=lambda point: point[2])
     assert curve.best_f1(one)[0] == pytest.approx(best[2])
     assert curve.best_threshold() == pytest.approx(best[3])
     # A resample is the same as its items written out.
@@ -53,9 +32,11 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
         items = [i for i in range(n) for _ in range(int(row[i]))]
         if labels[items].any():
             found = curve.average_precision(row[None])[0]
-            assert found == pytest.approx(loop_average_precision(scores[items], labels[items]))
-            f1 = max(point[2] for point in loop_curve(scores[items], labels[items]))
-            assert curve.best_f1(row[None])[0] == pytest.approx(f1)
+            assert found == pytest.approx(
+                plain_loops.average_precision(scores[items], labels[items])
+            )
+            best = plain_loops.best_f1(scores[items], labels[items])
+            assert curve.best_f1(row[None])[0] == pytest.approx(best)
 
 
 def letters(sentences):
@@ -88,7 +69,7 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
     for task, found in data.items():
         cosines = cosine(letters(found.first), letters(found.second))
         row = report.one(task=task, metric="ap")
-        expected = loop_average_precision(cosines.tolist(), found.labels.tolist())
+        expected = plain_loops.average_precision(cosines.tolist(), found.labels.tolist())
         assert row.value == pytest.approx(expected)
         assert 0.6 < row.low < row.value < row.high <= 1
         threshold = report.notes["threshold of the best F1"][task]
@@ -160,35 +141,17 @@ def test_files_of_pairs_and_triples_are_read(tmp_path):
         question_pairs(folder=tmp_path)
 
 
-def loop_entropy(values):
-    return -sum(c / len(values) * math.log(c / len(values)) for c in Counter(values).values())
-
-
-def loop_conditional(values, given_these):
-    """H(values | given_these): the mean over groups of the entropy inside each."""
-    total = 0.0
-    for group in set(given_these):
-        inside = [v for v, g in zip(values, given_these, strict=True) if g == group]
-        total += len(inside) / len(values) * loop_entropy(inside)
-    return total
-
-
-def loop_v_measure(classes, groups):
-    hc, hk = loop_entropy(classes), loop_entropy(groups)
-    h = 1 - loop_conditional(classes, groups) / hc if hc else 1.0
-    c = 1 - loop_conditional(groups, classes) / hk if hk else 1.0
-    return 2 * h * c / (h + c) if h + c > 1e-9 else 0.0
-
-
 @given(st.integers(1, 30), st.integers(0, 9999))
 def test_v_measure_is_the_definition(n, seed):
     random = np.random.default_rng(seed)
     classes, groups = random.integers(0, 3, n).tolist(), random.integers(0, 4, n).tolist()
-    assert v_measure(classes, groups) == pytest.approx(loop_v_measure(classes, groups), abs=1e-5)
+    assert v_measure(classes, groups) == pytest.approx(
+        plain_loops.v_measure(classes, groups), abs=1e-5
+    )
     counts = np.concatenate(list(draw_counts([n], 3, seed)))
     for row, found in zip(counts, decisions.v_measures(classes, groups, counts), strict=True):
         items = [i for i in range(n) for _ in range(int(row[i]))]
-        expected = loop_v_measure([classes[i] for i in items], [groups[i] for i in items])
+        expected = plain_loops.v_measure([classes[i] for i in items], [groups[i] for i in items])
         assert found == pytest.approx(expected, abs=1e-5)
 
 
@@ -219,7 +182,7 @@ def test_the_row_is_the_mean_over_starts(items_give_the_values):
     assert items_give_the_values(report) == 1
     row = report.one(metric="v_measure")
     found = [kmeans(vectors, 3, (0, start)).tolist() for start in range(3)]
-    expected = np.mean([loop_v_measure(labels.tolist(), groups) for groups in found])
+    expected = np.mean([plain_loops.v_measure(labels.tolist(), groups) for groups in found])
     assert row.value == pytest.approx(expected, abs=1e-5)
     assert row.low < row.value < row.high
     assert row.count == 120

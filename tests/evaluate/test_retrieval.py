@@ -59,16 +59,6 @@ def test_blocks_do_not_change_ranks(monkeypatch):
     assert np.array_equal(rank_vectors(q, d, judged).first(), whole.first())
 
 
-def test_a_model_without_an_opinion_comes_last():
-    def same(sentences):
-        return np.ones((len(sentences), 3), dtype=np.float32)
-
-    report = retrieval(same, ["q"], [f"d{i}" for i in range(50)], [0], k=(1, 10))
-    assert [row.value for row in report] == [0.0] * 4
-    ranking = rank_documents(same, ["q"], ["a", "b", "c"], [1])
-    assert ranking.first().tolist() == [3]
-
-
 def one_hot(sentences):
     """'x1' and 'y1' share a direction; what has no digit points nowhere."""
     vectors = np.zeros((len(sentences), 100), dtype=np.float32)

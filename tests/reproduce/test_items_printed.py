@@ -118,8 +118,6 @@ def cells(item: Item) -> tuple[int, int]:
 def test_every_item_is_there():
     assert len(PRINTED) == 26 + 11 + 16 + 8
     assert set(ITEMS) == set(PRINTED)
-    found = sum(len(row.expected) for item in STUDIED.values() for row in item.rows)
-    assert found == sum(PRINTED[name] for name in STUDIED) == 790
 
 
 @pytest.mark.parametrize("name", PRINTED)
