@@ -27,10 +27,9 @@ from contrasent.search.exact import Best, scan
 from contrasent.search.filters import Where
 from contrasent.search.ranking import Ranker, Spread, best_rows
 from contrasent.search.snapshot import Snapshot
-from contrasent.search.store import Facts, is_any_index
+from contrasent.search.store import ROWS_AT_ONCE, Facts, is_any_index
 from contrasent.search.transaction import Transaction
-from contrasent.search.words import language_of
-from contrasent.types import EncodeFn, Vectors, for_task
+from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 QUERIES_AT_ONCE = 256
 FEW = 10_000  # rows up to which an exact search is preferred to binary codes
@@ -125,7 +124,7 @@ class Index(Snapshot):
             ranker=(ranker or Ranker()).to_json(),
         )
         store = Transaction.in_memory(facts)
-        store.append(vectors, texts, names, metadata, language_of(texts))
+        store.append(vectors, texts, names, metadata)
         store.commit()
         return cls(store)
 
@@ -138,7 +137,13 @@ class Index(Snapshot):
         target = Path(folder)
         check_target(target, overwrite, is_index=is_any_index(target))
         with atomic_folder(target) as temporary:
-            self.store.copy(temporary)
+            facts = replace(self.facts, vectors=Facts().vectors, rows=0, dead=0, codes={})
+            copy = Transaction.begin(temporary, facts)
+            for rows in batched(self.every(), ROWS_AT_ONCE):
+                texts, ids = [row.text for row in rows], [row.id for row in rows]
+                vectors = self.vectors[[row.row for row in rows]]
+                copy.append(vectors, texts, ids, [row.metadata for row in rows])
+            copy.commit()
 
     # ------------------------------------------------------------------ searching
 
@@ -289,11 +294,9 @@ class Index(Snapshot):
         self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: bool
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
         """Inner products and numbers of the best rows for each query, exact or by codes."""
-        if not k:
-            queries, k = queries[:0], 1
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
-            best = Best(len(part), k)
+            best = Best(len(part), max(1, k))
             if coded and self.codes is not None:
                 done = self.codes.rows
                 for at, rows in enumerate(self.codes.candidates(part, k, allowed)):

@@ -14,7 +14,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,13 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import InputError, OutputError
-from contrasent.files import writing
-from contrasent.search.filters import canonical
 from contrasent.search.integrity import (
     VERIFIED,
     checksum,
     database_sum,
-    leave_checksum,
     left_checksum,
     vector_sum,
 )
@@ -166,17 +163,11 @@ class Store:
         with translated(folder), closing(cls(_reading(folder), folder, Facts())) as store:
             return store._read_facts()
 
-    def copy(self, folder: Path) -> None:
-        """Write this state into an empty folder, without binary codes."""
-        facts = replace(self.facts, codes={})
-        with translated(folder), closing(sqlite3.connect(folder / DATABASE)) as other:
-            self.connection.backup(other)
-            put_facts(other, facts)
-            other.commit()
-            other.execute("PRAGMA journal_mode = WAL")  # else a reader would keep writers waiting
-            leave_checksum(other, folder, facts.identity, facts.generation)
-        with writing(folder):
-            np.ascontiguousarray(self.vectors, dtype="<f4").tofile(folder / facts_file(facts))
+    @property
+    def path(self) -> Path:
+        """The file of the vectors."""
+        assert self.folder is not None
+        return self.folder / Path(self.facts.vectors).name
 
     def close(self) -> None:
         """End the read transaction."""
@@ -196,8 +187,7 @@ class Store:
 
     def _map(self, verify: bool) -> None:
         """Map the vectors, and verify what is small enough to."""
-        assert self.folder is not None
-        path, facts = self.folder / facts_file(self.facts), self.facts
+        path, facts = self.path, self.facts
         size = path.stat().st_size if facts.rows else 0  # without rows there need be no file
         there = size // (4 * max(1, facts.dimension))
         if verify and there < facts.rows:
@@ -317,20 +307,6 @@ class Store:
         """What is known of the files that the rows came from, by name."""
         found = self.every("SELECT name, facts FROM documents")
         return {name: json.loads(facts) for name, facts in found}
-
-
-def put_facts(connection: sqlite3.Connection, facts: Facts) -> None:
-    """Keep what an index is in its database."""
-    stored = canonical(asdict(facts))
-    connection.execute("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
-
-
-def facts_file(facts: Facts) -> str:
-    """The name of the vector file, which leads nowhere else."""
-    name = Path(facts.vectors).name
-    if name != facts.vectors:
-        raise InputError("index", f"names a file {facts.vectors!r} outside its folder")
-    return name
 
 
 def is_index(folder: str | Path) -> bool:

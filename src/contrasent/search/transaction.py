@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +27,10 @@ from contrasent.search.store import (
     WAIT,
     Facts,
     Store,
-    facts_file,
     make_tables,
-    put_facts,
     translated,
 )
-from contrasent.search.words import Analyzer, postings
+from contrasent.search.words import Analyzer, language_of, postings
 from contrasent.types import Vectors
 
 BLOCK = 1 << 16  # rows whose postings are kept together
@@ -84,8 +82,7 @@ class Transaction(Store):
             self._parts = [self.vectors]
         elif self.facts.rows:
             shape = (self.facts.rows, self.facts.dimension)
-            path = self.folder / facts_file(self.facts)
-            self.vectors = np.memmap(path, dtype="<f4", mode="r", shape=shape)
+            self.vectors = np.memmap(self.path, dtype="<f4", mode="r", shape=shape)
 
     # ------------------------------------------------------------------ changing
 
@@ -95,16 +92,13 @@ class Transaction(Store):
         texts: Sequence[str],
         ids: Sequence[str],
         metadata: Sequence[Any] | None,
-        language: str,
     ) -> None:
-        """Add rows; the ids are not there yet.
-
-        ``vectors``: (n, d), checked and scaled.
-        """
+        """Add rows with vectors (n, d), checked and scaled; the ids are not there yet."""
         if not self.facts.dimension:
             self.facts = replace(self.facts, dimension=vectors.shape[1])
         if self._analyzer is None:
-            self.facts = replace(self.facts, language=self.facts.language or language)
+            language = self.facts.language or language_of(texts)
+            self.facts = replace(self.facts, language=language)
             self._analyzer = Analyzer(self.facts.language)
             self._reopen(self._analyzer)
         start = 0
@@ -146,8 +140,7 @@ class Transaction(Store):
             return
         with writing(self.folder):
             if self._stream is None:
-                path = self.folder / facts_file(self.facts)
-                self._stream = path.open("r+b" if path.exists() else "w+b")
+                self._stream = self.path.open("r+b" if self.path.exists() else "w+b")
                 self._stream.truncate(self.facts.rows * self.facts.dimension * 4)
                 self._stream.seek(0, os.SEEK_END)
             self._stream.write(data)
@@ -193,10 +186,7 @@ class Transaction(Store):
         self.facts = replace(self.facts, dead=self.facts.dead + len(one))
 
     def rewrite(self, vectors_of: Callable[[NDArray[np.int64]], Vectors] | None = None) -> None:
-        """Write all rows anew into another file, without dead ones, perhaps with other vectors.
-
-        ``vectors_of``: from the numbers of some rows to their (n, d) vectors.
-        """
+        """Write all rows anew, without dead ones; ``vectors_of`` gives other vectors of some."""
         self.remap()
         if self._stream is not None:
             self._stream.close()
@@ -216,7 +206,7 @@ class Transaction(Store):
                 numbers, names, texts, extra = zip(*part, strict=True)
                 rows = np.array(numbers, dtype=np.int64)
                 vectors = old[rows] if vectors_of is None else vectors_of(rows)
-                self.append(vectors, texts, names, [*map(json.loads, extra)], before.language)
+                self.append(vectors, texts, names, [*map(json.loads, extra)])
             self.connection.execute("DROP TABLE temp.old")
         self.facts = replace(self.facts, dimension=self.facts.dimension or before.dimension)
 
@@ -239,7 +229,7 @@ class Transaction(Store):
         """Make the change visible, in one transaction."""
         if self.folder is None:
             self.remap()
-            put_facts(self.connection, self.facts)
+            self._put_facts()
             return
         if self.facts == self.before and not self._touched:
             self.rollback()
@@ -248,8 +238,7 @@ class Transaction(Store):
         self._sync()
         generation = 1 if self.before is None else self.before.generation + 1
         self.facts = replace(self.facts, generation=generation)
-        with translated(self.folder):
-            put_facts(self.connection, self.facts)
+        self._put_facts()
         if _file_number(self.folder) != self._file:
             self.rollback()
             problem = "was replaced or removed meanwhile; nothing was written to it"
@@ -261,6 +250,10 @@ class Transaction(Store):
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         leave_checksum(self.connection, self.folder, self.facts.identity, generation)
         self.close()
+
+    def _put_facts(self) -> None:
+        stored = canonical(asdict(self.facts))
+        self.every("REPLACE INTO facts VALUES (1, ?, ?)", (stored, checksum(stored)))
 
     def rollback(self) -> None:
         """Leave the index as it was."""

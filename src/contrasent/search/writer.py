@@ -3,8 +3,8 @@
 import json
 import os
 import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +23,12 @@ from contrasent.search.integrity import CHECKSUM
 from contrasent.search.ranking import Ranker
 from contrasent.search.store import LOCK, Facts, is_index
 from contrasent.search.transaction import Transaction
-from contrasent.search.words import language_of
 from contrasent.types import EncodeFn, Vectors, for_task
 
 WAIT = 30.0
 """Seconds to wait for another writer before saying who it is."""
 HOLDER = ".writer"
+FILES = (CHECKSUM, "vectors-*.f32", "codes-*.u64")
 ROWS_AT_ONCE = 4096
 CODED = 200_000
 """Rows from which binary codes are faster than looking at all vectors."""
@@ -48,20 +48,13 @@ class Block(NamedTuple):
 
 
 class Writer:
-    """Change an index folder, or make one; use as a context manager.
+    """Change an index folder, or make one: a context, whose end commits all of it as one change.
 
-    Leaving the block commits what was done in it, as one change; an exception drops it. Each method
-    sees what those before it did.
+    An exception drops the change. Each method sees what those before it did.
     """
 
     def __init__(self, folder: str | Path, *, new: Facts | None = None, wait: float = WAIT) -> None:
-        """Prepare to write.
-
-        Args:
-            folder: the index.
-            new: what to make where there is no index yet; None to change one that is there.
-            wait: seconds to wait for another writer to finish.
-        """
+        """``new``: what to make where there is no index yet. ``wait``: seconds for another."""
         self.folder, self.new = Path(folder), new
         self._lock = FileLock(self.folder / LOCK, timeout=wait)
 
@@ -82,7 +75,7 @@ class Writer:
         try:
             new = None if is_index(self.folder) else self.new
             if new is not None:
-                self._remove()  # of a writer that was killed before its first commit
+                self._remove(("index.db*", *FILES))  # of a writer killed before its first commit
             self.change = Transaction.begin(self.folder, new)
         except BaseException:
             self._release()
@@ -98,27 +91,24 @@ class Writer:
             self._sweep()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            try:
-                if kind is None:
-                    self.commit()
-            finally:
-                if not self.change.committed:
-                    created = self.change.before is None
-                    self.change.rollback()
-                    if created:
-                        self._remove()
-        finally:
-            self._release()
+        with ExitStack() as stack:
+            stack.callback(self._release)
+            stack.callback(self._undo)
+            if kind is None:
+                self.commit()
+
+    def _undo(self) -> None:
+        if not self.change.committed:
+            self.change.rollback()
+            if self.change.before is None:
+                self._remove(("index.db*", *FILES))
 
     def _holder(self) -> str:
+        holder = "another process"
         with suppress(OSError, ValueError, KeyError):
             about = json.loads((self.folder / HOLDER).read_text("utf-8"))
-            return (
-                f"process {about['process']} on {about['machine']} is writing to this index; try "
-                "again when it has ended"
-            )
-        return "another process is writing to this index; try again when it has ended"
+            holder = f"process {about['process']} on {about['machine']}"
+        return f"{holder} is writing to this index; try again when it has ended"
 
     def _release(self) -> None:
         with suppress(OSError):
@@ -144,25 +134,19 @@ class Writer:
         metadata: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> int:
-        """Add rows; an id that is there already is rejected.
-
-        ``vectors``: (n, d) vectors, or an ``EncodeFn`` that makes them of the texts.
-        """
+        """Add rows, with (n, d) vectors or what makes them; an id that is there is rejected."""
         if not texts:
             return 0
         names = row_ids(ids, len(texts), self.facts.next_id)
-        rows = self.change.find(names)
-        while ids is None and (rows >= 0).any():
-            self._renumber(self.facts.next_id + len(texts))
+        while (taken := self.change.find(names) >= 0).any() and ids is None:
+            self.set(next_id=self.facts.next_id + len(texts))
             names = row_ids(None, len(texts), self.facts.next_id)
-            rows = self.change.find(names)
-        taken = np.flatnonzero(rows >= 0)
-        if len(taken):
+        if taken.any():
             problem = "is in the index already; update it, or delete it first"
             problem = "is there twice" if self.change.before is None else problem
-            raise OptionError("ids", names[taken[0]], problem)
+            raise OptionError("ids", names[int(taken.argmax())], problem)
         if ids is None:
-            self._renumber(self.facts.next_id + len(texts))
+            self.set(next_id=self.facts.next_id + len(texts))
         self._append(texts, vectors, names, metadata, model)
         return len(texts)
 
@@ -175,10 +159,7 @@ class Writer:
         metadata: Sequence[Any] | None = None,
         model: str | None = None,
     ) -> tuple[int, int]:
-        """Replace the rows of these ids, and add those that are not there yet; counts of both.
-
-        ``vectors``: (n, d), or what makes them of the texts.
-        """
+        """Replace the rows of these ids, and add those that are not there yet; counts of both."""
         if not texts:
             return 0, 0
         names = row_ids(ids, len(texts), 0)
@@ -212,16 +193,9 @@ class Writer:
     def replace_vectors(
         self, vectors_of: Callable[[NDArray[np.int64]], Vectors], **changes: Any
     ) -> None:
-        """Put other vectors, of another model, in the place of all.
-
-        ``vectors_of``: from the numbers of some rows to their (n, d) vectors.
-        """
+        """Put other vectors in the place of all; ``vectors_of`` gives those of numbers of rows."""
         metric = self.facts.metric
-
-        def checked(rows: NDArray[np.int64]) -> Vectors:
-            return check_vectors(vectors_of(rows), len(rows), None, metric)
-
-        self.change.rewrite(checked)
+        self.change.rewrite(lambda r: check_vectors(vectors_of(r), len(r), None, metric))
         self.set(**changes)
 
     def set(self, **changes: Any) -> None:
@@ -231,9 +205,6 @@ class Writer:
         self.change.facts = replace(self.facts, **changes)
 
     # ------------------------------------------------------------------ inside
-
-    def _renumber(self, number: int) -> None:
-        self.change.facts = replace(self.facts, next_id=number)
 
     def _append(
         self,
@@ -249,8 +220,7 @@ class Writer:
         given = for_task(vectors, "document")(texts) if callable(vectors) else vectors
         dimension = self.facts.dimension or None
         array = check_vectors(given, len(texts), dimension, self.facts.metric)
-        language = "" if self.facts.language else language_of(texts)
-        self.change.append(array, texts, names, metadata, language)
+        self.change.append(array, texts, names, metadata)
 
     def _tidy(self) -> None:
         """Compact where most rows are deleted, and keep binary codes."""
@@ -264,23 +234,14 @@ class Writer:
             self.set(codes=make_codes(self.folder, self.change))
 
     def _sweep(self) -> None:
-        """Remove files of ours that the index does not name."""
-        if self.change.folder is None:
-            return
+        """Remove files of ours that the index names neither now nor before this change."""
         remove_temporaries(self.folder, CHECKSUM)
-        named = {self.facts.vectors, str(self.facts.codes.get("file", ""))}
-        if self.change.before is not None:
-            named |= {self.change.before.vectors, str(self.change.before.codes.get("file", ""))}
-        for pattern in ("vectors-*.f32", "codes-*.u64"):
-            for path in self.folder.glob(pattern):
-                # A reader on a system that forbids it may hold a file: the next writer removes it.
-                if path.name not in named:
-                    with suppress(OSError):
-                        path.unlink()
+        states = [state for state in (self.facts, self.change.before) if state is not None]
+        named = {name for state in states for name in (state.vectors, state.codes.get("file"))}
+        self._remove(FILES[1:], named)
 
-    def _remove(self) -> None:
-        """Take away what a new index left that came to nothing."""
-        for pattern in ("index.db*", CHECKSUM, "vectors-*.f32", "codes-*.u64"):
-            for path in self.folder.glob(pattern):
-                with suppress(OSError):
+    def _remove(self, patterns: Sequence[str], spared: Collection[object] = ()) -> None:
+        for path in (path for pattern in patterns for path in self.folder.glob(pattern)):
+            if path.name not in spared:
+                with suppress(OSError):  # a reader may hold it where the system forbids that
                     path.unlink()
