@@ -304,7 +304,7 @@ def test_quality_is_followed_through_a_run(call, home, bert, sentences, monkeypa
         rows = [Row("STSB", split, m, "all", value, 12) for m in ("pearson", "spearman")]
         return Report(tuple(rows))
 
-    monkeypatch.setattr("contrasent.evaluate.sts.sts", made)
+    monkeypatch.setattr("contrasent.reproduce.work.sts", made)
     run = ["own:length", "--recipes", "recipes", "--scale", "lab", "--seeds", 2, "-q"]
     told = ["--json", "book.json", "--figures", "drawn", "--base", bert]
     call(*run, *told)

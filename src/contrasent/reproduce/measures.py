@@ -1,4 +1,4 @@
-"""What can be measured: a measure is one entry of ``MEASURES``; nothing heavy is imported here.
+"""What can be measured: a measure is one entry of ``MEASURES``; torch is not imported here.
 
 An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
 """
@@ -6,12 +6,17 @@ An item's ``[evaluations.NAME]`` names a measure (``kind``) and its options.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from contrasent.engine.parameters import Size
 from contrasent.errors import DataError
+from contrasent.evaluate.bias import length_bias, repetition_bias
+from contrasent.evaluate.geometry import by_rating, geometry
+from contrasent.evaluate.retrieval import caption_retrieval, side_by_side, stsb_retrieval
+from contrasent.evaluate.sts import sts
+from contrasent.evaluate.transfer import transfer
+from contrasent.metrics import cosine
 from contrasent.report import Report, Row
 from contrasent.reproduce.corpora import read_corpora, sample
 from contrasent.reproduce.store import Json, departing
@@ -118,9 +123,8 @@ def speed(record: Json) -> Report:
 class Measure:
     """A measure."""
 
-    # from a model, the data folder and options to a report, or where the package has such a
-    # function, "module:name"; of training, from the record of a run and options
-    run: Callable[..., Report] | str
+    # from a model, the data folder and options to a report; of training, from the record of a run
+    run: Callable[..., Report]
     reads: Callable[..., Iterable[str]]  # from data folder and options to the texts measured on
     # type and default of each; 0 captions or samples are all
     options: Mapping[str, tuple[Any, Value | Names]] = field(default_factory=dict)
@@ -133,12 +137,7 @@ class Measure:
 
 def measure(encode: EncodeFn, kind: str, options: Options, folder: Path | None) -> Report:
     """Measure a model."""
-    run = MEASURES[kind].run
-    if isinstance(run, str):
-        module, _, name = run.partition(":")
-        report: Report = getattr(import_module(module), name)(encode, folder=folder, **options)
-        return report
-    return run(encode, folder, **options)
+    return MEASURES[kind].run(encode, folder=folder, **options)
 
 
 def texts_digest(kind: str, options: Options, folder: Path | None) -> str:
@@ -183,28 +182,12 @@ def _repeated(folder: Path | None, *, text: str, **_: Any) -> Sequence[str]:
 
 
 def _geometry(encode: EncodeFn, folder: Path | None, *, split: str, form: str) -> Report:
-    from contrasent.evaluate.geometry import by_rating, geometry
-
     found = geometry(encode, split=split, form=form, folder=folder)
     more = by_rating(encode, scored_pairs(folder, split=split, form=form), split)
     return Report((*found.rows, *more.rows), found.notes, found.items | more.items)
 
 
-def _transfer(encode: EncodeFn, folder: Path | None, *, tasks: Names, solver: str) -> Report:
-    from contrasent.evaluate.transfer import transfer
-
-    return transfer(encode, tasks=tasks, folder=folder)
-
-
-def _caption_retrieval(encode: EncodeFn, folder: Path | None, *, captions: int) -> Report:
-    from contrasent.evaluate.retrieval import caption_retrieval
-
-    return caption_retrieval(encode, flickr30k(folder=folder).last(captions))
-
-
 def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, **of: Any) -> Report:
-    from contrasent.evaluate.retrieval import side_by_side
-
     if of["documents"] == "flickr30k":
         texts = _captions(folder, captions=of["captions"])
     else:
@@ -218,15 +201,7 @@ def _listing(encode: EncodeFn, folder: Path | None, *, queries: Names, k: int, *
     return Report((row,), {"listing": hits})
 
 
-def _repetition_bias(encode: EncodeFn, folder: Path | None, *, queries: int, text: str) -> Report:
-    from contrasent.evaluate.bias import repetition_bias
-
-    return repetition_bias(encode, _repeated(folder, text=text), queries=queries)
-
-
 def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts: Names) -> Report:
-    from contrasent.metrics import cosine
-
     vectors = encode([query, *texts])
     found = cosine(vectors[:1].repeat(len(texts), axis=0), vectors[1:])
     rows = [Row(str(i), "", "cosine", "", float(v), 1) for i, v in enumerate(found, start=1)]
@@ -235,11 +210,10 @@ def _pair_similarity(encode: EncodeFn, folder: Path | None, *, query: str, texts
 
 FORM = (Form, "senteval")
 ANY_SPLIT = (Literal["all", Split], "all")
-EVALUATE = "contrasent.evaluate"
 TASKS = (tuple[Sts, ...], STS)
 MEASURES = {
     "sts": Measure(
-        f"{EVALUATE}.sts:sts",
+        sts,
         _pairs,
         {
             "tasks": (tuple[Literal[Sts, "SICKR-all", "STSB-de", "STSB-es"], ...], STS),
@@ -250,9 +224,9 @@ MEASURES = {
         },
     ),
     "transfer": Measure(
-        _transfer,
-        _transfer_texts,
         # The one classifier there is: stored keys hold its name.
+        lambda encode, solver, **options: transfer(encode, **options),
+        _transfer_texts,
         {"tasks": (tuple[Transfer, ...], get_args(Transfer)), "solver": (Literal["fast"], "fast")},
     ),
     "geometry": Measure(_geometry, _pairs, {"split": ANY_SPLIT, "form": FORM}),
@@ -274,11 +248,17 @@ MEASURES = {
         of_training=True,
     ),
     "stsb_retrieval": Measure(
-        f"{EVALUATE}.retrieval:stsb_retrieval",
+        stsb_retrieval,
         _pairs,
         {"directions": (Literal["both", "first"], "both"), "split": (Split, "test"), "form": FORM},
     ),
-    "caption_retrieval": Measure(_caption_retrieval, _captions, {"captions": (Size, 5000)}),
+    "caption_retrieval": Measure(
+        lambda encode, folder, captions: caption_retrieval(
+            encode, flickr30k(folder=folder).last(captions)
+        ),
+        _captions,
+        {"captions": (Size, 5000)},
+    ),
     "listing": Measure(
         _listing,
         _listed,
@@ -289,9 +269,11 @@ MEASURES = {
             "k": (Size, 3),
         },
     ),
-    "length_bias": Measure(f"{EVALUATE}.bias:length_bias", _pairs, {"tasks": TASKS, "form": FORM}),
+    "length_bias": Measure(length_bias, _pairs, {"tasks": TASKS, "form": FORM}),
     "repetition_bias": Measure(
-        _repetition_bias,
+        lambda encode, folder, queries, text: repetition_bias(
+            encode, _repeated(folder, text=text), queries=queries
+        ),
         _repeated,
         {"queries": (Size, 100), "text": (Literal["flickr30k", "wiki"], "flickr30k")},
     ),

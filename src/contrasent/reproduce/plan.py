@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from contrasent.engine import registry
 from contrasent.errors import DataError, OptionError, UserError
 from contrasent.model.pretrained import resolve
-from contrasent.reproduce import corpora, measures
-from contrasent.reproduce.corpora import Built, Corpus
+from contrasent.reproduce import measures
+from contrasent.reproduce.corpora import Built, Corpus, build
 from contrasent.reproduce.items import Item, Resolved, Scale, TableRow, models_of, resolve_row
 from contrasent.reproduce.measures import MEASURES, Options
 from contrasent.reproduce.store import Json, Store, departing, digest_of, folder_digest
@@ -94,12 +94,11 @@ class Job:
         return about
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(NamedTuple):
     """Jobs in the order to do them in, and for each item what its rows consist of."""
 
     jobs: list[Job]
-    manifests: dict[str, Json] = field(default_factory=dict)
+    manifests: dict[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,8 @@ class Planner:
         self.place, self.scale, self.corpora = place, scale, corpora
         self.store = Store(place.results)
         self._digest = cache(folder_digest)
-        self._built = cache(self._build)
+        home = place.results / "corpora"
+        self._built = cache(lambda name, n: build(self.corpora[name], n, place.data, home))
         self._texts: dict[str, str] = {}
         self._jobs: dict[str, Job] = {}
 
@@ -139,12 +139,14 @@ class Planner:
         known = seeds
         if before is not None:
             then = before.get("changes", {})
-            problem = ""
-            if before["base"] != base:
-                problem = f"from the base {before['base']!r}, not {base!r}"
-            elif then != changes:
-                problem = f"with {_changes_text(then)}, not with {_changes_text(changes)}"
-            if problem:
+            if before["base"] != base or then != changes:
+                one, two = (
+                    ", ".join(f"{k} {v}" for k, v in own.items()) or "the scale's own settings"
+                    for own in (then, changes)
+                )
+                problem = f"with {one}, not with {two}"
+                if before["base"] != base:
+                    problem = f"from the base {before['base']!r}, not {base!r}"
                 problem = f"holds {item.name} {problem}; choose another"
                 raise OptionError("--results", str(self.place.results), problem)
             # Seeds that were run before stay in the report.
@@ -290,21 +292,14 @@ class Planner:
         return resolve(wanted)
 
     def _corpus(self, name: str, sentences: int | None) -> Built:
-        return self._built(name, sentences or None)
-
-    def _build(self, name: str, sentences: int | None) -> Built:
-        home = self.place.results / "corpora"
-        return corpora.build(self.corpora[name], sentences, self.place.data, home)
+        found: Built = self._built(name, sentences or None)
+        return found
 
     def _text_digest(self, kind: str, options: Options) -> str:
         key = json.dumps([kind, dict(options)], sort_keys=True)
         if key not in self._texts:
             self._texts[key] = measures.texts_digest(kind, options, self.place.data)
         return self._texts[key]
-
-
-def _changes_text(changes: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} {v}" for k, v in changes.items()) or "the scale's own settings"
 
 
 def train_version(objective: str, values: Mapping[str, Any]) -> int:

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from contrasent.errors import OutputError, TrainingError, UserError
+from contrasent.evaluate.geometry import geometry
+from contrasent.evaluate.sts import AVERAGE, METRICS, sts
+from contrasent.evaluate.vectors import Cached
 from contrasent.report import ItemsByRow, Report, Row, key_text
 from contrasent.reproduce.measures import MEASURES, STS, measure, scored_pairs
 from contrasent.reproduce.plan import Job, Training, Unit
@@ -19,6 +22,7 @@ from contrasent.reproduce.store import Json, Store
 from contrasent.reproduce.tables import TARGET
 from contrasent.stats.bootstrap import RESAMPLES, interval
 from contrasent.stats.influence import row_draws, shared_draws
+from contrasent.text.corpus import open_corpus
 from contrasent.types import EncodeFn
 
 CODE = ("losses", "engine", "objectives", "model", "train", "text")
@@ -76,18 +80,14 @@ class _Loaded:
 
     def measure(self, unit: Unit) -> Report:
         entry = MEASURES[unit.kind]
-        if entry.of_training and not isinstance(entry.run, str):
+        if entry.of_training:
             return entry.run(self._trained(), **unit.options)
         if unit.fit is not None and unit.fit.corpus == TARGET:
             return self._on_targets(unit)
         if unit.fit is not None:
-            from contrasent.text.corpus import open_corpus
-
             texts = dict.fromkeys(text for row in open_corpus(unit.text) for text in row)
             return measure(self._fitted(unit, list(texts)), unit.kind, unit.options, self.folder)
         if self._plain is None:
-            from contrasent.evaluate.vectors import Cached
-
             # Each sentence is encoded once for all measurements.
             self._plain = Cached(self._load(normalise=None))
         return measure(self._plain, unit.kind, unit.options, self.folder)
@@ -151,7 +151,6 @@ class _Loaded:
 def train(training: Training, base: Path, target: Path, folder: Path | None, tokens: Path) -> Json:
     """Train a model into a folder, going on with a run that was stopped; the run's record."""
     from contrasent.model.card import CardMetadata
-    from contrasent.text.corpus import open_corpus
     from contrasent.train.fit import fit
     from contrasent.train.prepare import prepare
     from contrasent.train.run import RunFolder
@@ -204,9 +203,6 @@ def _same_settings(stored: Path, settings: Any) -> bool:
 
 def _evaluator(training: Training, folder: Path | None) -> Callable[[EncodeFn], Report] | None:
     """What a run is evaluated by: its trace, the score that selects, or nothing."""
-    from contrasent.evaluate.geometry import geometry
-    from contrasent.evaluate.sts import sts
-
     if training.trace is None:
         options = MEASURES["sts"].complete({"tasks": ("STSB",), "split": "dev"})
         if training.resolved.select != "stsb":
@@ -236,8 +232,6 @@ def _trace(log: Path) -> list[tuple[int, Json]]:
 
 def with_sts7_mean(report: Report, options: Json) -> Report:
     """A report, and the plain mean over the seven STS sets, each measured with its own vectors."""
-    from contrasent.evaluate.sts import AVERAGE, METRICS
-
     rows: list[Row] = []
     joined_keys: ItemsByRow = {}
     for metric in METRICS if set(STS) <= set(options["tasks"]) else ():
