@@ -22,8 +22,8 @@ from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
 Texts = tuple[str, ...]  # A row: a sentence, or texts that belong together
+# Of every sample: rows of two runs differ in order alone, never in what they are drawn from.
 SAMPLE_SEED = 20210418
-"""Of every sample: rows of two runs differ in order alone, never in what they are drawn from."""
 
 
 class Corpus(Strict):

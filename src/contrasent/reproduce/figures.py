@@ -11,10 +11,9 @@ from contrasent.report import Report
 from contrasent.reproduce.console import Book
 from contrasent.reproduce.items import Item
 from contrasent.reproduce.store import Json
-from contrasent.reproduce.table_verdicts import SeedScores
+from contrasent.reproduce.table_verdicts import Scores
 
 Reports = Mapping[tuple[str, str], Mapping[str, Report]]
-Scores = Mapping[str, Mapping[str, SeedScores]]
 
 
 def drawn_from(item: Item, scale: str, reports: Reports, scores: Scores) -> Json:
@@ -73,24 +72,18 @@ def draw(figure: Json, name: str = "figure") -> str | None:
     """A figure as SVG, or None if there is nothing to draw."""
     if not figure:
         return None
-    kind = figure["kind"]
+    kind, rows = figure["kind"], figure.get("rows", {})
     found: str | None
-    if kind == "sweep":
-        found = sweep(figure)
-    elif kind == "curves":
-        found = curves(figure)
+    if kind in ("sweep", "curves"):
+        found = (sweep if kind == "sweep" else curves)(figure)
     elif kind == "trace":
         names = ("step", "uniformity", "alignment")
         found = pictures.trajectories(
-            {
-                row: [dict(zip(names, point, strict=True)) for point in path]
-                for row, path in figure["rows"].items()
-            }
+            {row: [dict(zip(names, p, strict=True)) for p in path] for row, path in rows.items()}
         )
     else:
-        drawer = {"plane": pictures.plane, "spectrum": pictures.spectrum}.get(kind)
-        drawer = drawer or pictures.densities
-        found = drawer({row: Report.from_json(data) for row, data in figure["rows"].items()})
+        drawn = {row: Report.from_json(data) for row, data in rows.items()}
+        found = getattr(pictures, kind)(drawn)
     # Identifiers of a figure's own: several stand on one page.
     own = re.sub(r"[^A-Za-z0-9]+", "-", name)
     return re.sub(r'((?:id|xlink:href)="#?|url\(#)', rf"\g<1>{own}-", found) if found else None

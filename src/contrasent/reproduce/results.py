@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from contrasent.errors import DataError
+from contrasent.metrics import spearman
 from contrasent.report import Report, key_text
 from contrasent.reproduce.console import Book, between, forms, number, p_value
 from contrasent.reproduce.figures import drawn_from
@@ -264,27 +265,21 @@ def _measured(scores: SeedScores) -> Json:
         "values": [round(v, 4) for v in scores.values],
         "seeds": len(scores.values) if scores.seeded else 0,
     }
-    spread, interval = scores.deviation(), scores.interval()
-    if spread is not None:
-        cell["sd"] = round(spread, 4)
-    if interval is not None:
-        cell["low"], cell["high"] = (round(v, 4) for v in interval)
-        cell["interval"] = "seeds" if scores.seeded else "items"
-    return cell
+    spread, ends = scores.deviation(), _ends(scores.interval())
+    cell |= {"sd": round(spread, 4)} if spread is not None else {}
+    return cell | ends | ({"interval": "seeds" if scores.seeded else "items"} if ends else {})
 
 
 def _difference(effect: EffectEstimate) -> Json:
-    found: Json = {"ours": round(effect.mean, 4)}
-    interval = bounds(effect)
-    if interval is not None and effect.error:
-        found["low"], found["high"] = (round(v, 4) for v in interval)
-    return found
+    return {"ours": round(effect.mean, 4), **_ends(bounds(effect) if effect.error else None)}
+
+
+def _ends(interval: tuple[float, float] | None) -> Json:
+    return {k: round(v, 4) for k, v in zip(("low", "high"), interval or (), strict=False)}
 
 
 def _orders(found: ItemResults) -> Json:
     """Spearman's correlation with the published order, of columns with three rows or more."""
-    from contrasent.metrics import spearman
-
     orders: Json = {}
     for column in found.item.columns:
         scores = found.scores.get(column, {})

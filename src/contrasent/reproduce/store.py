@@ -107,16 +107,14 @@ class Store:
 
     def skipped(self, key: str) -> str | None:
         """Why a model could not be made."""
-        data = self._read("skipped", key)
-        return str(data["reason"]) if data is not None else None
+        return (self._read("skipped", key) or {}).get("reason")
 
     def skip(self, key: str, reason: str | None) -> None:
         """Note why a model could not be made; None forgets it, so that it is tried again."""
-        path = self._path("skipped", key)
         if reason is not None:
-            write_json(path, {"reason": reason})
+            write_json(self._path("skipped", key), {"reason": reason})
         else:
-            path.unlink(missing_ok=True)
+            self._path("skipped", key).unlink(missing_ok=True)
 
     def manifest(self, item: str, scale: str) -> Json | None:
         """What the rows of an item consist of: keys of models and measurements by seed."""
