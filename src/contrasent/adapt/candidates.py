@@ -10,7 +10,7 @@ from contrasent.adapt.evidence import Evidence, Floats, mean_over_kinds
 from contrasent.adapt.measuring import WordScores, measure
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.search.ranking import Ranker
-from contrasent.types import EncodeFn, Vectors, batched
+from contrasent.types import EncodeFn, Vectors, batched, for_task
 
 WEIGHTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of BM25 that are tried."""
@@ -53,12 +53,11 @@ def encode_evidence(encode: EncodeFn, evidence: Evidence, passages: Vectors) -> 
     """Encode queries and rows; ``passages`` are vectors of the first rows, encoded already."""
     queries = [query.text for query in evidence.queries]
     texts = list(evidence.texts[evidence.passages :])
-    distinct = list(dict.fromkeys([*queries, *texts]))
-    place = {text: at for at, text in enumerate(distinct)}
-    vectors = check_vectors(encode(distinct), distinct)
-    beyond = vectors[[place[text] for text in texts]]
-    rows = np.concatenate([passages, beyond]) if len(texts) else np.asarray(passages)
-    return Encoded(vectors[[place[text] for text in queries]], rows)
+    vectors = check_vectors(for_task(encode, "query")(queries), queries)
+    rows = np.asarray(passages)
+    if texts:
+        rows = np.concatenate([rows, check_vectors(for_task(encode, "document")(texts), texts)])
+    return Encoded(vectors, rows)
 
 
 BLOCK = 512

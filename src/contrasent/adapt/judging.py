@@ -11,6 +11,7 @@ from contrasent.adapt.measuring import rankings
 from contrasent.adapt.selection import Selection
 from contrasent.adapt.verdict import Verdict, check_general, decide
 from contrasent.metrics import normalize
+from contrasent.model.prompts import TaskEncoder
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
 
@@ -31,7 +32,7 @@ def judge_sealed(selection: Selection, chosen: Candidate, evidence: Evidence) ->
     """Compare the chosen candidate with the base on queries that nothing was chosen by."""
     context = selection.context
     lexical = Bm25.of(evidence.texts, context.lexical.analyzer.language)
-    raw = encode_evidence(context.base.encode, evidence, np.asarray(context.raw))
+    raw = encode_evidence(TaskEncoder(context.base), evidence, np.asarray(context.raw))
     base = raw.by(normalize)
     own = () if context.fusion is None else (lexical, context.fusion)
     before = measure_candidate(evidence, base, *own)[0]

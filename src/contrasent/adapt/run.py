@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from contrasent.adapt import shipping
@@ -20,10 +21,12 @@ from contrasent.documents.folder import Documents, open_documents
 from contrasent.documents.parsers import TEXT_LIMIT
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 from contrasent.model.encoder import Encoder
-from contrasent.model.pretrained import resolve
+from contrasent.model.pretrained import installed_bases, resolve
+from contrasent.search.languages import choose_base
 from contrasent.text.sources import missing
 
-BASE = "all-MiniLM-L6-v2"
+SAMPLED = 64
+"""Documents that are read to choose a base by their language."""
 FEWEST_PASSAGES = 20
 FEWEST_DOCUMENTS = 10
 SHORTEST_BUDGET = 10.0
@@ -33,7 +36,7 @@ def adapt(
     source: str | Path | Documents,
     output: str | Path,
     *,
-    base: str = BASE,
+    base: str | None = None,
     update: str | Path | None = None,
     budget: float = 1800.0,
     queries: str | Path | None = None,
@@ -57,12 +60,8 @@ def adapt(
     if budget < SHORTEST_BUDGET:
         raise OptionError("budget", budget, f"must be at least {SHORTEST_BUDGET:g} seconds")
     _check_people(queries, collection, clicks, update)
-    target, place = Path(output), resolve(base if update is None else str(update))
-    previous = None
-    if update is not None:
-        if base != BASE:
-            raise OptionError("base", base, "an update begins from the model that is updated")
-        base, previous = str(update), open_previous(place, target)
+    target = Path(output)
+    base, place, previous = _begin(base, update, target)
     if isinstance(source, str | Path):
         source = open_documents(Path(source).absolute(), columns=columns, most=max_file_text)
         if source.source.resolve().is_relative_to(target.resolve()):
@@ -86,6 +85,8 @@ def adapt(
         },
         resume=resume,
     )
+    if base is None or place is None:
+        base, place = _base(source, say)
     encoder = Encoder.load(place, normalise=False)
     kept = work.folder / "passages.jsonl"
     try:
@@ -110,6 +111,27 @@ def adapt(
     )
     done = run.finish(target)
     return shipping.tidied(done, keep_candidates)
+
+
+def _begin(
+    base: str | None, update: str | Path | None, target: Path
+) -> tuple[str | None, Path | None, Previous | None]:
+    """Name and folder of the model to begin from, if one is given, and what is updated."""
+    if update is None:
+        return base, None if base is None else resolve(base), None
+    if base is not None:
+        raise OptionError("base", base, "an update begins from the model that is updated")
+    place = resolve(str(update))
+    return str(update), place, open_previous(place, target)
+
+
+def _base(source: Documents, say: Say) -> tuple[str, Path]:
+    """The installed base for the language of the first documents."""
+    some = islice(source, SAMPLED)
+    texts = ("\n".join(part.paragraphs) for document in some for part in document.sections)
+    chosen = choose_base(texts, installed_bases())
+    say(f"base: {chosen.name}; {chosen.reason}")
+    return chosen.name, resolve(chosen.name)
 
 
 def _check_people(

@@ -29,6 +29,7 @@ from contrasent.adapt.pairs import Pair
 from contrasent.adapt.work import Work
 from contrasent.metrics import neighbour_overlap, normalize
 from contrasent.model.encoder import Encoder
+from contrasent.model.prompts import TaskEncoder
 from contrasent.postprocess import whitening
 from contrasent.search.ranking import Ranker
 from contrasent.search.words import Bm25
@@ -96,10 +97,11 @@ class Selection:
 
         def learnt() -> Vectors:
             self.say(f"learning a linear map from {len(chosen):,} pairs")
-            encode = self.context.base.encode
+            encode = TaskEncoder(self.context.base)
+            read, asked = encode.for_task("document"), encode.for_task("query")
             return fit_map(
-                self.work.encode("map-queries", encode, [pair.query for pair in chosen]),
-                self.work.encode("map-texts", encode, [pair.text for pair in chosen]),
+                self.work.encode("map-queries", asked, [pair.query for pair in chosen]),
+                self.work.encode("map-texts", read, [pair.text for pair in chosen]),
                 [self.context.documents[pair.passage] for pair in chosen],
                 seed=self.context.seed,
             )
@@ -158,7 +160,8 @@ class Selection:
     def _vectors(self) -> Encoded:
         """The base's vectors of the part's queries and rows."""
         context, work = self.context, self.work
-        base = cache(lambda: encode_evidence(context.base.encode, context.select, context.raw))
+        encode = TaskEncoder(context.base)
+        base = cache(lambda: encode_evidence(encode, context.select, context.raw))
         queries = work.vectors("select-queries", lambda: base().queries)
         beyond = work.vectors("select-rows", lambda: base().rows[context.select.passages :])
         return Encoded(queries, np.concatenate([context.raw, beyond])[context.part.rows])

@@ -19,6 +19,7 @@ from contrasent.adapt.update import Previous, old_vectors, updated_parts
 from contrasent.adapt.work import Work
 from contrasent.metrics import normalize
 from contrasent.model.encoder import Encoder
+from contrasent.model.prompts import TaskEncoder
 from contrasent.search.words import Bm25
 from contrasent.types import Vectors
 
@@ -75,7 +76,7 @@ class Stages:
         fresh = self.texts[self.reading.facts.get("old_passages", 0) :]
         self.say(f"encoding {len(fresh):,} passages by {self.base_name}")
         previous, name = self.previous, "base" if self.previous is None else "new"
-        raw = made = self.work.encode(name, self.base.encode, fresh)
+        raw = made = self.work.encode(name, TaskEncoder(self.base).for_task("document"), fresh)
         if previous is not None:
 
             def joined() -> Vectors:
@@ -107,9 +108,10 @@ class Stages:
         whole = self._evidence(SELECT)
         passages = np.arange(whole.passages)
         if len(passages) > WIDE:
+            asked = TaskEncoder(self.base).for_task("query")
             passages = haystack(
                 whole,
-                queries=normalize(self.base.encode([query.text for query in whole.queries])),
+                queries=normalize(asked([query.text for query in whole.queries])),
                 rows=normalize(np.asarray(self.raw)),
                 lexical=self.lexical,
                 size=WIDE,

@@ -24,7 +24,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Go on with a killed run.
 def adapt(
     source: Path,
     output: AdaptedModel,
-    base: str = DEFAULT_BASE,
+    base: str | None = None,
     update: Path | None = None,
     budget: str = "30m",
     queries: Path | None = None,
@@ -46,7 +46,7 @@ def adapt(
 
     Options:
         source: Documents: a folder, a zip archive or a file. See the docs.
-        base: Model to begin from.
+        base: Model to begin from (left out: the installed base for the language).
         update: Begin from the folder of an earlier adapt instead. SOURCE is new text; little
             is forgotten.
         budget: Time to spend at most, about: 90s, 30m, 2h.
