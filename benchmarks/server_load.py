@@ -77,7 +77,9 @@ class Server:
         lines.write_text("\n".join(texts(500, 1)))
         index = folder / "index"
         run = [sys.executable, "-m", "contrasent"]
-        subprocess.run([*run, "index", model, str(lines), "-o", str(index), "--quiet"], check=True)
+        subprocess.run(
+            [*run, "index", str(lines), "--model", model, "-o", str(index), "--quiet"], check=True
+        )
         self.process = subprocess.Popen(
             [*run, "serve", model, "--index", str(index), "--port", "0", "--quiet"],
             stdout=subprocess.PIPE,

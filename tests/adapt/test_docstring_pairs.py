@@ -28,7 +28,7 @@ def test_summaries_of_sources_and_of_packages_ask_for_explanations(tmp_path):
     assert [(pair.query, pair.text, pair.maker) for pair in found] == [
         (SUMMARY, f"length\n{EXPLANATION}", "docstring")
     ]
-    assert read.passages[found[0].passage].id == "river.py#0"
+    assert read.passages[found[0].passage].id == "river.py#1"
 
     documents = [
         Document(one.name, one.name, (Section((), (one.summary, one.explanation)),), docstring=True)

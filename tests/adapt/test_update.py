@@ -117,7 +117,7 @@ def test_a_killed_update_goes_on_and_another_one_does_not(home, updated, tmp_pat
     shutil.rmtree(tmp_path / "m")
     killed_at("encoding")
     with Writer(model / "index") as writer:
-        writer.delete(["note-001.md#0"])
+        writer.delete(["note-001.md#1"])
     with pytest.raises(OutputError, match="was begun with update"):
         adapt(home / "new", tmp_path / "m", update=model, **OPTIONS, resume=True)
 

@@ -43,7 +43,7 @@ def home(tmp_path_factory, bert, sentences):
                                     enumerate(sentences[:30])))  # fmt: skip
     (home / "handbook").mkdir()
     (home / "handbook" / "page.md").write_text("# Page\n\n" + "\n\n".join(sentences[:60]))
-    run("index", home / "model", home / "notes.txt", "-o", home / "made")
+    run("index", home / "notes.txt", "--model", home / "model", "-o", home / "made")
     flip(home / "model" / "model.safetensors")
     return home
 

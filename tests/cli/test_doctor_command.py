@@ -55,7 +55,7 @@ def test_index(folder, bert, tmp_path):
     (tmp_path / "t.txt").write_text("a map\nan old boat\n")
     for name, model in (("saved", folder), ("bare", bert)):
         options = ("--pooler", "mean") if name == "bare" else ()
-        invoke("index", model, tmp_path / "t.txt", "-o", tmp_path / name, *options)
+        invoke("index", tmp_path / "t.txt", "--model", model, "-o", tmp_path / name, *options)
         code, said = run(tmp_path / name)
         assert (code, said.splitlines()[-1]) == (0, "all is well")
         assert "ok     index: 2 rows of this model" in said

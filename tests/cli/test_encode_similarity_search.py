@@ -34,7 +34,7 @@ def lines(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(tmp_path_factory, lines):
     folder = tmp_path_factory.mktemp("index") / "index"
-    run("index", MINILM, lines, "-o", folder, "--quiet")
+    run("index", lines, "--model", MINILM, "-o", folder, "--quiet")
     return folder
 
 
@@ -123,7 +123,7 @@ def test_passages_of_a_document_are_one_entry(tmp_path):
         {"text": "A dog lives next door. Nobody asked the dog.", "document": "dog.md", "body": 0},
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    run("index", MINILM, tmp_path / "t.jsonl", "-o", tmp_path / "i", "--metadata", "*")
+    run("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", tmp_path / "i", "--metadata", "*")
     shown = run("search", tmp_path / "i", "who mends the roof?").splitlines()
     assert shown[0] == "  1  Two people mend the roof in May."
     assert shown[1].startswith("     house.md · page 3 · ")
@@ -180,12 +180,33 @@ def test_ids_and_metadata_from_columns(tmp_path):
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = tmp_path / "index"
-    run("index", MINILM, tmp_path / "t.jsonl", "-o", folder, "--id", "key", "--metadata", "year")
+    run(
+        "index",
+        tmp_path / "t.jsonl",
+        "--model",
+        MINILM,
+        "-o",
+        folder,
+        "--id",
+        "key",
+        "--metadata",
+        "year",
+    )
     said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
     hit = said["results"][0]["hits"][0]
     assert (hit["id"], hit["metadata"]) == ("k4", {"year": 2004})
     run(
-        *("index", MINILM, tmp_path / "t.jsonl", "-o", folder, "--metadata", "*", "--overwrite"),
+        *(
+            "index",
+            tmp_path / "t.jsonl",
+            "--model",
+            MINILM,
+            "-o",
+            folder,
+            "--metadata",
+            "*",
+            "--overwrite",
+        ),
     )
     said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
     hit = said["results"][0]["hits"][0]
@@ -194,7 +215,7 @@ def test_ids_and_metadata_from_columns(tmp_path):
 
 def test_search_remembers_how_the_model_was_loaded(tmp_path, lines):
     folder = tmp_path / "index"
-    run("index", MINILM, lines, "-o", folder, "--pooler", "max", "--max-tokens", 16)
+    run("index", lines, "--model", MINILM, "-o", folder, "--pooler", "max", "--max-tokens", 16)
     said = json.loads(run("search", folder, LINES[2], "-k", 1, "--json"))
     assert said["results"][0]["hits"][0]["cosine"] == pytest.approx(1.0, abs=1e-5)
 
@@ -212,7 +233,7 @@ def test_search_says_how_to_go_on_when_the_model_has_moved(built, tmp_path, line
 
     Encoder.load(MINILM).save(tmp_path / "here")
     folder = tmp_path / "index"
-    run("index", tmp_path / "here", lines, "-o", folder)
+    run("index", lines, "--model", tmp_path / "here", "-o", folder)
     (tmp_path / "here").rename(tmp_path / "there")
     with pytest.raises(ModelError, match="if it has moved, use --model"):
         run("search", folder, "x")
@@ -225,7 +246,7 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
     with pytest.raises(OutputError, match="exists"):
         run("encode", MINILM, lines, "-o", tmp_path / "v.npy")
     with pytest.raises(OutputError, match="exists"):
-        run("index", MINILM, lines, "-o", tmp_path / "index")
+        run("index", lines, "--model", MINILM, "-o", tmp_path / "index")
     assert (tmp_path / "v.npy").read_text() == "precious"
     run("encode", MINILM, lines, "-o", tmp_path / "v.npy", "--overwrite")
     assert np.load(tmp_path / "v.npy").shape == (5, 384)
@@ -238,21 +259,33 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["encode", MINILM, "{d}/no.txt", "-o", "{d}/v.npy"], InputError, "no.txt"),
         (["encode", "{d}/no", "{t}", "-o", "{d}/v.npy"], ModelError, "no such model"),
         (["encode", MINILM, "{t}", "-o", "/proc/x/v.npy"], OutputError, "/proc/x"),
-        (["index", MINILM, "{d}/no.txt", "-o", "{d}/i"], InputError, "no.txt"),
-        (["index", "{d}", "{t}", "-o", "{d}/i"], ModelError, "not a model folder"),
-        (["index", MINILM, "{t}", "-o", "{d}/i", "--metric", "l2"], OptionError, "cosine"),
-        (["index", MINILM, "{t}", "-o", "{d}/i", "--id", "key"], OptionError, "have no names"),
-        (["index", MINILM, "{t}", "-o", "{d}/i", "--column", "3"], OptionError, "columns 0 to 0"),
+        (["index", "{d}/no.txt", "--model", MINILM, "-o", "{d}/i"], InputError, "no.txt"),
+        (["index", "{t}", "--model", "{d}", "-o", "{d}/i"], ModelError, "not a model folder"),
+        (
+            ["index", "{t}", "--model", MINILM, "-o", "{d}/i", "--metric", "l2"],
+            OptionError,
+            "cosine",
+        ),
+        (
+            ["index", "{t}", "--model", MINILM, "-o", "{d}/i", "--id", "key"],
+            OptionError,
+            "have no names",
+        ),
+        (
+            ["index", "{t}", "--model", MINILM, "-o", "{d}/i", "--column", "3"],
+            OptionError,
+            "columns 0 to 0",
+        ),
         (["search", "{d}", "x"], InputError, "no index"),
         (["search", "{d}/no", "x"], InputError, "no such folder"),
         (["search", "{i}", "x", "-k", "0"], OptionError, "at least 1"),
         (["search", "{i}"], OptionError, "at least one query"),
         (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),
         (["similarity", "{d}/no", "a", "b"], ModelError, "no such model"),
-        (["index", MINILM, "{t}", "-o", "{i}", "--add", "--update"], UserError, "choose one"),
+        (["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"], UserError, "choose one"),
         (["index", "m", "{t}", "-o", "{i}", "--add", "--overwrite"], UserError, "or replaces"),
-        (["index", MINILM, "{t}", "-o", "{i}", "--update"], UserError, "needs --id"),
-        (["index", MINILM, "{t}", "-o", "{d}/no", "--add"], UserError, "no such folder"),
+        (["index", "{t}", "--model", MINILM, "-o", "{i}", "--update"], UserError, "needs --id"),
+        (["index", "{t}", "--model", MINILM, "-o", "{d}/no", "--add"], UserError, "no such folder"),
         (["search", "{i}", "x", "--where", "year"], UserError, "neither JSON nor"),
         (["index", "{i}", "{t}", "--remove", "0"], UserError, "does not go with --remove"),
         (["index", "{i}", "--remove", "nobody"], UserError, "not in the index"),
@@ -285,7 +318,7 @@ def test_bad_rows_leave_no_index(tmp_path, rows, words):
     (tmp_path / "t.jsonl").write_text(rows)
     options = ["--id", "id"] if '"id"' in rows else []
     with pytest.raises(UserError, match=words):
-        run("index", MINILM, tmp_path / "t.jsonl", "-o", tmp_path / "index", *options)
+        run("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", tmp_path / "index", *options)
     assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
 
 
@@ -300,17 +333,41 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     folder = tmp_path / "index"
     source = tmp_path / "t.jsonl"
     write([{"id": "a", "text": "one", "n": 1}, {"id": "b", "text": "two", "n": 2}])
-    run("index", MINILM, source, "-o", folder, "--id", "id", "--metadata", "n")
+    run("index", source, "--model", MINILM, "-o", folder, "--id", "id", "--metadata", "n")
     write([{"id": "b", "text": "deux", "n": 3}, {"id": "c", "text": "trois", "n": 4}])
     with pytest.raises(OptionError, match="in the index already"):
-        run("index", MINILM, source, "-o", folder, "--id", "id", "--metadata", "n", "--add")
+        run(
+            "index",
+            source,
+            "--model",
+            MINILM,
+            "-o",
+            folder,
+            "--id",
+            "id",
+            "--metadata",
+            "n",
+            "--add",
+        )
     assert found() == {"a": "one", "b": "two"}
-    run("index", MINILM, source, "-o", folder, "--id", "id", "--metadata", "n", "--update")
+    run(
+        "index",
+        source,
+        "--model",
+        MINILM,
+        "-o",
+        folder,
+        "--id",
+        "id",
+        "--metadata",
+        "n",
+        "--update",
+    )
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
     assert found("--where", "n>=3", "--where", '{"n": {"$ne": 4}}') == {"b": "deux"}
     write([{"text": "four"}])
-    run("index", MINILM, source, "-o", folder, "--add")
+    run("index", source, "--model", MINILM, "-o", folder, "--add")
     assert set(found().values()) == {"one", "deux", "trois", "four"}
     removed = run("index", folder, "--remove", "a", "--remove-where", "n=4")
     assert removed.endswith("2 rows removed, 2 left\n")
@@ -322,7 +379,9 @@ def test_words_count_as_the_index_says_or_the_search(tmp_path, lines, built):
     assert found["word_weight"] == 1 and found["results"][0]["hits"][0]["text"] == LINES[4]
     assert json.loads(run("search", built, "vacuum", "--json"))["word_weight"] == 0.2
     folder = tmp_path / "index"
-    made = json.loads(run("index", MINILM, lines, "-o", folder, "--word-weight", "0.4", "--json"))
+    made = json.loads(
+        run("index", lines, "--model", MINILM, "-o", folder, "--word-weight", "0.4", "--json")
+    )
     assert made["word_weight"] == 0.4
     (result,) = json.loads(run("search", folder, "dog", "--json"))["results"]
     assert result["hits"][0].keys() == HIT
@@ -341,4 +400,14 @@ def test_an_index_in_a_folder_is_found(built, tmp_path):
 
 def test_word_weights_that_cannot_be(tmp_path, lines):
     with pytest.raises(OptionError, match="--vectors-only"):
-        run("index", MINILM, lines, "-o", tmp_path / "i", "--word-weight", 0.3, "--vectors-only")
+        run(
+            "index",
+            lines,
+            "--model",
+            MINILM,
+            "-o",
+            tmp_path / "i",
+            "--word-weight",
+            0.3,
+            "--vectors-only",
+        )

@@ -110,7 +110,7 @@ print("HEAVY", heavy, int(peak[1]) // 1024)
 
 
 def test_encode_and_search_need_neither_torch_nor_transformers(model, lines, tmp_path):
-    run("index", model, lines, "-o", tmp_path / "index")
+    run("index", lines, "--model", model, "-o", tmp_path / "index")
     query = lines.read_text().splitlines()[3]
     for arguments in (
         ["encode", model, lines, "-o", tmp_path / "v.npy", "--runtime", "onnx"],

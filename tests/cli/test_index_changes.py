@@ -28,8 +28,9 @@ def built(tmp_path, models):
     (tmp_path / "notes.txt").write_text("\n".join(made_sentences()[:400]) + "\n")
     run(
         "index",
-        models / "mean",
         tmp_path / "notes.txt",
+        "--model",
+        models / "mean",
         "-o",
         tmp_path / "index",
         "--word-weight",
@@ -41,7 +42,7 @@ def built(tmp_path, models):
 def test_another_model(built, models, tmp_path):
     before = Index.open(built)
     said = json.loads(run("index", built, "--model", models / "cls", "--json"))
-    run("index", models / "cls", tmp_path / "notes.txt", "-o", tmp_path / "fresh")
+    run("index", tmp_path / "notes.txt", "--model", models / "cls", "-o", tmp_path / "fresh")
     made, fresh = Index.open(built), Index.open(tmp_path / "fresh")
     assert (said["texts"], said["former"], said["identity"]) == (400, before.model, fresh.model)
     rows = np.arange(400)

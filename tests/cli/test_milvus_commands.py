@@ -45,7 +45,7 @@ def made(model, sentences, tmp_path):
     folder = tmp_path / "index"
     options = ("--id", "id", "--metadata", "n")
     place = ("--uri", tmp_path / "rows.db")
-    assert printed("index", model, file, "-o", folder, *place, *options)["texts"] == 61
+    assert printed("index", file, "--model", model, "-o", folder, *place, *options)["texts"] == 61
     new = [{"id": "n3", "text": sentences[70], "n": 3}, {"id": "x", "text": sentences[71], "n": 0}]
     return folder, write(tmp_path / "new.jsonl", new), options
 
@@ -53,8 +53,8 @@ def made(model, sentences, tmp_path):
 def test_change_and_search(made, model, sentences):
     folder, new, options = made
     with pytest.raises(OptionError, match="'n3': is in the index already"):
-        printed("index", model, new, "-o", folder, "--add", *options)
-    told = printed("index", model, new, "-o", folder, "--update", *options)
+        printed("index", new, "--model", model, "-o", folder, "--add", *options)
+    told = printed("index", new, "--model", model, "-o", folder, "--update", *options)
     assert told["texts"] == 62
     hits = printed("search", folder, sentences[70], "-k", 1)["results"][0]["hits"]
     assert [(hit["id"], hit["metadata"]) for hit in hits] == [("n3", {"n": 3})]
@@ -79,7 +79,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
     options = ("--encoded", "--word-weight", 0.5)
     for name, place in (("milvus", ("--uri", tmp_path / "v.db")), ("folder", ())):
         folder = tmp_path / name
-        made = printed("index", model, vectors, "-o", folder, *place, *options)
+        made = printed("index", vectors, "--model", model, "-o", folder, *place, *options)
         assert (made["texts"], made["word_weight"]) == (len(texts), 0.5)
         found = printed("search", folder, texts[11], "-k", 3)
         assert found["word_weight"] == 0.5 and found["results"][0]["hits"][0]["text"] == texts[11]
@@ -90,7 +90,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
         (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
         assert result["hits"][0]["text"] == texts[5]
     with pytest.raises(OptionError, match="is for an index that is built"):
-        printed("index", model, vectors, "-o", folder, "--add", "--encoded")
+        printed("index", vectors, "--model", model, "-o", folder, "--add", "--encoded")
 
 
 def test_serve(made, model, sentences):
@@ -111,13 +111,15 @@ def test_what_makes_no_sense_is_refused_in_a_line(made, model, tmp_path):
     with pytest.raises(OptionError, match="approximately"):
         printed("search", folder, "x", "--exact")
     with pytest.raises(OutputError, match="drop its collection"):
-        printed("index", model, new, "-o", folder, "--overwrite", "--uri", "x.db", *options)
+        printed(
+            "index", new, "--model", model, "-o", folder, "--overwrite", "--uri", "x.db", *options
+        )
     other = tmp_path / "other"
-    printed("index", model, new, "-o", other, *options)
+    printed("index", new, "--model", model, "-o", other, *options)
     with pytest.raises(OptionError, match="builds or replaces an index"):
-        printed("index", model, new, "-o", other, "--add", "--uri", "x.db", *options)
+        printed("index", new, "--model", model, "-o", other, "--add", "--uri", "x.db", *options)
     with pytest.raises(ModelError, match="cannot be compared"):
-        printed("index", model, new, "-o", folder, "--add", "--max-tokens", 5, *options)
+        printed("index", new, "--model", model, "-o", folder, "--add", "--max-tokens", 5, *options)
     (folder / "milvus.json").write_text('{"uri": "", "collection": "c", "manifest": {"model": 3}}')
     for command in (("dedupe", folder), ("index", folder, "--remove", "a")):
         with pytest.raises(InputError, match=r"milvus\.json: is missing or damaged"):

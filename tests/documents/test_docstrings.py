@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contrasent.documents import docstrings, installed
+from contrasent.documents import docstrings
 from contrasent.documents.docstrings import (
     Documented,
     InstalledDocumentation,
@@ -269,16 +269,16 @@ def test_only_what_an_index_gave_is_read(source, tmp_path, monkeypatch):
     paths = {key: str(folder) for key in ("purelib", "platlib")}
     paths["stdlib"] = str(tmp_path / "library")
     monkeypatch.setattr(sysconfig, "get_paths", lambda: paths)
-    monkeypatch.setattr(installed.site, "getsitepackages", lambda: [])
-    monkeypatch.setattr(installed.site, "ENABLE_USER_SITE", False)
-    found = [str(path.relative_to(tmp_path)) for _, path in installed.installed_sources()]
+    monkeypatch.setattr(docstrings.site, "getsitepackages", lambda: [])
+    monkeypatch.setattr(docstrings.site, "ENABLE_USER_SITE", False)
+    found = [str(path.relative_to(tmp_path)) for _, path in docstrings.installed_sources()]
     assert found == ["site/conda/a.py", "site/good/a.py", "library/lib.py"]
 
 
 @pytest.mark.slow
 def test_this_environment():
     roots = {Path(sysconfig.get_paths()[key]).resolve() for key in ("purelib", "platlib", "stdlib")}
-    files = list(installed.installed_sources())
+    files = list(docstrings.installed_sources())
     assert len(files) > 2000
     assert all(path.is_relative_to(root) and path.resolve() == path for root, path in files)
     assert {root for root, _ in files} <= roots

@@ -171,7 +171,8 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
     assert [d.id for d in source] == ["a.md"]
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
     assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3}
-    assert len(source.report.skipped["secret"].examples) == 5
+    assert len(source.report.skipped["secret"].names) == 10
+    assert any(line.endswith("id_rsa, ...") for line in source.report.skipped_lines())
     with pytest.raises(InputError, match="1 secret"):
         list(open_documents(tmp_path / ".env"))
 
@@ -195,7 +196,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "o.csv").write_text("a,b\n1,2\n3,4\n")
     source = open_documents(tmp_path, most=1000)
     assert [d.id for d in source] == ["a.md"]
-    examples = {reason: skipped.examples for reason, skipped in source.report.skipped.items()}
+    examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert source.report.skipped["broken"].count == 7
     assert examples == {
         "more than 1,000 characters (--max-file-text)": ["b.md", "c.md.gz"],
@@ -300,7 +301,7 @@ def test_the_limit_of_characters_holds(tmp_path):
         (tmp_path / f"{name}.md").write_text(PROSE)
     source = open_documents(tmp_path, characters=len(PROSE))
     assert [d.id for d in source] == ["a.md", "b.md"]
-    assert [skipped.examples for skipped in source.report.skipped.values()] == [["c.md"]]
+    assert [skipped.names for skipped in source.report.skipped.values()] == [["c.md"]]
 
 
 def test_every_iteration_gives_the_same_in_the_order_of_paths(tmp_path):

@@ -43,8 +43,8 @@ CONVERTED = {
         (("Banks",), ("one", "two")), (("Banks", "Left"), ("End here.",)),
     ]),
     "a.pdf": (paged, "Rivers at large", [
-        (("page 1",), ("The banks of a river are made of mud and sometimes of stone.",)),
-        (("page 3",), ("It ends here.",)),
+        ((), ("The banks of a river are made of mud and sometimes of stone.",), 1),
+        ((), ("It ends here.",), 3),
     ]),
 }  # fmt: skip
 
@@ -67,7 +67,10 @@ def test_headings_of_a_pdf_are_found_by_their_size(tmp_path):
     prose = [(10, f"The {word} bank of a river is made of mud.") for word in ("left", "right")]
     pages = [[(24, "Banks"), *prose * 5], [(24, "Delta"), *prose * 5]]
     _, sections = one(tmp_path, "a.pdf", pdf(pages))
-    assert [section.headings for section in sections] == [("Banks",), ("Delta",)]
+    assert [(section.headings, section.page) for section in sections] == [
+        (("Banks",), 1),
+        (("Delta",), 2),
+    ]
 
 
 def test_scans_encrypted_and_unread_files_each_have_their_reason(tmp_path, monkeypatch):
@@ -77,7 +80,7 @@ def test_scans_encrypted_and_unread_files_each_have_their_reason(tmp_path, monke
     (tmp_path / "c.pdf").write_bytes(pdf([[(12, PROSE)]], trailer=locked % ("41" * 32, "42" * 32)))
     source = open_documents(tmp_path)
     assert [d.id for d in source] == ["a.pdf"]
-    examples = {reason: skipped.examples for reason, skipped in source.report.skipped.items()}
+    examples = {reason: skipped.names for reason, skipped in source.report.skipped.items()}
     assert examples == {"no text (a scan?)": ["b.pdf"], "encrypted": ["c.pdf"]}
     code = "import sys; sys.modules['kreuzberg'] = None; from contrasent.documents import worker"
     monkeypatch.setattr(worker, "COMMAND", [sys.executable, "-c", f"{code}; worker.serve()"])

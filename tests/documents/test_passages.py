@@ -65,7 +65,7 @@ def test_a_document_that_fits_is_one_passage_with_its_headings():
     (passage,) = passages([one], count_tokens=words, max_tokens=40).passages
     assert passage.text == "They flow.\nBanks\nTwo.\nLeft\nOne.\nDelta\nEnds."
     assert passage.indexed == f"Rivers\n{passage.text}"
-    assert (passage.id, passage.headings, passage.order) == ("a#0", (), 0)
+    assert (passage.id, passage.headings, passage.order) == ("a#1", (), 0)
 
 
 def test_sections_are_not_mixed_unless_small():
@@ -119,7 +119,7 @@ def test_copies_are_removed_and_stood_for():
     documents = [document(text, id=str(i)) for i, text in enumerate(given)]
     result = passages(documents, count_tokens=words, max_tokens=100)
     assert (result.exact, result.near) == (1, 1)
-    assert [p.id for p in result.passages] == ["0#0", "1#0", "4#0"]
+    assert [p.id for p in result.passages] == ["0#1", "1#1", "4#1"]
     assert result.holding == ((0,), (1,), (0,), (0,), (2,))
 
 

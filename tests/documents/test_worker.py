@@ -46,7 +46,7 @@ def test_a_file_that_ends_or_hangs_its_reader_is_skipped_and_the_next_is_read(
     monkeypatch.setattr(worker, "SECONDS", 2)
     source = open_documents(tmp_path)
     assert [d.id for d in source] == [f"{number}.md" for number in range(len(CODE))]
-    skipped = {n: why for why, found in source.report.skipped.items() for n in found.examples}
+    skipped = {n: why for why, found in source.report.skipped.items() for n in found.names}
     assert [skipped[f"{number}.log"] for number in range(len(CODE))] == list(CODE.values())
 
 
@@ -129,7 +129,7 @@ def test_files_made_to_hang_or_to_fill_memory_do_neither(tmp_path):
     assert documents["z.md"].sections[0].paragraphs == (PROSE,)
     assert documents["w.docx"].sections[0].paragraphs.count("A paragraph.") == 50_000
     assert source.report.characters < 50_000_000
-    reasons = {n: why for why, found in source.report.skipped.items() for n in found.examples}
+    reasons = {n: why for why, found in source.report.skipped.items() for n in found.names}
     assert reasons["p.parquet"] == "the rest, a table that unpacks to too much"
     assert "e.epub" in reasons  # by its size, its time or its memory
 

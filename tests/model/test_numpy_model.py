@@ -123,7 +123,7 @@ def test_commands_run_without_torch(tmp_path, sentences):
     assert near > 0.6 > 0.3 > far
     texts = tmp_path / "texts.txt"
     texts.write_text("\n".join(sentences[:50]), "utf-8")
-    call("index", model, texts, "-o", tmp_path / "index")
+    call("index", texts, "--model", model, "-o", tmp_path / "index")
     found = json.loads(call("search", tmp_path / "index", sentences[7], "--json", "-k", 1))
     assert sentences[7] in json.dumps(found)
     call("encode", model, texts, "-o", tmp_path / "vectors.npy")

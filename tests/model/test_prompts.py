@@ -125,9 +125,9 @@ def test_commands_put_them_before_texts(run, saved, plain, tmp_path):
     run("encode", saved, "t.txt", "-o", "d.npy", "--dimensions", "8", "--quiet")
     short = plain.encode(TEXTS)[:, :8]
     assert np.abs(np.load("d.npy") - short / np.linalg.norm(short, axis=1)[:, None]).max() < 1e-6
-    run("index", saved, "t.txt", "-o", "index", "--quiet")
+    run("index", "t.txt", "--model", saved, "-o", "index", "--quiet")
     (tmp_path / "more.txt").write_text("an old map\n")
-    run("index", saved, "more.txt", "-o", "index", "--add", "--quiet")
+    run("index", "more.txt", "--model", saved, "-o", "index", "--add", "--quiet")
     out, _ = run("search", "index", "a violin", "-k", "4", "--json", "--quiet")
     (query,) = prefixed(plain, "query: ", ["a violin"])
     texts = [*TEXTS, "an old map"]

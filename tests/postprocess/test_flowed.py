@@ -31,7 +31,7 @@ def test_index_search_similarity(made, sentences, tmp_path):
     told = printed("similarity", folder, *sentences[:2])
     assert told["similarity"] == pytest.approx(cosine, abs=1e-5)
     (tmp_path / "lines.txt").write_text("\n".join(sentences[:30]))
-    told = printed("index", folder, tmp_path / "lines.txt", "-o", tmp_path / "index")
+    told = printed("index", tmp_path / "lines.txt", "--model", folder, "-o", tmp_path / "index")
     assert told["identity"] not in (encoder.identity, "")
     hits = printed("search", tmp_path / "index", sentences[7], "-k", 1)["results"][0]["hits"]
     assert (hits[0]["text"], hits[0]["cosine"]) == (sentences[7], pytest.approx(1, abs=1e-5))

@@ -99,7 +99,7 @@ def test_an_index_weighs_words_by_it(language, weight, run, tmp_path, monkeypatc
     out, err = run("index", "t.txt", "-o", "index", "--json")
     assert json.loads(out)["word_weight"] == weight
     assert f"base: {MINILM}; " in err and (EXTRA in err) == (weight == OTHER_WEIGHT)
-    out, err = run("index", MINILM, "t.txt", "-o", "named", "--json")
+    out, err = run("index", "t.txt", "--model", MINILM, "-o", "named", "--json")
     assert json.loads(out)["word_weight"] == weight
     assert "base:" not in err and ("of another language" in err) == (weight == OTHER_WEIGHT)
 

@@ -1,10 +1,11 @@
-"""``contrasent index MODEL CORPUS -o INDEX``, ``index INDEX --model NEW`` and ``--remove ID``."""
+"""``contrasent index SOURCE -o INDEX``, and with --sync, --model or --remove an INDEX changed."""
 
 import time
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,30 +13,40 @@ from contrasent.cli import options
 from contrasent.cli.adapt import DEFAULT_BASE
 from contrasent.cli.index_changes import (
     Mapping,
-    change,
+    TableOptions,
+    built_facts,
     change_model,
+    change_rows,
     check_change,
     remove_rows,
+    token_counter,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
 from contrasent.errors import MissingExtraError, OptionError, UserError
 
 if TYPE_CHECKING:
+    from contrasent.cli.loading import Counting
+    from contrasent.documents.folder import DocumentSource
+    from contrasent.documents.sections import Document
+    from contrasent.model.prompts import Model
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
     from contrasent.search.records import Records
     from contrasent.search.store import Facts
-    from contrasent.text.tokens import Tokenizer
-    from contrasent.types import EncodeFn
+    from contrasent.search.writer import IndexRow
+
+    Rows = Records | EncodedRecords | list[IndexRow]
 
 
 @options.command
 def index(
-    model: str,
+    source: Annotated[str, typer.Argument(metavar="SOURCE|INDEX")],
     loading: options.Encoding,
-    corpus: Annotated[str | None, typer.Argument()] = None,
+    synced: Annotated[str | None, typer.Argument(metavar="SOURCE")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
-    new_model: Annotated[str | None, typer.Option("--model", metavar="NEW")] = None,
+    model: str | None = None,
+    sync: bool = False,
+    max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     mapped: Annotated[bool, typer.Option("--map")] = False,
     map_limit: Annotated[float, typer.Option(min=0, max=1)] = 0.1,
     sample: Annotated[int, typer.Option(min=300)] = 5000,
@@ -56,166 +67,213 @@ def index(
     ] = None,
     overwrite: options.Overwrite = False,
 ) -> options.Output:
-    """Encode a corpus once and keep vectors, texts, ids and metadata in a folder to search.
+    """Make a folder of documents, a file or a table searchable, and keep the index up to date.
+
+    contrasent index SOURCE -o INDEX reads documents (or the rows of a table) and encodes them; with
+    --sync, --model or --remove, and no -o, an INDEX that exists is changed.
 
     Options:
-        model: Model folder or name (left out: the default base, or the index's own with --add and
-            --update); with --model or --remove the index that changes.
-        corpus: File, folder, or - for standard input.
+        source: Folder, zip, document or table to index, - for lines on standard input; or the
+            index to change.
+        synced: With --sync: where the documents are now, if they have moved.
         output: Index folder to make.
-        new_model: Give the index the vectors of this model, in place: a run that was killed goes
-            on, and the old vectors answer until all are there.
-        mapped: With --model: map the vectors linearly instead of encoding.
+        model: Model folder or name; without -o the model whose vectors the index gets, in place.
+        sync: Follow the documents: encode what was added or changed, remove what was deleted.
+        max_file_text: Leave out files with more text than so many characters.
+        mapped: With --model and no -o: map the vectors linearly instead of encoding.
         map_limit: With --map: stop if more than this share of the ten nearest may be lost.
         sample: With --map: texts to encode, to fit and to measure the map.
-        id_column: Column with the ids; row numbers if not given.
-        metadata: Columns to keep as metadata: a,b,c; * for all others.
+        id_column: Column with the ids of a table's rows; row numbers if not given.
+        metadata: Columns of a table to keep as metadata: a,b,c; * for all others.
         metric: cosine or dot.
         uri: Keep it in Milvus: http://HOST:19530, or a file NAME.db.
         collection: Name of the collection in Milvus.
-        encoded: CORPUS is parquet with vectors in it, as encode writes it: nothing is encoded.
-        add: Add to an index that exists.
+        encoded: SOURCE is parquet with vectors in it, as encode writes it: nothing is encoded.
+        add: Add the rows of a table to an index that exists.
         update: Replace rows of the same id, add the others.
         remove: Remove the row with this id from an index; can be repeated.
         remove_where: Remove rows whose metadata matches: year<2000, or a JSON filter.
     """
-    building = {"CORPUS": corpus, "-o": output, "--add": add or None}
+    building = {"SOURCE": synced, "-o": output, "--add": add or None}
     mapping = Mapping(map_limit, sample) if mapped else None
     if remove or remove_where:
-        given = building | {"--model": new_model, "--map": mapped or None}
-        return remove_rows(Path(model), remove or [], remove_where or [], given)
-    if new_model is not None or mapping is not None:
-        return change_model(Path(model), new_model, loading, mapping, building)
+        given = building | {"--model": model, "--map": mapped or None}
+        return remove_rows(Path(source), remove or [], remove_where or [], given)
+    if output is None and (model is not None or mapping is not None):
+        return change_model(Path(source), model, loading, mapping, building)
     if output is None:
         raise UserError(
             "--output/-o (Index folder to make) is missing; see 'contrasent index --help'"
         )
-    from contrasent.search.building import create
-    from contrasent.search.checks import check_metric, check_target
-    from contrasent.search.opening import in_milvus, index_folder, open_index
-    from contrasent.search.ranking import Ranker
-    from contrasent.search.store import Facts, is_any_index
-
-    check_metric(metric)
-    changing = add or update
-    if changing:
-        output = index_folder(output)
-        others = {"--overwrite": overwrite, "--uri": uri, "--encoded": encoded}
-        check_change(others, add=add, update=update, id_column=id_column)
-    else:
-        if overwrite or not (uri and in_milvus(output)):  # else a load that was killed goes on
-            check_target(output, overwrite, is_index=is_any_index(output))
-        if uri and find_spec("pymilvus") is None:
-            raise MissingExtraError("pymilvus", "milvus", "--uri")
-    if corpus is None:
-        model, corpus = (open_index(output).facts.source if changing else ""), model
+    if synced is not None:
+        problem = "is one too many: contrasent index SOURCE -o INDEX --model MODEL"
+        raise OptionError("SOURCE", synced, problem)
+    table = TableOptions(column, id_column, metadata, encoded)
     weight = options.chosen_weight(word_weight, vectors_only)
-    if changing and weight is not None:
-        raise OptionError("--word-weight", weight, "is chosen when an index is built, or searched")
-    rows = _rows(corpus, column, id_column, metadata, encoded=encoded)
-    remarks: list[str] = []
-    model, usual = _base(model, rows)
-    encode = open_model(find_model(model), loading, light=True)
-    rows.check(encode.encoder.identity, model)
-    began = time.monotonic()
-    made: Index
-    if changing:
-        made = change(output, encode, cast("Records", rows), update=update)
-    else:
-        if (weight := usual if weight is None else weight) is None:
-            weight = _usual(rows, encode.encoder.tokenizer, remarks)
-        about = Facts(
+    if add or update:
+        others = {"--overwrite": overwrite, "--uri": uri, "--encoded": encoded}
+        others["--word-weight"] = weight is not None
+        check_change(others, add=add, update=update, id_column=id_column)
+        return change_rows(source, output, model, loading, table, update=update)
+    place = _Place(output, uri, collection, overwrite)
+    return _Build(place, model, loading, table, metric, weight).run(source, max_file_text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an index is made."""
+
+    output: Path
+    uri: str
+    collection: str
+    overwrite: bool
+
+    def check(self) -> None:
+        """Reject, before any work, a target that cannot be written."""
+        from contrasent.search.checks import check_target
+        from contrasent.search.opening import in_milvus
+        from contrasent.search.store import is_any_index
+
+        # A load into Milvus that was killed goes on.
+        if self.overwrite or not (self.uri and in_milvus(self.output)):
+            check_target(self.output, self.overwrite, is_index=is_any_index(self.output))
+        if self.uri and find_spec("pymilvus") is None:
+            raise MissingExtraError("pymilvus", "milvus", "--uri")
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    """A new index."""
+
+    place: _Place
+    model: str | None
+    loading: options.Loading
+    table: TableOptions
+    metric: str
+    weight: float | None
+
+    def run(self, source: str, max_file_text: int) -> options.Output:
+        """Read, encode and write."""
+        from contrasent.documents.folder import is_table, open_documents
+        from contrasent.search.checks import check_metric
+
+        check_metric(self.metric)
+        self.place.check()
+        if self.table.given or is_table(source):
+            return self._of_table(self.table.rows(source))
+        return self._of_documents(open_documents(source, most=max_file_text))
+
+    def _of_table(self, rows: "Records | EncodedRecords") -> options.Output:
+        began = time.monotonic()
+        texts = None if self.table.encoded else (text for text, *_ in rows)
+        name, encode, weight, remarks = self._open(texts)
+        rows.check(encode.encoder.identity, name)
+        made = self._make(rows, name, encode, weight)
+        outcome = self._outcome(made, "texts", name, encode, rows.skipped, None, began)
+        remarks += [*options.blank_lines(rows.skipped), *encode.notes]
+        return outcome._replace(notes=remarks)
+
+    def _of_documents(self, source: "DocumentSource") -> options.Output:
+        from contrasent.search.sync import document_rows
+
+        began = time.monotonic()
+        documents = list(source)
+        name, encode, weight, remarks = self._open(_first_paragraphs(documents))
+        limit = encode.encoder.max_tokens
+        rows = document_rows(documents, source.files, token_counter(encode), limit)
+        made = self._make(rows, name, encode, weight, source)
+        what = f"passages of {source.report.documents:,} documents"
+        outcome = self._outcome(made, what, name, encode, 0, asdict(source.report), began)
+        remarks += [*source.report.skipped_lines(), *encode.notes]
+        return outcome._replace(notes=remarks)
+
+    def _open(
+        self, texts: "Iterable[str] | None"
+    ) -> "tuple[str, Counting[Model], float, list[str]]":
+        """The model that was named, or the installed base for the texts; the weight of words."""
+        from contrasent.model.pretrained import installed_bases
+        from contrasent.search.languages import choose_base, fit
+        from contrasent.search.ranking import KNOWN_WEIGHT
+
+        name, weight, remarks = self.model, self.weight, list[str]()
+        if name is None and texts is not None:
+            chosen = choose_base(texts, installed_bases())
+            name, weight = chosen.name, chosen.fit.word_weight if weight is None else weight
+            options.note(f"base: {name}; {chosen.reason}")
+        name = name or DEFAULT_BASE
+        encode = open_model(find_model(name), self.loading, light=True)
+        if weight is None and texts is not None:
+            found = fit(texts, encode.encoder.tokenizer)
+            weight = found.word_weight
+            if not found.known:
+                remarks.append(
+                    "the model's vocabulary is of another language than the texts "
+                    f"({found.pieces:.1f} tokens a word): words count for {weight:g} of a score "
+                    "(--word-weight)"
+                )
+        return name, encode, KNOWN_WEIGHT if weight is None else weight, remarks
+
+    def _make(
+        self,
+        rows: "Rows",
+        name: str,
+        encode: "Counting[Model]",
+        weight: float,
+        documents: "DocumentSource | None" = None,
+    ) -> "Index":
+        from contrasent.search.building import create
+        from contrasent.search.ranking import Ranker
+        from contrasent.search.store import Facts
+
+        place, loading = self.place, self.loading
+        facts = Facts(
             model=encode.encoder.identity,
-            source=lasting_name(model),
-            metric=metric,
+            source=lasting_name(name),
+            metric=self.metric,
             ranker=Ranker(weight).to_json(),
             settings={"pooler": loading.pooler, "max_tokens": loading.max_tokens},
+            origin=documents.origin if documents else {},
         )
-        if uri:
-            made = _in_milvus(output, encode, rows, about, uri, collection)
-        else:
-            made = create(output, encode, rows, about, overwrite=overwrite)
-    seconds = time.monotonic() - began
-    facts = {
-        "index": str(output),
-        "texts": len(made),
-        "dimension": made.dimension,
-        "metric": made.metric,
-        "model": model,
-        "identity": made.model,
-        "word_weight": made.ranker.word_weight,
-        "blank_lines": rows.skipped,
-        "truncated": encode.truncated,
-        "seconds": round(seconds, 3),
-    }
-    return options.Output(
-        facts,
-        f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s\n"
-        f'search it: contrasent search {output} "..."',
-        [*remarks, *options.blank_lines(rows.skipped), *encode.notes],
-    )
+        if place.uri:
+            return _in_milvus(place, encode, rows, facts)
+        with options.resumable("the same command goes on with what is encoded"):
+            return create(
+                place.output,
+                encode,
+                rows,
+                facts,
+                overwrite=place.overwrite,
+                total=len(rows) if isinstance(rows, list) else None,
+                stated=None if self.table.encoded else encode.stated,
+                documents=documents.files if documents else None,
+            )
 
-
-def _base(model: str, rows: "Records | EncodedRecords") -> tuple[str, float | None]:
-    """The model that was named, or the installed base for the texts and the weight of words."""
-    from contrasent.model.pretrained import installed_bases
-    from contrasent.search.languages import choose_base
-    from contrasent.search.ranking import KNOWN_WEIGHT
-    from contrasent.search.records import Records
-
-    if model:
-        return model, None
-    if not isinstance(rows, Records):
-        return DEFAULT_BASE, KNOWN_WEIGHT
-    chosen = choose_base((text for text, *_ in rows), installed_bases())
-    options.note(f"base: {chosen.name}; {chosen.reason}")
-    return chosen.name, chosen.fit.word_weight
-
-
-def _usual(rows: "Records | EncodedRecords", tokenizer: "Tokenizer", remarks: list[str]) -> float:
-    """The weight of words: larger where the model does not know the language of the texts."""
-    from contrasent.search.languages import fit
-    from contrasent.search.ranking import KNOWN_WEIGHT
-    from contrasent.search.records import Records
-
-    if not isinstance(rows, Records):
-        return KNOWN_WEIGHT
-    found = fit((text for text, *_ in rows), tokenizer)
-    if not found.known:
-        remarks.append(
-            f"the model's vocabulary is of another language than the texts ({found.pieces:.1f} "
-            f"tokens a word): words count for {found.word_weight:g} of a score (--word-weight)"
+    def _outcome(
+        self,
+        made: "Index",
+        what: str,
+        name: str,
+        encode: "Counting[Model]",
+        skipped: int,
+        documents: dict[str, Any] | None,
+        began: float,
+    ) -> options.Output:
+        output, seconds = self.place.output, time.monotonic() - began
+        return options.Output(
+            built_facts(output, made, name, encode, skipped, documents, seconds),
+            f"{output}: {len(made):,} {what}, {made.dimension} dimensions, {seconds:.1f} s\n"
+            f'search it: contrasent search {output} "..."',
         )
-    return found.word_weight
 
 
-def _rows(
-    corpus: str, column: str | None, id_column: str | None, metadata: str | None, *, encoded: bool
-) -> "Records | EncodedRecords":
-    """The rows to index: of any file, or of parquet with their vectors."""
-    from contrasent.search.encoded import EncodedRecords
-    from contrasent.search.records import Records
-    from contrasent.text.tables import column as position
-
-    names = [name.strip() for name in metadata.split(",")] if metadata else []
-    if encoded:
-        return EncodedRecords(corpus, text=column, identity=id_column, metadata=names)
-    return Records(
-        corpus,
-        text=position(column),
-        identity=position(id_column),
-        metadata=[position(name) for name in names],
-    )
+def _first_paragraphs(documents: "Iterable[Document]") -> Iterable[str]:
+    """Some text of each document, by which its language is known."""
+    for document in documents:
+        for section in document.sections[:2]:
+            yield from section.paragraphs[:2]
 
 
-def _in_milvus(
-    output: Path,
-    encode: "EncodeFn",
-    rows: "Records | EncodedRecords",
-    facts: "Facts",
-    uri: str,
-    collection: str,
-) -> "Index":
+def _in_milvus(place: _Place, encode: "Counting[Model]", rows: "Rows", facts: "Facts") -> "Index":
     """Load rows into a collection of Milvus."""
     from contrasent.search.encoded import EncodedRecords
     from contrasent.search.opening import milvus_index
@@ -231,11 +289,11 @@ def _in_milvus(
         else rows
     )
     made: Index = milvus_index().build(
-        output,
+        place.output,
         encode,
         given,
-        uri=uri,
-        collection=collection,
+        uri=place.uri,
+        collection=place.collection,
         ranker=Ranker.from_json(facts.ranker),
         model=facts.model,
         source=facts.source,

@@ -1,6 +1,7 @@
 """Changes of an existing index: rows that are added, updated or removed, or another model."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,8 +11,10 @@ from contrasent.cli.loading import Counting, find_model, lasting_name, open_mode
 from contrasent.errors import ModelError, OptionError, OutputError
 
 if TYPE_CHECKING:
+    from contrasent.documents.passages import CountTokens
     from contrasent.evaluate.rankings import Measure
     from contrasent.model.prompts import Model
+    from contrasent.search.encoded import EncodedRecords
     from contrasent.search.index import Index
     from contrasent.search.records import Records
     from contrasent.search.reembed import LinearMap
@@ -145,6 +148,48 @@ def remove_rows(
     )
 
 
+class TableOptions(NamedTuple):
+    """Options that are for tables alone."""
+
+    column: str | None
+    identity: str | None
+    metadata: str | None
+    encoded: bool
+
+    @property
+    def given(self) -> bool:
+        """Whether any of them is given: then a folder's tables are read, not its documents."""
+        return self.encoded or not (self.column is self.identity is self.metadata is None)
+
+    def rows(self, source: str) -> "Records | EncodedRecords":
+        """The rows of any table, or of parquet with their vectors."""
+        from contrasent.search.encoded import EncodedRecords
+        from contrasent.search.records import Records
+        from contrasent.text.tables import column
+
+        names = [name.strip() for name in self.metadata.split(",")] if self.metadata else []
+        if self.encoded:
+            return EncodedRecords(source, text=self.column, identity=self.identity, metadata=names)
+        return Records(
+            source,
+            text=column(self.column),
+            identity=column(self.identity),
+            metadata=[column(name) for name in names],
+        )
+
+
+def token_counter(encode: "Counting[Model]") -> "CountTokens":
+    """Counts the tokens of texts as the model reads them, its prompt for documents included."""
+    prompt = encode.encoder.prompts.of_task("document")
+
+    def count(texts: Sequence[str]) -> list[int]:
+        tokens, cut = encode.encoder.tokenise(texts, prompt)
+        found: list[int] = (tokens.lengths + cut).tolist()
+        return found
+
+    return count
+
+
 def check_change(
     others: dict[str, object], *, add: bool, update: bool, id_column: str | None
 ) -> None:
@@ -157,6 +202,59 @@ def check_change(
         if value:
             problem = "builds or replaces an index; --add and --update change one"
             raise OptionError(option, value, problem)
+
+
+def change_rows(
+    source: str,
+    output: Path,
+    model: str | None,
+    loading: options.Loading,
+    table: TableOptions,
+    *,
+    update: bool,
+) -> options.Output:
+    """Add the rows of a table to an index, or replace those of the same ids."""
+    from contrasent.search.opening import index_folder, open_index
+    from contrasent.search.records import Records
+
+    output = index_folder(output)
+    name = model or open_index(output).facts.source
+    rows = table.rows(source)
+    assert isinstance(rows, Records)
+    encode = open_model(find_model(name), loading, light=True)
+    began = time.monotonic()
+    made = change(output, encode, rows, update=update)
+    seconds = time.monotonic() - began
+    return options.Output(
+        built_facts(output, made, name, encode, rows.skipped, None, seconds),
+        f"{output}: {len(made):,} texts, {made.dimension} dimensions, {seconds:.1f} s",
+        [*options.blank_lines(rows.skipped), *encode.notes],
+    )
+
+
+def built_facts(
+    output: Path,
+    made: "Index",
+    model: str,
+    encode: "Counting[Model]",
+    skipped: int,
+    documents: dict[str, Any] | None,
+    seconds: float,
+) -> dict[str, Any]:
+    """Facts of an index that was made or has grown."""
+    return {
+        "index": str(output),
+        "texts": len(made),
+        "dimension": made.dimension,
+        "metric": made.metric,
+        "model": model,
+        "identity": made.model,
+        "word_weight": made.ranker.word_weight,
+        "blank_lines": skipped,
+        "truncated": encode.truncated,
+        "documents": documents,
+        "seconds": round(seconds, 3),
+    }
 
 
 def change(output: Path, encode: "Counting[Model]", rows: "Records", *, update: bool) -> "Index":

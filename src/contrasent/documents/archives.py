@@ -5,7 +5,9 @@
 
 import fnmatch
 import gzip
+import hashlib
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,7 +40,9 @@ class Entry:
     size: int  # its bytes; of a gzip file those on disk
     packed: bool  # whether it is read through gzip
     path: str  # on disk, of the file or of the archive that holds it
+    modified: int  # nanoseconds since 1970, of the file on disk
     member: str = ""  # its name in the archive
+    crc: int = 0  # of an archive's file
 
     def open(self) -> IO[bytes]:
         """Its content; the stream can seek."""
@@ -48,6 +52,13 @@ class Entry:
             return cast("IO[bytes]", gzip.GzipFile(self.path))
         return Path(self.path).open("rb")
 
+    def digest(self) -> str:
+        """What changes with its content; of an archive's file the checksum that is kept there."""
+        if self.member:
+            return f"crc32:{self.crc:08x}"
+        with Path(self.path).open("rb") as stream:
+            return hashlib.file_digest(stream, "md5").hexdigest()
+
 
 @lru_cache(maxsize=1)
 def _archive_at(path: str) -> zipfile.ZipFile:
@@ -55,10 +66,13 @@ def _archive_at(path: str) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
+_SECRET = re.compile("|".join(map(fnmatch.translate, _SECRETS)))
+
+
 def reason_to_skip(name: str) -> str | None:
     """Why a file or folder of that name is not read, or None."""
     lower = name.lower()
-    if any(fnmatch.fnmatchcase(lower, pattern) for pattern in _SECRETS):
+    if _SECRET.match(lower):
         return "secret"
     return "hidden" if lower.startswith(".") else None
 
@@ -66,23 +80,22 @@ def reason_to_skip(name: str) -> str | None:
 def entries(source: Path, skip: Skip) -> Iterator[Entry]:
     """All files of a source in the order of their paths."""
     if source.is_dir():
-        yield from _folder(source, source, skip)
+        yield from _folder(source, source, "", skip)
     elif reason := reason_to_skip(source.name):
         skip(reason, source.name)
     else:
         yield from _file(source, source.name, skip)
 
 
-def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
+def _folder(root: Path, folder: Path, above: str, skip: Skip) -> Iterator[Entry]:
     try:
         with os.scandir(folder) as found:
             inside = sorted(found, key=lambda one: one.name)
     except OSError:
-        skip("unreadable", folder.relative_to(root).as_posix() + "/")
+        skip("unreadable", above or "./")
         return
     for one in inside:
-        path = Path(one.path)
-        name = _shown(path.relative_to(root).as_posix())
+        path, name = Path(one.path), above + _shown(one.name)
         try:
             reason = reason_to_skip(one.name)
             if one.is_symlink():
@@ -97,7 +110,7 @@ def _folder(root: Path, folder: Path, skip: Skip) -> Iterator[Entry]:
                 if reason or any((path / name).is_file() for name in made):
                     skip(reason or "tool's folder", name + "/")
                 else:
-                    yield from _folder(root, path, skip)
+                    yield from _folder(root, path, f"{name}/", skip)
             elif reason or not one.is_file():
                 skip(reason or "no regular file", name)
             else:
@@ -126,7 +139,8 @@ def _file(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
     else:
         packed = suffix == ".gz"
         suffix = Path(path.stem).suffix.lower() if packed else suffix
-        yield Entry(name, suffix, path.stat().st_size, packed, str(path))
+        about = path.stat()
+        yield Entry(name, suffix, about.st_size, packed, str(path), about.st_mtime_ns)
 
 
 def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
@@ -136,6 +150,7 @@ def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
         skip("broken archive", name)
         return
     with archive:
+        modified = path.stat().st_mtime_ns
         infos = sorted(archive.infolist(), key=lambda info: info.filename)
         if sum(info.file_size for info in infos) > LARGEST_ARCHIVE:
             skip("archive that unpacks to too much", name)
@@ -151,7 +166,8 @@ def _archive(path: Path, name: str, skip: Skip) -> Iterator[Entry]:
             elif suffix in (".gz", ".zip"):
                 skip("archive within an archive", whole)
             else:
-                yield Entry(whole, suffix, info.file_size, False, str(path), info.filename)
+                place = (str(path), modified, info.filename, info.CRC)
+                yield Entry(whole, suffix, info.file_size, False, *place)
             seen.add(info.filename)
 
 

@@ -2,17 +2,20 @@
 
 import ast
 import gc
+import site
+import sysconfig
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
+from typing import Any
 
 from contrasent import progress
 from contrasent.documents.duplicates import hash_of
 from contrasent.documents.folder import ReadReport, Skipped
-from contrasent.documents.installed import installed_sources, sources_below
 from contrasent.documents.prose import summary_and_explanation
 from contrasent.documents.sections import Document, Section
 from contrasent.errors import InputError
@@ -21,6 +24,12 @@ LARGEST = 2_000_000  # bytes of a source file; what is larger was written by a p
 REPEATS = 10  # texts that start alike: what was generated would drown what was written
 DEPTH = 3  # parts of a path: half of the files, which define most of the names of few parts
 OPENING = 6  # words by which texts start alike
+
+# Folders whose documentation is not for the package's users, or is another package's.
+PASSED_OVER = frozenset(
+    {"test", "tests", "_tests", "idlelib", "lib2to3", "turtledemo", "_vendor", "_vendored"}
+    | {"__pycache__", "site-packages", "dist-packages"}
+)
 
 Offers = dict[tuple[str, str], list[str]]  # of an origin and a name, the packages importing it
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -75,6 +84,67 @@ def read_documentation(
             modules += filter(None, [_parse(root, path)])
             advance()
     return Reading(list(_documented(modules)), len(modules), len(files) - len(modules))
+
+
+def sources_below(folders: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
+    """All sources below some folders, with the folder, in the order of their paths."""
+    for folder in folders:
+        root = folder.resolve()
+        yield from ((root, path) for path in _below(root))
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:  # not ours to read
+        return
+    for path in entries:
+        if path.is_symlink() or path.name.startswith("."):
+            continue
+        if path.is_dir():
+            if path.name not in PASSED_OVER:
+                yield from _below(path)
+        elif path.suffix == ".py":
+            yield path
+
+
+def installed_sources() -> Iterator[tuple[Path, Path]]:
+    """All sources of the installed distributions and of the standard library, with their roots."""
+    paths = sysconfig.get_paths()
+    places = [paths["purelib"], paths["platlib"], *site.getsitepackages()]
+    if site.ENABLE_USER_SITE:
+        places.append(site.getusersitepackages())
+    for folder in dict.fromkeys(Path(place).resolve() for place in places):
+        if folder.is_dir():
+            yield from ((folder, path) for path in sorted(_distributed(folder)))
+    library = Path(paths["stdlib"])
+    if library.is_dir():
+        yield from sources_below([library])
+
+
+def _distributed(folder: Path) -> set[Path]:
+    """The sources in a site folder that its distributions list as their own."""
+    found = set()
+    within: dict[Path, bool] = {}
+    for distribution in distributions(path=[str(folder)]):
+        if _is_private(distribution):
+            continue
+        for listed in distribution.files or ():
+            if listed.suffix != ".py" or PASSED_OVER.intersection(listed.parts):
+                continue
+            path = folder / listed
+            if path.parent not in within:
+                within[path.parent] = path.parent.resolve() == path.parent
+            if within[path.parent] and path.is_file() and not path.is_symlink():
+                found.add(path)
+    return found
+
+
+def _is_private(distribution: Distribution) -> bool:
+    """Whether it came straight from a folder, an archive or a repository, not from an index."""
+    # By PEP 610; conda's packages carry that file as well, for the machine that built them.
+    installer = (distribution.read_text("INSTALLER") or "").strip()
+    return distribution.read_text("direct_url.json") is not None and installer != "conda"
 
 
 @contextmanager
@@ -182,6 +252,12 @@ class InstalledDocumentation:
 
     def __init__(self, limit: int) -> None:
         self.limit, self.report = limit, ReadReport()
+        self.files: dict[str, dict[str, Any]] = {}
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """Nothing: an index of them does not follow what is installed."""
+        return {}
 
     def __str__(self) -> str:
         return f"{self.limit} names of the installed packages"

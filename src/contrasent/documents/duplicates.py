@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from contrasent.documents.sections import Document, Section
+from contrasent.documents.sections import Document
 
 ALIKE = 0.85
 RUN = 3
@@ -103,7 +103,7 @@ def recurring(documents: Sequence[Document]) -> set[int]:
 def without(document: Document, paragraphs: set[int]) -> Document:
     """A document without some paragraphs, or as it is if it would lose all."""
     sections = tuple(
-        Section(section.headings, kept)
+        replace(section, paragraphs=kept)
         for section in document.sections
         if (kept := tuple(p for p in section.paragraphs if _key(p) not in paragraphs))
     )

@@ -1,21 +1,25 @@
 """The documents of a folder, an archive or a file: text with its title, headings and order."""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from contrasent import progress
 from contrasent.documents.archives import Entry, entries
-from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, Skip
+from contrasent.documents.parsers import FORMATS, LARGEST, TEXT_LIMIT, UNREAD, Skip
 from contrasent.documents.sections import Document as Document
 from contrasent.documents.sections import Section as Section
 from contrasent.documents.table import NoSuchColumn
 from contrasent.documents.worker import FileReader
 from contrasent.errors import InputError, OptionError
-from contrasent.text.sources import missing
+from contrasent.text.sources import find, form_of, missing
 
+SHOWN = 5  # names of files that were passed over for one reason
 CHARACTERS = 1_000_000_000  # of all documents together; they are held in memory later
+PASSING = (UNREAD, "unreadable", "took", "ended", "needs")  # reasons that may pass
 _REMEDIES = {
     "no text (a scan?)": "run scans through OCR first",
     "too large": f"split files of more than {LARGEST // 10**6} MB, or write a csv or jsonl with a "
@@ -28,10 +32,10 @@ _REMEDIES = {
 
 @dataclass(slots=True)
 class Skipped:
-    """How many files were passed over for one reason, and the first five of them."""
+    """How many files, or rows of tables, were passed over for one reason, and which files."""
 
     count: int = 0
-    examples: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -50,8 +54,8 @@ class ReadReport:
         """Count a file, or a row of a table, that was passed over."""
         found = self.skipped.setdefault(reason, Skipped())
         found.count += 1
-        if len(found.examples) < 5 and name not in found.examples:
-            found.examples.append(name)
+        if found.names[-1:] != [name]:
+            found.names.append(name)
 
     def note(self, name: str, facts: dict[str, Any]) -> None:
         """Take in what a reader says of a file."""
@@ -73,9 +77,15 @@ class ReadReport:
         shown += [f"{name}: {columns}" for name, columns in list(self.columns.items())[:5]]
         if self.keys:
             shown.append(f"left out {self.keys:,} lines that hold a key or a password")
+        return shown + self.skipped_lines()
+
+    def skipped_lines(self) -> list[str]:
+        """What was passed over, a line a reason with the first names."""
+        shown = []
         for reason, found in self.skipped.items():
-            more = ", ..." if found.count > len(found.examples) else ""
-            shown.append(f"skipped {found.count:,}, {reason}: {', '.join(found.examples)}{more}")
+            more = ", ..." if len(found.names) > SHOWN else ""
+            names = ", ".join(found.names[:SHOWN])
+            shown.append(f"skipped {found.count:,}, {reason}: {names}{more}")
         return shown
 
 
@@ -83,6 +93,11 @@ class Documents(Protocol):
     """Documents that can be read anew, in the same order; ``str`` of them says where they are."""
 
     report: ReadReport  # of the last iteration that ended, or of the one that is under way
+    files: dict[str, dict[str, Any]]  # facts of the files that were read, see `facts_of`
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What an index of them keeps, to find them again; empty if they cannot be."""
 
     def __iter__(self) -> Iterator[Document]: ...
 
@@ -94,27 +109,59 @@ class DocumentSource:
         self, source: Path, columns: Sequence[str] | None, characters: int, most: int
     ) -> None:
         self.source, self.columns, self.report = source, columns, ReadReport()
+        self.files: dict[str, dict[str, Any]] = {}
         self._characters, self._most = characters, most
         self._lacking: list[tuple[str, Any]] = []  # tables, and the arguments of their errors
 
     def __str__(self) -> str:
         return str(self.source)
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What an index of these documents keeps, to find them again."""
+        path = self.source.absolute()
+        return {
+            "kind": "documents",
+            "path": str(path),
+            "root": str(path if path.is_dir() else path.parent),
+            "columns": None if self.columns is None else list(self.columns),
+            "max_file_text": self._most,
+        }
+
+    def listed(self) -> list[Entry]:
+        """All files, none of them opened, in a new report."""
+        self.report = ReadReport()
+        return list(entries(self.source, self.report.skip))
+
     def __iter__(self) -> Iterator[Document]:
         """Read all documents."""
-        report = self.report = ReadReport()
-        seen = set[str]()
+        yield from self.read(self.listed())
+        if self._lacking and not self.report.columns:
+            name, (column, choices) = self._lacking[0]
+            raise OptionError("--columns", column, f"no such column in {name}", choices=choices)
+        if self.report.documents == 0:
+            raise InputError(self.source, _nothing(self.report))
+
+    def read(self, chosen: Sequence[Entry]) -> Iterator[Document]:
+        """Read the documents of some files; :attr:`files` then has the facts of those files."""
+        report, seen = self.report, set[str]()
         self._lacking.clear()
+        self.files = {}
         with (
-            progress.task("Reading documents", None, "files") as advance,
+            progress.task("Reading documents", len(chosen), "files") as advance,
             FileReader(self.columns, self._most) as reader,
         ):
-            for entry in entries(self.source, report.skip):
+            for entry in chosen:
                 if report.characters > self._characters:
                     limit = f"beyond {self._characters:,} characters; choose a smaller source"
                     report.skip(limit, entry.name)
                     continue
                 before = report.documents
+                try:
+                    self.files[entry.name] = facts_of(entry)
+                except OSError:
+                    report.skip("unreadable", entry.name)
+                    continue
                 for document in self._guarded(reader, entry):
                     if document.id in seen:  # two names of bytes that are no text read alike
                         document = replace(document, id=f"{document.id}~{report.documents + 1}")
@@ -126,11 +173,6 @@ class DocumentSource:
                     yield document
                 report.files += report.documents > before
                 advance(documents=report.documents)
-        if self._lacking and not report.columns:
-            name, (column, choices) = self._lacking[0]
-            raise OptionError("--columns", column, f"no such column in {name}", choices=choices)
-        if report.documents == 0:
-            raise InputError(self.source, _nothing(report))
 
     def _guarded(self, reader: FileReader, entry: Entry) -> Iterator[Document]:
         """The documents of a file, as far as it can be read."""
@@ -144,9 +186,29 @@ class DocumentSource:
                     yield document
         except NoSuchColumn as error:
             self._lacking.append((entry.name, error.args))
-            report.skip("table without the chosen columns", entry.name)
+            self._skip("table without the chosen columns", entry.name)
         except Skip as skip:
-            report.skip(skip.args[0], entry.name)
+            self._skip(skip.args[0], entry.name)
+
+    def _skip(self, reason: str, name: str) -> None:
+        self.report.skip(reason, name)
+        if reason.startswith(PASSING):
+            del self.files[name]
+        else:
+            self.files[name]["skipped"] = reason
+
+
+def facts_of(entry: Entry) -> dict[str, Any]:
+    """The facts of a file that say whether it has changed."""
+    return {"size": entry.size, "modified": entry.modified, "digest": entry.digest()}
+
+
+def file_of(document: str, files: Container[str]) -> str:
+    """The file of a document: that of the same name, or the table whose row it is."""
+    name = document
+    while name and name not in files:
+        name = name.rpartition("#")[0]
+    return name or document
 
 
 def _nothing(report: ReadReport) -> str:
@@ -157,6 +219,21 @@ def _nothing(report: ReadReport) -> str:
     if not remedies or "unknown type" in report.skipped:
         remedies.append(f"read are {', '.join(FORMATS)}")
     return f"no text to read; skipped: {reasons}; {'; '.join(remedies)}"
+
+
+def is_table(source: str) -> bool:
+    """Whether a source is a table or lines: a document has paragraphs between blank lines."""
+    path = Path(source)
+    if source == "-" or (path.exists() and not path.is_file() and not path.is_dir()):
+        return True
+    form = form_of(path) if path.is_file() else None
+    if form != ".txt":
+        return form is not None
+    with contextlib.suppress(InputError):
+        (file,) = find(path)
+        lines = [line.isspace() for _, line in islice(file.lines(), 1000)]
+        return sum(lines) < len(lines) / 10
+    return False
 
 
 def open_documents(

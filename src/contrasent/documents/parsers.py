@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from io import TextIOWrapper
 from typing import IO, Any
 
@@ -37,6 +38,7 @@ TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 FORMATS = (*(suffix for suffix in TEXT if suffix), *CONVERTED, *TABLES)  # also as gzip, in a zip
 LARGEST = 200_000_000  # bytes of a file that is one document; a larger one is a dump
 TEXT_LIMIT = 5_000_000  # characters of a file that is one document (--max-file-text)
+UNREAD = "unread"
 AT_ONCE = 200  # rows of a table that are handed over together
 MUCH = 1_000_000  # characters of rows that are handed over, however few they are
 
@@ -108,7 +110,7 @@ def _converted(entry: Entry, most: int) -> Parsed:
     try:
         import kreuzberg
     except ImportError:
-        raise Skip("unread: pip install 'contrasent[documents]'") from None
+        raise Skip(f"{UNREAD}: pip install 'contrasent[documents]'") from None
 
     data = _content(entry)
     if CONVERTED[entry.suffix].startswith("text/"):
@@ -135,7 +137,8 @@ def _converted(entry: Entry, most: int) -> Parsed:
     title = str(found.metadata.get("title") or "")
     if found.pages and not _HEADING.search(found.content):
         return _paged(found.pages, title)
-    return read_markdown(_HEAD.sub("", found.content), title)
+    title, sections = read_markdown(_HEAD.sub("", found.content), title)
+    return title, tuple(_placed(sections, found.pages)) if found.pages else sections
 
 
 def _paged(pages: Sequence[Any], title: str) -> Parsed:
@@ -145,8 +148,26 @@ def _paged(pages: Sequence[Any], title: str) -> Parsed:
         content = _HYPHEN.sub("", page["content"].replace("\r", "")) + "\n\n"
         texts = [text for part in read_text(content)[1] for text in part.paragraphs]
         if texts:
-            found.append(Section((f"page {page['page_number']}",), tuple(texts)))
+            found.append(Section((), tuple(texts), page["page_number"]))
     return title, tuple(found)
+
+
+def _placed(sections: Sequence[Section], pages: Sequence[Any]) -> Iterator[Section]:
+    """Sections cut where a page begins, each with the page that its first words are on."""
+    plain, at = [_letters(page["content"]) for page in pages], 0
+    for section in sections:
+        held: dict[int, list[str]] = {}
+        for text in section.paragraphs:
+            opening = _letters(text[:100])[:30]
+            near = range(at, min(at + 3, len(plain)))
+            at = next((number for number in near if opening in plain[number]), at)
+            held.setdefault(at, []).append(text)
+        for number, texts in held.items():
+            yield Section(section.headings, tuple(texts), pages[number]["page_number"])
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))
 
 
 def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[Part]:
@@ -176,6 +197,8 @@ def _table(entry: Entry, columns: Sequence[str] | None, most: int) -> Iterator[P
 
 def _rows(entry: Entry, stream: IO[bytes], facts: dict[str, Any]) -> Iterator[Row | None]:
     if entry.suffix == ".parquet":
+        if find_spec("pyarrow") is None:
+            raise Skip(f"{UNREAD}: pip install 'contrasent[parquet]'")
         return parquet_rows(stream, entry.name)
     if entry.suffix == ".json":
         value = json.loads(decode(_content(entry))[0])

@@ -3,11 +3,11 @@
 # A document that fits is one passage. Of others, sections are cut at their paragraphs and sentences
 # into parts of about one length, and small neighbouring sections are put together, without overlap.
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any
 
 from contrasent.documents import sentences
 from contrasent.documents.duplicates import near_copies, recurring, without
@@ -17,7 +17,6 @@ from contrasent.types import batched
 
 CountTokens = Callable[[Sequence[str]], Sequence[int]]
 
-_PAGE = re.compile(r"page \d+")  # a heading that says nothing of the text below
 FEWEST = 16  # tokens that a passage must be able to hold
 PREFIX = 0.25  # share of a passage's tokens that its title and headings may take
 SMALL = 0.25  # share of a passage's tokens below which a section joins its neighbour
@@ -28,7 +27,7 @@ AT_ONCE = 256  # documents whose tokens are counted together
 class Passage:
     """A piece of a document."""
 
-    id: str  # the document's id, "#" and its place in it
+    id: str  # the document's id, "#" and its number in it, from 1
     document: int
     title: str
     headings: tuple[str, ...]  # those above all of its text, outermost first
@@ -36,11 +35,23 @@ class Passage:
     text: str  # headings within it are lines of it
     prefix: str  # of title and headings what fits before the text
     docstring: bool = False  # whether its document is or holds docstrings
+    page: int = 0  # that it begins on; 0 where there are none
 
     @property
     def indexed(self) -> str:
         """What is embedded and indexed."""
         return f"{self.prefix}\n{self.text}" if self.prefix else self.text
+
+    @property
+    def row(self) -> tuple[str, str, dict[str, Any]]:
+        """Text, id and metadata of its row in an index."""
+        about = {
+            "document": self.id.rpartition("#")[0],
+            "title": self.title,
+            "headings": list(self.headings),
+            "body": len(self.prefix) + 1 if self.prefix else 0,  # where the own text begins
+        }
+        return self.indexed, self.id, about | ({"page": self.page} if self.page else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,7 @@ class _Part:
     headings: tuple[str, ...]
     pieces: list[str]
     tokens: list[int] = field(default_factory=list)
+    page: int = 0
 
     @property
     def size(self) -> int:
@@ -85,11 +97,9 @@ def passages(
 ) -> PassageSet:
     """Cut documents, all in memory, into passages without boilerplate and copies."""
     held = list(documents)
-    if max_tokens < FEWEST:
-        raise OptionError("max_tokens", max_tokens, f"a passage needs at least {FEWEST}")
     common = recurring(held)
     cleaned = [without(document, common) for document in held] if common else held
-    every = list(_Cutter(count_tokens, max_tokens).cut(cleaned))
+    every = list(cut(cleaned, count_tokens, max_tokens))
     texts = [passage.indexed for passage in every]
     first = near_copies(texts)
     number: dict[int, int] = {}
@@ -115,6 +125,15 @@ def passages(
 
 def _paragraphs(documents: Iterable[Document]) -> int:
     return sum(len(section.paragraphs) for one in documents for section in one.sections)
+
+
+def cut(
+    documents: Iterable[Document], count_tokens: CountTokens, max_tokens: int
+) -> Iterator[Passage]:
+    """Cut documents into passages, each document by itself."""
+    if max_tokens < FEWEST:
+        raise OptionError("max_tokens", max_tokens, f"a passage needs at least {FEWEST}")
+    yield from _Cutter(count_tokens, max_tokens).cut(documents)
 
 
 class _Cutter:
@@ -168,11 +187,11 @@ class _Cutter:
         for i, size in enumerate(tokens):
             count = -(-(left + taken) // room)  # parts that the rest takes at least
             if taken and (taken + size > room or taken >= (left + taken) / count):
-                yield _Part(part.headings, pieces[start:i], tokens[start:i])
+                yield _Part(part.headings, pieces[start:i], tokens[start:i], part.page)
                 start, taken = i, 0
             taken += size
             left -= size
-        yield _Part(part.headings, pieces[start:], tokens[start:])
+        yield _Part(part.headings, pieces[start:], tokens[start:], part.page)
 
     def _within(
         self, pieces: Sequence[str], tokens: Sequence[int], room: int
@@ -195,9 +214,9 @@ class _Cutter:
             for number, document, part in made:
                 text = "".join(part.pieces).strip("\n ")
                 prefix = self._prefix(document.title, part.headings)[0]
-                name = f"{document.id}#{orders[number]}"
+                name = f"{document.id}#{orders[number] + 1}"
                 where = (name, number, document.title, part.headings, orders[number])
-                found.append(Passage(*where, text, prefix, document.docstring))
+                found.append(Passage(*where, text, prefix, document.docstring, part.page))
                 orders[number] += bool(text)
             counts = self._count([passage.indexed for passage in found])
             if max(counts, default=0) <= self._most:
@@ -226,7 +245,6 @@ class _Cutter:
 
 def prefixes(title: str, headings: tuple[str, ...]) -> list[str]:
     """What may stand before a passage, the best first: all, the ends, or words of the last."""
-    headings = tuple(name for name in headings if not _PAGE.fullmatch(name))
     names = [name for name in (title, " > ".join(headings)) if name]
     last = headings[-1:] or ((title,) if title else ())
     words = last[0].split() if last else []
@@ -240,7 +258,7 @@ def _parts(document: Document) -> Iterator[_Part]:
         for text in section.paragraphs:
             found = text.splitlines(keepends=True) if "\n" in text else sentences.split(text)
             pieces += [*found[:-1], f"{found[-1]}\n"]
-        yield _Part(section.headings, pieces)
+        yield _Part(section.headings, pieces, page=section.page)
 
 
 def _joined(parts: list[_Part], count: Callable[[Sequence[str]], list[int]]) -> _Part:
@@ -260,7 +278,7 @@ def _joined(parts: list[_Part], count: Callable[[Sequence[str]], list[int]]) -> 
     for part, some in zip(parts, heads, strict=True):
         pieces += [*some, *part.pieces]
         tokens += [*islice(counts, len(some)), *part.tokens]
-    return _Part(common, pieces, tokens)
+    return _Part(common, pieces, tokens, parts[0].page)
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
@@ -288,4 +306,5 @@ def _halves(part: _Part) -> list[_Part]:
     """A part in two, at a piece or within its only one."""
     pieces = part.pieces if len(part.pieces) > 1 else _finer(part.pieces[0], 2)
     middle = (len(pieces) + 1) // 2
-    return [_Part(part.headings, some) for some in (pieces[:middle], pieces[middle:]) if some]
+    halves = (pieces[:middle], pieces[middle:])
+    return [_Part(part.headings, some, page=part.page) for some in halves if some]

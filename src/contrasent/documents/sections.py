@@ -14,6 +14,7 @@ class Section:
 
     headings: tuple[str, ...]
     paragraphs: tuple[str, ...]  # with line breaks in it one is set out in lines: code, a table
+    page: int = 0  # that it begins on, from 1; 0 where there are none
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,11 @@ class FileReader:
 
 
 def _document(data: dict[str, Any]) -> Document:
-    sections = ({name: tuple(texts) for name, texts in part.items()} for part in data["sections"])
-    return Document(**{**data, "sections": tuple(Section(**part) for part in sections)})
+    sections = tuple(
+        Section(tuple(part["headings"]), tuple(part["paragraphs"]), part["page"])
+        for part in data["sections"]
+    )
+    return Document(**{**data, "sections": sections})
 
 
 def _answers(order: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -77,6 +77,8 @@ class Facts:
     ranker: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     codes: dict[str, Any] = field(default_factory=dict)  # the binary codes beside the vectors
+    # where its rows came from: kind, path, root that names of documents are relative to, options
+    origin: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
