@@ -69,7 +69,7 @@ def test_a_map_says_what_it_loses(built, models):
 def test_bad_input(built, models, tmp_path):
     with pytest.raises(OptionError, match="goes with --model NEW"):
         run("index", built, "--map")
-    with pytest.raises(OptionError, match=r"CORPUS .*does not go with --model"):
+    with pytest.raises(OptionError, match=r"SOURCE .*does not go with --model"):
         run("index", built, tmp_path / "notes.txt", "--model", models / "cls")
     with pytest.raises(UserError, match=r"--output/-o .*is missing"):
         run("index", models / "mean")

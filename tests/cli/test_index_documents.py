@@ -78,7 +78,7 @@ def test_a_folder_of_documents(folder, tmp_path):
 )
 def test_one_file(folder, tmp_path, name, texts):
     """A table's rows and lines of text are what they were; any other file is a document."""
-    (folder / "lines.txt").write_text("one line\nand another\n\n" + "and a third\n")
+    (folder / "lines.txt").write_text("one line\nand another\nand a third\n")
     if name == "faq.csv":
         facts = printed("index", folder / name, "-o", tmp_path / "s", "--column", "answer")
         assert (facts["texts"], facts["blank_lines"], facts["documents"]) == (1, 1, None)

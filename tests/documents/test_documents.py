@@ -172,9 +172,12 @@ def test_what_may_be_secret_hidden_or_a_tools_is_passed_over_and_counted(tmp_pat
     counts = {reason: skipped.count for reason, skipped in source.report.skipped.items()}
     assert counts == {"secret": 10, "hidden": 3, "tool's folder": 3}
     assert len(source.report.skipped["secret"].names) == 10
-    assert any(line.endswith("id_rsa, ...") for line in source.report.skipped_lines())
+    assert any(line.endswith("credentials.json, ...") for line in source.report.skipped_lines())
     with pytest.raises(InputError, match="1 secret"):
         list(open_documents(tmp_path / ".env"))
+
+
+BROKEN = ("docx", "epub", "parquet", "pdf", "pptx")
 
 
 def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
@@ -191,8 +194,8 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     (tmp_path / "k.json").write_text("{}")
     (tmp_path / "l.md").symlink_to(tmp_path / "gone")
     (tmp_path / "m").symlink_to(tmp_path)
-    for name in ("n.epub", "n.docx", "n.pptx", "n.pdf", "n.parquet"):
-        (tmp_path / name).write_bytes(b"nothing of the kind")
+    for kind in BROKEN:
+        (tmp_path / f"n.{kind}").write_bytes(b"nothing of the kind")
     (tmp_path / "o.csv").write_text("a,b\n1,2\n3,4\n")
     source = open_documents(tmp_path, most=1000)
     assert [d.id for d in source] == ["a.md"]
@@ -200,7 +203,7 @@ def test_what_cannot_be_read_is_counted_by_its_reason(tmp_path):
     assert source.report.skipped["broken"].count == 7
     assert examples == {
         "more than 1,000 characters (--max-file-text)": ["b.md", "c.md.gz"],
-        "broken": ["d.md.gz", "f.ipynb", "n.docx", "n.epub", "n.parquet"],
+        "broken": ["d.md.gz", "f.ipynb", *(f"n.{kind}" for kind in BROKEN)],
         "broken archive": ["e.zip"],
         "no text but binary": ["g.txt"],
         "empty": ["h.md", "i.md"],
@@ -266,7 +269,7 @@ def test_nothing_to_read_is_one_line_with_a_remedy(tmp_path):
         list(open_documents(tmp_path))
     (tmp_path / "a.zip").write_bytes(b"PK\3\4 nothing")
     (tmp_path / "b.epub").write_bytes(b"no zip")
-    found = r"1 broken archive, 1 broken; .*save it anew; pack or download .* again"
+    found = r"1 broken archive, 1 unknown type, 1 broken; .*save it anew; pack or download .* again"
     with pytest.raises(InputError, match=found):
         list(open_documents(tmp_path))
     (tmp_path / "notes.md").write_text(PROSE)

@@ -164,8 +164,10 @@ class _Build:
         return self._of_documents(open_documents(source, most=max_file_text))
 
     def _of_table(self, rows: "Records | EncodedRecords") -> options.Output:
+        from contrasent.search.records import Records
+
         began = time.monotonic()
-        texts = None if self.table.encoded else (text for text, *_ in rows)
+        texts = (text for text, *_ in rows) if isinstance(rows, Records) else None
         name, encode, weight, remarks = self._open(texts)
         rows.check(encode.encoder.identity, name)
         made = self._make(rows, name, encode, weight)
