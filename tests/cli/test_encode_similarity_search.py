@@ -282,7 +282,11 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["search", "{i}"], OptionError, "at least one query"),
         (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),
         (["similarity", "{d}/no", "a", "b"], ModelError, "no such model"),
-        (["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"], UserError, "choose one"),
+        (
+            ["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"],
+            UserError,
+            "choose one",
+        ),
         (["index", "m", "{t}", "-o", "{i}", "--add", "--overwrite"], UserError, "or replaces"),
         (["index", "{t}", "--model", MINILM, "-o", "{i}", "--update"], UserError, "needs --id"),
         (["index", "{t}", "--model", MINILM, "-o", "{d}/no", "--add"], UserError, "no such folder"),
