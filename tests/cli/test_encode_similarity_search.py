@@ -257,7 +257,7 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
     [
         (["encode", MINILM, "{t}", "-o", "{d}/v.txt"], OptionError, "must end in .npy or .parquet"),
         (["encode", MINILM, "{d}/no.txt", "-o", "{d}/v.npy"], InputError, "no.txt"),
-        (["encode", "{d}/no", "{t}", "-o", "{d}/v.npy"], ModelError, "no such model"),
+        (["encode", "{d}/no", "{t}", "-o", "{d}/v.npy"], ModelError, "no such"),
         (["encode", MINILM, "{t}", "-o", "/proc/x/v.npy"], OutputError, "/proc/x"),
         (["index", "{d}/no.txt", "--model", MINILM, "-o", "{d}/i"], InputError, "no.txt"),
         (["index", "{t}", "--model", "{d}", "-o", "{d}/i"], ModelError, "not a model folder"),
@@ -281,13 +281,17 @@ def test_outputs_are_never_overwritten_unasked(tmp_path, lines):
         (["search", "{i}", "x", "-k", "0"], OptionError, "at least 1"),
         (["search", "{i}"], OptionError, "at least one query"),
         (["search", "{i}", "--queries", "{d}/no"], InputError, "cannot be read"),
-        (["similarity", "{d}/no", "a", "b"], ModelError, "no such model"),
+        (["similarity", "{d}/no", "a", "b"], ModelError, "no such"),
         (
             ["index", "{t}", "--model", MINILM, "-o", "{i}", "--add", "--update"],
             UserError,
             "choose one",
         ),
-        (["index", "m", "{t}", "-o", "{i}", "--add", "--overwrite"], UserError, "or replaces"),
+        (
+            ["index", "{t}", "--model", "m", "-o", "{i}", "--add", "--overwrite"],
+            UserError,
+            "or replaces",
+        ),
         (["index", "{t}", "--model", MINILM, "-o", "{i}", "--update"], UserError, "needs --id"),
         (["index", "{t}", "--model", MINILM, "-o", "{d}/no", "--add"], UserError, "no such folder"),
         (["search", "{i}", "x", "--where", "year"], UserError, "neither JSON nor"),

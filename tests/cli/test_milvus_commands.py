@@ -89,7 +89,7 @@ def test_vectors_of_encode_are_loaded_and_words_are_searched_too(model, sentence
     with running(create_app(served(Encoder.load(model), "mini"), index=index)) as url:
         (result,) = httpx.post(f"{url}/search", json={"query": texts[5]}).json()["results"]
         assert result["hits"][0]["text"] == texts[5]
-    with pytest.raises(OptionError, match="is for an index that is built"):
+    with pytest.raises(OptionError, match="builds or replaces"):
         printed("index", vectors, "--model", model, "-o", folder, "--add", "--encoded")
 
 
