@@ -109,21 +109,21 @@ def test_autocast_does_not_reach_the_loss():
     assert cast == plain
 
 
-def test_bad_input_is_named():
+@pytest.mark.parametrize(
+    ("loss", "options", "message"),
+    [
+        (dimension_wise_contrast, {"temperature": 0}, "temperature 0"),
+        (dimension_wise_contrast, {"norm": "bach"}, "did you mean 'batch'"),
+        (dimension_wise_contrast, {"variance": "none"}, "variance"),
+        (dimension_wise_contrast, {"reduction": "max"}, "reduction"),
+        (barlow_twins, {"off_diagonal": -1}, "off_diagonal"),
+        (barlow_twins, {"norm": "none"}, "norm"),
+    ],
+)
+def test_bad_input_is_named(loss, options, message):
     two = torch.randn(2, 3)
-    with pytest.raises(OptionError, match="temperature 0"):
-        dimension_wise_contrast(two, two, temperature=0)
-    with pytest.raises(OptionError, match="did you mean 'batch'"):
-        dimension_wise_contrast(two, two, norm="bach")
-    with pytest.raises(OptionError, match="variance"):
-        dimension_wise_contrast(two, two, variance="none")
-    with pytest.raises(OptionError, match="reduction"):
-        dimension_wise_contrast(two, two, reduction="max")
-    with pytest.raises(OptionError, match="off_diagonal"):
-        barlow_twins(two, two, off_diagonal=-1)
-    with pytest.raises(OptionError, match="norm"):
-        barlow_twins(two, two, norm="none")
-    with pytest.raises(ValueError, match="one row"):
-        dimension_wise_contrast(two[:1], two[:1])
-    with pytest.raises(ValueError, match="shapes"):
-        barlow_twins(two, torch.randn(3, 3))
+    with pytest.raises(OptionError, match=message):
+        loss(two, two, **options)
+    for other, problem in ((two[:1], "one row"), (torch.randn(3, 3), "shapes")):
+        with pytest.raises(ValueError, match=problem):
+            loss(two[:1] if problem == "one row" else two, other)

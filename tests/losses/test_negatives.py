@@ -126,7 +126,8 @@ def test_debiasing_at_low_temperatures_stays_finite(tau):
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2}]
+    "more",
+    [{"similarity": "dot"}, {"hardness": 0.5}, {"debias": 0.2}, {"hardness": 0.5, "debias": 0.2}],
 )
 def test_gradients_are_finite_differences(more):
     inputs = [
@@ -136,7 +137,8 @@ def test_gradients_are_finite_differences(more):
 
     def loss(anchors: Tensor, positives: Tensor, hard: Tensor, extra: Tensor) -> Tensor:
         shared = {"hard_negatives": hard, "extra_negatives": extra, "first": 1, "temperature": 0.7}
-        one = info_nce(anchors, positives, weights=weights, **shared, **more)
+        both = {"symmetric": True, "anchors_all": torch.cat([positives[:2], anchors])}
+        one = info_nce(anchors, positives, weights=weights, alpha=0.5, **both, **shared, **more)
         return one + two_source_info_nce(
             anchors,
             anchors.flip(1),

@@ -11,7 +11,7 @@ from contrasent.model.encoder import Encoder
 from contrasent.model.poolers import POOLERS, pooler_class
 from contrasent.model.poolers.names import averaging, layer_weights
 
-# The others need tokens or statistics: test_mask_pooler, test_idf_pooler.
+# The others need tokens or statistics: test_own_poolers.
 PLAIN = [name for name in POOLERS if pooler_class(name).portable]
 CONFIG = SimpleNamespace(hidden_size=6, num_hidden_layers=4, vocab_size=50)
 

@@ -6,8 +6,8 @@ import torch
 from made_batches import TEXTS
 
 from contrasent.engine.masked_models import Guide
-from contrasent.engine.registry import check, find
-from contrasent.errors import ModelError, OptionError, TrainingError
+from contrasent.engine.registry import find
+from contrasent.errors import OptionError, TrainingError
 from contrasent.types import Batch
 from plain_loops import complex_cosine, cosine, loop, loop_cosent, loop_gist, loop_ranking, pairs
 
@@ -105,13 +105,6 @@ def test_a_guide_is_frozen_and_in_no_checkpoint(load, batches, guide):
     assert all(torch.equal(v, before[k]) for k, v in knows.state_dict().items())
 
 
-def test_a_guide_must_be_named_and_be_a_sentence_encoder(tiny):
-    with pytest.raises(OptionError, match="guide '': needs a sentence encoder"):
-        check("gist", {})
-    with pytest.raises(ModelError, match="bare encoder"):
-        check("ranking_distillation", {"guide": str(tiny["bert"])})
-
-
 def simcse(a, b, tau, size=None, **more):
     a, b = ([row[:size] for row in rows] for rows in (a, b))
     return loop(a, b, pairs(a, b, tau), tau=tau, **more)
@@ -132,12 +125,6 @@ def test_matryoshka_is_the_sum_over_the_sizes(load, batches, tmp_path):
 def test_sizes_that_cannot_be_are_refused(load, given):
     with pytest.raises(OptionError, match="dimensions"):
         find("matryoshka")(load(), dimensions=given)
-
-
-def test_a_projector_and_matryoshka_exclude_each_other(load):
-    with pytest.raises(OptionError, match="set projector=none"):
-        check("simcse+matryoshka", {})
-    check("matryoshka+simcse", {})
 
 
 def test_masked_duplicates(load):

@@ -338,6 +338,8 @@ def test_nothing_masked_is_no_loss(load, batches, masked):
         ("diffcse", {"contrast_weight": 0.0, "difference_weight": 0.0}, "nothing to learn"),
         ("diffcse", {"task": "masked_lm", "edits": "delete"}, "belongs to task 'detection'"),
         ("simcse_noise+simcse_plus_plus", {}, "set negatives"),
+        ("simcse+matryoshka", {}, "set projector=none"),
+        ("gist", {}, "guide '': needs a sentence encoder"),
     ],
 )
 def test_values_are_refused_before_anything_is_loaded(objective, given, message):
@@ -355,9 +357,12 @@ def test_a_generator_is_checked_before_anything_is_loaded(tiny, masked):
         registry.check("simcse", filler, base=tiny["bert"])
 
 
-def test_constructors_check_too(load):
+def test_constructors_check_too(load, tiny):
     with pytest.raises(OptionError):
         find("simcse")(load(), temperature=-1.0)
+    registry.check("matryoshka+simcse", {})
+    with pytest.raises(ModelError, match="bare encoder"):
+        registry.check("ranking_distillation", {"guide": str(tiny["bert"])})
 
 
 def test_a_corpus_that_does_not_fit_is_refused(load):

@@ -1,5 +1,7 @@
 """Objectives in the training loop: every kind of view, and runs that are killed and resumed."""
 
+from dataclasses import replace
+
 import pytest
 from safetensors.torch import load_file
 
@@ -16,9 +18,16 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize(
-    "name", ["esimcse+simcse_plus_plus", "diffcse", "simcse_supervised+esimcse+masked_lm"]
+    ("name", "more"),
+    [
+        ("esimcse+simcse_plus_plus", {}),
+        ("diffcse", {}),
+        ("simcse_supervised+esimcse+masked_lm", {}),
+        ("simcse_plus_plus", {"grad_cache_rows": 3, "accumulate": 2, "dropout": 0.2}),
+    ],
 )
-def test_a_killed_run_resumes_bit_exactly(bert, masked, sentences, tmp_path, name):
+def test_a_killed_run_resumes_bit_exactly(bert, masked, sentences, tmp_path, name, more):
+    settings = replace(SETTINGS, **more)
     model = str(masked["bert"])
     given = {"diffcse": {"generator": model}, "masked_lm": {"language_head": model}}
     given = given.get(name.split("+")[-1], {}) | ({"queue_size": 12} if "esimcse" in name else {})
@@ -27,7 +36,7 @@ def test_a_killed_run_resumes_bit_exactly(bert, masked, sentences, tmp_path, nam
         corpus = list(zip(sentences[:60], sentences[1:61], sentences[2:62], strict=True))
 
     def train(folder, killed_at=0, **more):
-        objective = prepare(bert, name, given, SETTINGS)
+        objective = prepare(bert, name, given, settings)
         steps, after = iter(range(killed_at - 1, -9, -1)), objective.after_step
 
         def counted():
@@ -36,7 +45,7 @@ def test_a_killed_run_resumes_bit_exactly(bert, masked, sentences, tmp_path, nam
             after()
 
         objective.after_step = counted
-        fit(objective, corpus, SETTINGS, folder=tmp_path / folder, **more)
+        fit(objective, corpus, settings, folder=tmp_path / folder, **more)
         return load_file(tmp_path / folder / "model.safetensors")
 
     whole = train("whole")
@@ -44,6 +53,8 @@ def test_a_killed_run_resumes_bit_exactly(bert, masked, sentences, tmp_path, nam
         train("part", killed_at=4)
     again = train("part", resume=True)
     assert whole.keys() == again.keys() and all(v.equal(again[k]) for k, v in whole.items())
+    logs = {(tmp_path / name / "run" / "log.jsonl").read_text() for name in ("whole", "part")}
+    assert len(logs) == 1
 
 
 def viewed_cases(masked):

@@ -1,17 +1,13 @@
 """Cached gradients: the gradient of the whole batch, with its dropout masks, chunk by chunk."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 
 from contrasent.errors import OptionError
 from contrasent.model import backbone, packing
-from contrasent.train.fit import fit
 from contrasent.train.prepare import configure, prepare
 from contrasent.train.settings import Settings
 from contrasent.types import Batch, Tokens
@@ -114,40 +110,6 @@ def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
             objective(batch)
         sizes.append(sum(kept))
     assert sizes[0] < sizes[1] / 10
-
-
-@pytest.mark.parametrize("objective", ["simcse", "simcse_plus_plus"])
-def test_runs_resume_in_the_same_bits(bert, sentences, tmp_path, objective):
-    settings = Settings(**LEARN, grad_cache_rows=7, steps=4, accumulate=2, checkpoint_every=2)
-
-    def train(folder, **options):
-        learner = prepare(bert, objective, {}, settings)
-        return fit(learner, sentences[:60], settings, folder=tmp_path / folder, **options)
-
-    train("whole")
-
-    class Stop(Exception):
-        pass
-
-    with pytest.MonkeyPatch.context() as patch:
-        from contrasent.train import step
-
-        take = step.StepRunner.take
-
-        def stopping(self, number):
-            if number == 3:
-                raise Stop
-            return take(self, number)
-
-        patch.setattr(step.StepRunner, "take", stopping)
-        with pytest.raises(Stop):
-            train("m")
-    train("m", resume=True)
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "m"))
-    assert all(torch.equal(one[key], two[key]) for key in one)
-    logs = [(tmp_path / name / "run" / "log.jsonl").read_text() for name in ("whole", "m")]
-    assert logs[0] == logs[1]
-    assert len([json.loads(line) for line in logs[0].splitlines()]) == 4
 
 
 def test_what_works_on_tokens_is_refused(bert):
