@@ -77,24 +77,17 @@ class _Lines:
 
 @contextmanager
 def _bar(title: str, total: int | None, unit: str, start: int) -> Iterator[Advance]:
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[more]}"),
+    bar = rich.Progress(
+        rich.SpinnerColumn(),
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn(unit),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[more]}"),
         console=Console(stderr=True),
         transient=True,
     )

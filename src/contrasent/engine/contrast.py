@@ -9,20 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contrasent import parallel
+from contrasent import losses, parallel
 from contrasent.engine.encodings import BatchEncodings, Source, Term, Terms
 from contrasent.errors import OptionError, TrainingError
-from contrasent.losses import (
-    BarlowNorm,
-    FactorForm,
-    Similarity,
-    barlow_twins,
-    dimension_wise_contrast,
-    info_nce,
-    mean_cosines,
-    pair_cosines,
-    two_source_info_nce,
-)
 from contrasent.text.batches import random_for
 from contrasent.types import Tokens
 
@@ -50,13 +39,13 @@ class Contrast:
     """
 
     temperature: float = 0.05
-    similarity: Similarity = "cosine"
+    similarity: losses.Similarity = "cosine"
     symmetric: bool = False
     alpha: float = 1.0
     positives: Source = "noisy"
     negatives: Source = "noisy"
     factor: float = 1.0
-    factor_form: FactorForm = "positive_logit"
+    factor_form: losses.FactorForm = "positive_logit"
     passes: int = 10
     noise_variance: float = 0.1
     hardness: float = 0.0
@@ -78,16 +67,16 @@ class Contrast:
     def __call__(self, encodings: BatchEncodings) -> Terms:
         """The term "contrast", and the mean cosines that are logged with it."""
         count = 1 + encodings.roles.count("positive")
-        found = encodings.vectors(self.positives, self.passes, self.noise_variance)
-        anchors, *positives = found[:count]
-        losses = []
+        vectors = encodings.vectors(self.positives, self.passes, self.noise_variance)
+        anchors, *positives = vectors[:count]
+        found = []
         for column, rows in enumerate(positives):
             given = self._compared(encodings, anchors, rows)
             weights = _not_shared(encodings, column) if self.duplicates == "mask" else None
-            losses += [self._loss(given, weights, size) for size in (*self.dimensions, None)]
-        same, others = mean_cosines(anchors.detach(), positives[0].detach())
+            found += [self._loss(given, weights, size) for size in (*self.dimensions, None)]
+        same, others = losses.mean_cosines(anchors.detach(), positives[0].detach())
         return {
-            "contrast": torch.stack(losses).sum() / len(positives),
+            "contrast": torch.stack(found).sum() / len(positives),
             "cosine_positive": same,
             "cosine_negative": others,
         }
@@ -127,8 +116,8 @@ class Contrast:
             "debias": self.debias,
         }
         if self.plain:
-            return info_nce(**rows, symmetric=self.symmetric, **options)
-        return two_source_info_nce(
+            return losses.info_nce(**rows, symmetric=self.symmetric, **options)
+        return losses.two_source_info_nce(
             **rows, factor=self.factor, factor_form=self.factor_form, **options
         )
 
@@ -202,7 +191,7 @@ class DimensionWise(Term):
     def forward(self, encodings: BatchEncodings) -> Terms:
         """The term of a batch."""
         views = (parallel.gather(view) for view in encodings.noisy[:2])
-        loss = dimension_wise_contrast(*views, **self.settings)
+        loss = losses.dimension_wise_contrast(*views, **self.settings)
         return {"dimensions": loss}
 
 
@@ -218,7 +207,7 @@ class Barlow(Term):
 
     vectors_only = True
 
-    def __init__(self, *, off_diagonal: float, artificial: int, norm: BarlowNorm) -> None:
+    def __init__(self, *, off_diagonal: float, artificial: int, norm: losses.BarlowNorm) -> None:
         super().__init__()
         self.off_diagonal, self.artificial, self.norm = off_diagonal, artificial, norm
 
@@ -231,7 +220,7 @@ class Barlow(Term):
         generator = torch.Generator().manual_seed(seed)
         noise = torch.randn(self.artificial, first.shape[1], generator=generator)
         options: dict[str, Any] = {"off_diagonal": self.off_diagonal, "norm": self.norm}
-        return {"barlow": barlow_twins(first, second, artificial=noise.to(first), **options)}
+        return {"barlow": losses.barlow_twins(first, second, artificial=noise.to(first), **options)}
 
 
 class GradedPairs(Term):
@@ -250,7 +239,7 @@ class GradedPairs(Term):
         name: str,
         loss: Callable[[Tensor, Tensor], Tensor],
         *,
-        similarity: Callable[[Tensor, Tensor], Tensor] = pair_cosines,
+        similarity: Callable[[Tensor, Tensor], Tensor] = losses.pair_cosines,
         unit: float | None = None,
     ) -> None:
         super().__init__()

@@ -159,7 +159,9 @@ class DifferencePrediction(Term):
         total = torch.zeros((), device=condition.device)
         tally = torch.zeros(4, device=condition.device)
         positions = 0
-        width = _longest(edit.tokens, condition) if self._padded else None
+        longest = torch.tensor([int(edit.tokens.lengths.max())], device=condition.device)
+        # The longest row of all processes.
+        width = int(parallel.gather(longest).max()) if self._padded else None
         for rows in self._groups(edit.tokens):
             block = edit.tokens.select(rows)
             place = torch.from_numpy(rows).to(condition.device)
@@ -310,12 +312,6 @@ def _ids(tokens: Tokens) -> NDArray[np.int64]:
 def _everywhere(count: Tensor) -> Tensor:
     """A count, averaged over processes: DDP's own average then divides by the whole count."""
     return parallel.average(count.float()).clamp_min(1e-6)
-
-
-def _longest(tokens: Tokens, like: Tensor) -> int:
-    """The longest row of all processes."""
-    own = torch.tensor([int(tokens.lengths.max())], device=like.device)
-    return int(parallel.gather(own).max())
 
 
 @torch.no_grad()

@@ -213,7 +213,8 @@ class BatchEncodings:
                 found += part
                 continue
             rows = torch.cat(list(part))
-            if parallel.world() > 1 and _has_batch_statistics(projector):
+            normalised = any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())
+            if parallel.world() > 1 and projector.training and normalised:
                 start = parallel.first_row(len(rows))
                 rows = projector(parallel.gather(rows))[start : start + len(rows)]
             else:
@@ -226,7 +227,3 @@ def _shared(one: Any, two: Any, columns: Sequence[Any]) -> list[tuple[Any, Seque
     """Which network takes which columns: a second one, if there is any, all but the first."""
     parts = [(one, columns)] if two is None else [(one, columns[:1]), (two, columns[1:])]
     return [(network, part) for network, part in parts if part]
-
-
-def _has_batch_statistics(projector: nn.Module) -> bool:
-    return projector.training and any(isinstance(m, nn.BatchNorm1d) for m in projector.modules())

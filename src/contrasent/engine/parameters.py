@@ -4,22 +4,13 @@ import hashlib
 import inspect
 import math
 import sys
+import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
 from contrasent.errors import OptionError
 
@@ -186,7 +177,7 @@ def parameters_of(kind: type) -> dict[str, Parameter]:
     """The keyword-only parameters of a constructor, and of the base's where it passes them on."""
     owner = next(k for k in kind.__mro__ if "__init__" in k.__dict__)
     function = vars(owner)["__init__"]
-    hints = get_type_hints(function, include_extras=True)
+    hints = typing.get_type_hints(function, include_extras=True)
     found: dict[str, Parameter] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and owner is not object:
@@ -220,7 +211,7 @@ def _adapter(hint: Any) -> "TypeAdapter[Any]":
 
 def _spread(hint: Any, marks: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any, tuple[Any, ...]]]:
     """The types in a union, None included, each with its choices and metadata."""
-    origin, inner = get_origin(hint), get_args(hint)
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         yield from _spread(inner[0], (*marks, *hint.__metadata__))
     elif origin in (Union, UnionType):

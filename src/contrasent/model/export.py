@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,22 +23,12 @@ from torch import Tensor, nn
 
 from contrasent.errors import ModelError, OptionError
 from contrasent.files import atomic_folder
+from contrasent.model import runtime
 from contrasent.model.calls import by_budget
 from contrasent.model.dropout import attend_plainly
 from contrasent.model.encoder import Encoder
 from contrasent.model.golden import PROBES, digest
 from contrasent.model.prompts import NAME as PROMPTS
-from contrasent.model.runtime import (
-    GRAPHS,
-    INPUTS,
-    OUTPUT,
-    Export,
-    Exported,
-    check_engine,
-    check_target,
-    source_files,
-    write_export,
-)
 from contrasent.text.tokens import Tokenizer
 from contrasent.types import Vectors
 
@@ -95,7 +86,7 @@ def _batches(tokenizer: Tokenizer, sentences: list[str]) -> Iterator[Inputs]:
     tokens, _ = tokenizer(sentences)
     for rows in by_budget(tokens.lengths, len(sentences), budget=BATCH_TOKENS):
         ids, mask = tokens.select(rows).pad(tokenizer.specials.pad)
-        yield dict(zip(INPUTS, (ids, mask.astype(np.int64)), strict=True))
+        yield dict(zip(runtime.INPUTS, (ids, mask.astype(np.int64)), strict=True))
 
 
 def _has_weights(node: Any, model: Any) -> bool:
@@ -235,10 +226,10 @@ def export(
     pooler: str | None = None,
     max_tokens: int | None = None,
     overwrite: bool = False,
-) -> Export:
+) -> runtime.Export:
     """Write a model's graph into a folder of its own, and compare it with torch."""
-    check_engine(engine)
-    check_target(target, overwrite)
+    runtime.check_engine(engine)
+    runtime.check_target(target, overwrite)
     encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, device="cpu")
     if not encoder.pooler.exportable:
         raise ModelError(
@@ -247,31 +238,33 @@ def export(
     texts = [*PROBES, "", *(calibration or ())[:64]]
     logging.getLogger("contrasent.model.encoder").setLevel(logging.ERROR)  # a probe is too long
     wanted = encoder.encode(texts, batch=8)
+    packages = ["torch", "transformers", "onnx", "onnxruntime"]
+    packages += ["openvino"] if engine == "openvino" else []
     beside = model.resolve() in target.resolve().parents
-    written = Export(
+    written = runtime.Export(
         engine,
         "fp32" if calibration is None else "int8",
         encoder.config,
         difference=0.0,
         cosine=1.0,
         compared=len(texts),
-        sources=source_files(model) if beside else {},
-        made=_versions(engine),
+        sources=runtime.source_files(model) if beside else {},
+        made={"versions": {name: version(name) for name in packages}},
     )
     with atomic_folder(target) as folder:
         encoder.tokenizer.save(folder)
         if encoder.prompts.texts:
             shutil.copy2(model / PROMPTS, folder / PROMPTS)
-        graph = folder / GRAPHS["onnx"]
+        graph = folder / runtime.GRAPHS["onnx"]
         write_onnx(encoder, graph)
         if calibration is not None:
             written.made.update(quantise(graph, encoder.tokenizer, list(calibration)))
         if engine == "openvino":
-            _to_openvino(graph, folder / GRAPHS["openvino"])
+            _to_openvino(graph, folder / runtime.GRAPHS["openvino"])
         files = sorted(folder.glob(f"{graph.stem}.*"))
         written = replace(written, graph={path.name: digest(path) for path in files})
-        write_export(folder, written)
-        found = Exported.load(folder).encode(texts, batch=8)
+        runtime.write_export(folder, written)
+        found = runtime.Exported.load(folder).encode(texts, batch=8)
         difference, cosine = _difference(found, wanted)
         if calibration is None and difference > LIMIT:
             raise ModelError(
@@ -279,7 +272,7 @@ def export(
                 f"{LIMIT:.0e}; this kind of model cannot be exported to {engine}"
             )
         written = replace(written, difference=difference, cosine=cosine)
-        write_export(folder, written)
+        runtime.write_export(folder, written)
     return written
 
 
@@ -306,9 +299,9 @@ def write_onnx(encoder: Encoder, path: Path) -> None:
                 (ids, mask),
                 dynamo=True,
                 verbose=False,
-                input_names=list(INPUTS),
-                output_names=[OUTPUT],
-                dynamic_shapes=dict.fromkeys(INPUTS, free),
+                input_names=list(runtime.INPUTS),
+                output_names=[runtime.OUTPUT],
+                dynamic_shapes=dict.fromkeys(runtime.INPUTS, free),
             )
             cast(Any, program).save(str(path), external_data=False)
     except Exception as error:  # torch raises many kinds here, all about the model
@@ -324,14 +317,6 @@ def _to_openvino(onnx: Path, xml: Path) -> None:
     openvino.save_model(model, str(xml), compress_to_fp16=False)
     del model  # it maps the file
     onnx.unlink()
-
-
-def _versions(engine: str) -> dict[str, Any]:
-    from importlib.metadata import version
-
-    packages = ["torch", "transformers", "onnx", "onnxruntime"]
-    packages += ["openvino"] if engine == "openvino" else []
-    return {"versions": {name: version(name) for name in packages}}
 
 
 @contextmanager

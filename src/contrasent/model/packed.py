@@ -57,17 +57,13 @@ def drop(x: Tensor, p: float) -> Tensor:
     return result
 
 
-def _product_type(x: Tensor) -> torch.dtype:
-    """The type of products: autocast's, else that of x."""
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-
-
 def _as_stated(function: Any) -> Any:
     """A forward pass whose types are those that it states: autocast looks at some calls only."""
 
     @wraps(function)
     def forward(ctx: Any, *given: Any) -> Any:
-        ctx.kind = _product_type(given[0])
+        casts = torch.is_autocast_enabled("cpu")
+        ctx.kind = torch.get_autocast_dtype("cpu") if casts else given[0].dtype
         with torch.autocast("cpu", enabled=False):
             return function(ctx, *given)
 

@@ -1,6 +1,5 @@
 """Where a model's name leads: a folder, an installed package, or the hub at a pinned revision."""
 
-import hashlib
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from contrasent.errors import ModelError
 from contrasent.model import multilingual
+from contrasent.model.golden import digest
 from contrasent.text.official import hub_is_reachable
 from contrasent.text.sources import missing
 from contrasent.text.tokens import Tokenizer
@@ -67,8 +67,7 @@ def _packaged_minilm() -> Path | None:
     weights = folder / "model.safetensors"
     if not weights.is_file():
         return None
-    with weights.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    found = digest(weights)
     if found != MINILM_SHA256:
         raise ModelError(
             f"{weights}: sha256 {found[:12]}... is not the published file's "
@@ -83,14 +82,7 @@ def _from_hub(name: str, revision: str | None) -> Path:
             f"{name}: no folder of that name; to look in the hub's cache, pip install "
             f"'contrasent[train]', or use {MINILM} ({INSTALL})"
         )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors, snapshot_download
 
     try:
         if revision is None:
@@ -106,16 +98,16 @@ def _from_hub(name: str, revision: str | None) -> Path:
             name, revision=revision, allow_patterns=NEEDED, local_files_only=local
         )
         return Path(found)
-    except HFValidationError as error:
+    except errors.HFValidationError as error:
         raise ModelError(
             f"{name}: neither a model folder nor a possible name on the hub"
         ) from error
-    except (RepositoryNotFoundError, GatedRepoError, RevisionNotFoundError) as error:
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:  # gated too
         raise ModelError(
             f"{name}: the hub does not give this model at that revision; check name, commit "
             "and access rights, or give a folder"
         ) from error
-    except (LocalEntryNotFoundError, OSError) as error:
+    except (errors.LocalEntryNotFoundError, OSError) as error:
         if revision is None:
             raise ModelError(
                 f"{name}: no folder of that name here and no copy in the hub's cache; "

@@ -15,18 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, OptionError, check_choice
-from contrasent.text.official import (
-    ROOTS,
-    STS_PINS,
-    STS_TABLES,
-    STS_YEARS,
-    Subset,
-    Table,
-    check_count,
-    find,
-    missing,
-    read_lines,
-)
+from contrasent.text import official
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
@@ -52,7 +41,7 @@ class ScoredPairs:
 
 def sts_names() -> tuple[str, ...]:
     """Every task that :func:`sts_pairs` knows."""
-    return (*STS_YEARS, *STS_TABLES, "SICKR-all")
+    return (*official.STS_YEARS, *official.STS_TABLES, "SICKR-all")
 
 
 def sts_pairs(
@@ -66,17 +55,20 @@ def sts_pairs(
         raise OptionError("form", form, f"{task} was published in one form only; use 'raw'")
     if task == "SICKR-all":
         return _sick_all(split, form, folder)
-    if task in STS_YEARS:
+    if task in official.STS_YEARS:
         if split != "test":
             raise OptionError("split", split, f"{task} has a test split only")
         return _year(task, form, folder)
-    table = STS_TABLES[task].get(split)
+    table = official.STS_TABLES[task].get(split)
     if table is None:
-        raise OptionError("split", split, f"{task} has not got it", choices=STS_TABLES[task])
-    path = find(sts_places(task, form, table.path), folder)
+        choices = official.STS_TABLES[task]
+        raise OptionError("split", split, f"{task} has not got it", choices=choices)
+    path = official.find(sts_places(task, form, table.path), folder)
     if path is None:
         return _from_hub(task, split, form, sts_places(task, form, table.path)[0])
-    return (_read_table(task, path, table),)
+    rows = _TABLE_READERS[task](path)
+    official.check_count(path, len(rows), table.rows, "pairs")
+    return (_scored(task, rows, path, table.digest),)
 
 
 def score_digest(scores: Sequence[float]) -> str:
@@ -90,19 +82,21 @@ def sts_places(task: str, form: str, path: str) -> list[str]:
         return [f"STSB-multi-mt/{path}"]
     if form == "raw":
         return [f"STS-raw/{path}"]
-    return [f"{root}/{path}" if task == "SICKR" else f"{root}/STS/{path}" for root in ROOTS]
+    return [
+        f"{root}/{path}" if task == "SICKR" else f"{root}/STS/{path}" for root in official.ROOTS
+    ]
 
 
 def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     found: list[ScoredPairs] = []
-    for subset in STS_YEARS[task]:
+    for subset in official.STS_YEARS[task]:
         places = sts_places(task, form, f"{task}-en-test/STS.input.{subset.name}.txt")
-        path = find(places, folder)
+        path = official.find(places, folder)
         if path is None and not found:
             return _from_hub(task, "test", form, places[0])
         if path is None:
             raise DataError(
-                missing(f"{task}/{subset.name}", places[0], "the other parts are there")
+                official.missing(f"{task}/{subset.name}", places[0], "the other parts are there")
             )
         found.append(_read_subset(path, subset))
     return tuple(found)
@@ -111,8 +105,8 @@ def _year(task: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
 def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, ...]:
     if split != "test":
         raise OptionError("split", split, "SICKR-all joins all splits; name it 'test'")
-    place = sts_places("SICKR", form, STS_TABLES["SICKR"]["test"].path)
-    if find(place, folder) is None:
+    place = sts_places("SICKR", form, official.STS_TABLES["SICKR"]["test"].path)
+    if official.find(place, folder) is None:
         return _from_hub("SICKR-all", split, form, place[0])
     parts = [sts_pairs("SICKR", split=s, form=form, folder=folder)[0] for s in SPLITS]
     return (
@@ -126,13 +120,13 @@ def _sick_all(split: str, form: str, folder: Path | None) -> tuple[ScoredPairs, 
     )
 
 
-def _read_subset(path: Path, subset: Subset) -> ScoredPairs:
+def _read_subset(path: Path, subset: official.Subset) -> ScoredPairs:
     gold = path.with_name(f"STS.gs.{subset.name}.txt")
     if not gold.is_file():
         raise DataError(f"{gold}: missing; it belongs next to {path.name}")
-    pairs, scores = read_lines(path), read_lines(gold)
+    pairs, scores = official.read_lines(path), official.read_lines(gold)
     for file, lines in ((path, pairs), (gold, scores)):
-        check_count(file, len(lines), subset.lines, "lines")
+        official.check_count(file, len(lines), subset.lines, "lines")
     rows = []
     for number, (pair, score) in enumerate(zip(pairs, scores, strict=True), start=1):
         if not score.strip():
@@ -141,21 +135,15 @@ def _read_subset(path: Path, subset: Subset) -> ScoredPairs:
         if len(columns) < 2:
             raise DataError(f"{path}:{number}: expected two sentences with a tab between them")
         rows.append((columns[0], columns[1], _score(score.split("\t")[0], gold, number)))
-    check_count(gold, len(rows), subset.annotated, "scores")
+    official.check_count(gold, len(rows), subset.annotated, "scores")
     return _scored(subset.name, rows, gold, subset.digest)
-
-
-def _read_table(task: str, path: Path, table: Table) -> ScoredPairs:
-    rows = _TABLE_READERS[task](path)
-    check_count(path, len(rows), table.rows, "pairs")
-    return _scored(task, rows, path, table.digest)
 
 
 def _columns(
     path: Path, *, first: int, second: int, score: int, header: bool = False
 ) -> list[ScoredPair]:
     rows = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(official.read_lines(path), start=1):
         columns = line.split("\t")
         if (header and number == 1) or not line.strip():
             continue
@@ -218,12 +206,13 @@ def _make_pairs(name: str, rows: Sequence[ScoredPair], source: str) -> ScoredPai
 def _from_hub(task: str, split: str, form: str, place: str) -> tuple[ScoredPairs, ...]:
     from contrasent.text.official import fetch_pairs
 
-    pin = STS_PINS.get(task)
+    pin = official.STS_PINS.get(task)
     if pin is None:
         other = "; the hub has all 9,927 pairs as 'SICKR-all'" if task == "SICKR" else ""
-        raise DataError(missing(task, place, f"no copy on the hub has its test split alone{other}"))
+        why = f"no copy on the hub has its test split alone{other}"
+        raise DataError(official.missing(task, place, why))
     if form != "raw":
         why = "the hub has the raw form only (choose form 'raw' to use it)"
-        raise DataError(missing(task, place, why))
+        raise DataError(official.missing(task, place, why))
     rows = fetch_pairs(task, pin, split, place)
     return (_make_pairs(task, rows, f"{pin.repository}@{pin.revision}"),)

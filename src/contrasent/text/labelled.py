@@ -10,15 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contrasent.errors import DataError, check_choice
-from contrasent.text.official import (
-    ROOTS,
-    TRANSFER_FILES,
-    TREC_CLASSES,
-    TransferFile,
-    check_count,
-    need,
-    read_lines,
-)
+from contrasent.text import official
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
@@ -49,11 +41,11 @@ class Labelled:
 
 def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled]:
     """A transfer task of SentEval by split: all; train, test; or train, dev, test."""
-    check_choice("task", task, tuple(TRANSFER_FILES))
+    check_choice("task", task, tuple(official.TRANSFER_FILES))
     parts: dict[str, list[Labelled]] = {}
-    for file in TRANSFER_FILES[task]:
-        places = [f"{root}/{file.path}" for root in ROOTS]
-        path = need(task, places, folder, "no copy on the hub is known to be SentEval's")
+    for file in official.TRANSFER_FILES[task]:
+        places = [f"{root}/{file.path}" for root in official.ROOTS]
+        path = official.need(task, places, folder, "no copy on the hub is known to be SentEval's")
         parts.setdefault(file.split, []).append(_read_transfer(task, path, file))
     return {
         split: Labelled(
@@ -65,12 +57,12 @@ def transfer_set(task: str, *, folder: Path | None = None) -> dict[str, Labelled
     }
 
 
-def _read_transfer(task: str, path: Path, file: TransferFile) -> Labelled:
+def _read_transfer(task: str, path: Path, file: official.TransferFile) -> Labelled:
     # SentEval reads these as Latin-1; copies in UTF-8 are about as well.
-    lines = read_lines(path, fallback="latin-1")
+    lines = official.read_lines(path, fallback="latin-1")
     if task == "MRPC":
         lines = lines[1:]
-    check_count(path, len(lines), file.rows, "rows")
+    official.check_count(path, len(lines), file.rows, "rows")
     first, second, labels = [], [], []
     for number, line in enumerate(lines, start=2 if task == "MRPC" else 1):
         try:
@@ -89,7 +81,7 @@ def _transfer_row(task: str, line: str, label: int | None) -> tuple[str, str, in
         return line, "", label
     if task == "TREC":
         target, question = line.strip().split(":", 1)
-        return question.split(" ", 1)[1], "", TREC_CLASSES.index(target)
+        return question.split(" ", 1)[1], "", official.TREC_CLASSES.index(target)
     columns = line.strip().split("\t")
     if task == "MRPC":
         return columns[3], columns[4], ("0", "1").index(columns[0])
@@ -122,7 +114,7 @@ class Triples:
 
 def question_pairs(*, folder: Path | None = None) -> Labelled:
     """Quora's question pairs, of which 1 are duplicates: GLUE's dev file, or a subset of it."""
-    path = need("QQP", QQP_PLACES, folder, NO_COPY)
+    path = official.need("QQP", QQP_PLACES, folder, NO_COPY)
     wanted = ("question1", "question2", "is_duplicate")
     first, second, labels = [], [], []
     for line, row in _rows(path, wanted, "\t"):
@@ -138,7 +130,7 @@ def question_pairs(*, folder: Path | None = None) -> Labelled:
 
 def inference_triples(*, folder: Path | None = None) -> Triples:
     """Triples in SimCSE's form: columns ``sent0``, ``sent1`` and ``hard_neg``."""
-    path = need("NLI triples", NLI_PLACES, folder, NO_COPY)
+    path = official.need("NLI triples", NLI_PLACES, folder, NO_COPY)
     wanted = ("sent0", "sent1", "hard_neg")
     rows = [tuple(row[name].strip() for name in wanted) for _, row in _rows(path, wanted, ",")]
     premises, entailed, contradicted = zip(*rows, strict=True)
@@ -179,7 +171,9 @@ class Captions:
 
 def flickr30k(*, folder: Path | None = None) -> Captions:
     """Read the captions from the data folder: lines of ``picture.jpg#k``, a tab and the caption."""
-    path = need("flickr30k", CAPTION_PLACES, folder, "its licence allows no copy on the hub")
+    path = official.need(
+        "flickr30k", CAPTION_PLACES, folder, "its licence allows no copy on the hub"
+    )
     data = path.read_bytes()
     text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
     texts, pictures = [], []
@@ -260,7 +254,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, float]]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; judgements are lines of query, document, gain")
     judged: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(official.read_lines(path), start=1):
         columns = line.split()
         if not columns or (number == 1 and columns[-1].lower() in ("score", "gain", "relevance")):
             continue
@@ -281,7 +275,7 @@ def _texts(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise DataError(f"{path}: no such file; expected lines of {{_id, text}}, as BEIR has them")
     found = {}
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(official.read_lines(path), start=1):
         if not line.strip():
             continue
         try:
