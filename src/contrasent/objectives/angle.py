@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from contrasent.engine import Encoder, GradedPairs, Objective, Positive, Weight
+from contrasent import engine
 from contrasent.losses import complex_cosines, cosent
 
 
-class AnglE(Objective):
+class AnglE(engine.Objective):
     """AnglE (Li & Li, 2024, sections 3.2 and 3.4; Table 2).
 
     The corpus has two columns of text and a score. The cosine term is CoSENT's; the angle term
@@ -32,16 +32,18 @@ class AnglE(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
-        cosine_weight: Weight = 1.0,
-        angle_weight: Weight = 1.0,
-        angle_temperature: Positive = 1.0,
+        temperature: engine.Positive = 0.05,
+        cosine_weight: engine.Weight = 1.0,
+        angle_weight: engine.Weight = 1.0,
+        angle_temperature: engine.Positive = 1.0,
     ) -> None:
         super().__init__(encoder)
-        self.terms["cosine"] = GradedPairs("cosine", partial(cosent, temperature=temperature))
-        self.terms["angle"] = GradedPairs(
+        self.terms["cosine"] = engine.GradedPairs(
+            "cosine", partial(cosent, temperature=temperature)
+        )
+        self.terms["angle"] = engine.GradedPairs(
             "angle", partial(cosent, temperature=angle_temperature), similarity=complex_cosines
         )
         self.weights = {"cosine": cosine_weight, "angle": angle_weight}

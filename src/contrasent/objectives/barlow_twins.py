@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar
 
-from contrasent.engine import Barlow, Encoder, Objective, Positive, Projector, Size, Weight
+from contrasent import engine
 from contrasent.losses import BarlowNorm, Similarity
 
 
-class BarlowTwins(Objective):
+class BarlowTwins(engine.Objective):
     """SimCSE plus Barlow Twins (SimCSE++: Xu et al., 2023, sections 4.1, 4.2, equation 4, Table 2).
 
     The cross-correlation of N rows has a rank of N at most; ``artificial`` rows of Gaussian noise,
@@ -29,21 +29,21 @@ class BarlowTwins(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
-        contrast_weight: Weight = 1.0,
-        barlow_weight: Weight = 1.0,
-        off_diagonal: Weight = 0.012,
-        artificial: Size = 704,
+        projector: engine.Projector = "tanh",
+        contrast_weight: engine.Weight = 1.0,
+        barlow_weight: engine.Weight = 1.0,
+        off_diagonal: engine.Weight = 0.012,
+        artificial: engine.Size = 704,
         barlow_norm: BarlowNorm = "batch",
     ) -> None:
         super().__init__(encoder)
         self.use_projector(projector)
         self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
         self.weights["barlow"] = barlow_weight
-        self.terms["barlow"] = Barlow(
+        self.terms["barlow"] = engine.Barlow(
             off_diagonal=off_diagonal, artificial=artificial, norm=barlow_norm
         )

@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Any, ClassVar
 
-from contrasent.engine import Encoder, GradedPairs, Objective, Positive
+from contrasent import engine
 from contrasent.losses import cosent
 
 
-class CoSENT(Objective):
+class CoSENT(engine.Objective):
     """CoSENT (Su, 2022, an article with code; no paper and no tables by him).
 
     The corpus has two columns of text and a score. Of any two pairs of a batch the one with the
@@ -23,7 +23,9 @@ class CoSENT(Objective):
     published: ClassVar[dict[str, Any]] = {"batch": 32, "lr": 2e-5, "epochs": 5.0, "max_tokens": 64}
     """The released code."""
 
-    def __init__(self, encoder: Encoder, *, temperature: Positive = 0.05) -> None:
+    def __init__(self, encoder: engine.Encoder, *, temperature: engine.Positive = 0.05) -> None:
         super().__init__(encoder)
-        self.terms["cosent"] = GradedPairs("cosent", partial(cosent, temperature=temperature))
+        self.terms["cosent"] = engine.GradedPairs(
+            "cosent", partial(cosent, temperature=temperature)
+        )
         self.weights = {"cosent": 1.0}

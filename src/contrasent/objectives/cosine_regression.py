@@ -2,11 +2,11 @@
 
 from typing import Any, ClassVar
 
-from contrasent.engine import Encoder, GradedPairs, Objective, Positive
+from contrasent import engine
 from contrasent.losses import cosine_regression
 
 
-class CosineRegression(Objective):
+class CosineRegression(engine.Objective):
     """The regression objective of Sentence-BERT (Reimers & Gurevych, 2019, section 3; Table 2).
 
     The corpus has two columns of text and a score; the loss is the mean squared difference of
@@ -22,7 +22,9 @@ class CosineRegression(Objective):
     published: ClassVar[dict[str, Any]] = {"batch": 16, "lr": 2e-5, "epochs": 4.0, "warmup": 0.1}
     """The released script for the STS Benchmark."""
 
-    def __init__(self, encoder: Encoder, *, highest_score: Positive = 1.0) -> None:
+    def __init__(self, encoder: engine.Encoder, *, highest_score: engine.Positive = 1.0) -> None:
         super().__init__(encoder)
-        self.terms["regression"] = GradedPairs("regression", cosine_regression, unit=highest_score)
+        self.terms["regression"] = engine.GradedPairs(
+            "regression", cosine_regression, unit=highest_score
+        )
         self.weights = {"regression": 1.0}

@@ -3,26 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from contrasent.engine import (
-    Encoder,
-    MaskedModel,
-    MaskedModelFolder,
-    Objective,
-    Positive,
-    Projector,
-    Share,
-    Weight,
-)
-from contrasent.engine.difference import (
-    Condition,
-    Difference,
-    DifferencePrediction,
-    Draw,
-    Edits,
-    Positions,
-    Target,
-    Task,
-)
+from contrasent import engine
+from contrasent.engine import difference
 from contrasent.engine.masked_models import check_masked_model
 from contrasent.errors import OptionError
 from contrasent.losses import Normalisation, Similarity
@@ -47,7 +29,7 @@ def needs_generator(values: Mapping[str, Any]) -> bool:
     return bool(weight) and task != "masked_lm" and edits != "delete"
 
 
-class DiffCSE(Objective):
+class DiffCSE(engine.Objective):
     """DiffCSE (Chuang et al., 2022, sections 3 and 5; Tables 3, 4, 5, 6, 7 and 8).
 
     Beside SimCSE's contrast, a frozen generator edits each sentence and a discriminator, given the
@@ -92,24 +74,24 @@ class DiffCSE(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "batchnorm",
-        contrast_weight: Weight = 1.0,
-        difference_weight: Weight = 0.005,
-        generator: MaskedModelFolder = None,
+        projector: engine.Projector = "batchnorm",
+        contrast_weight: engine.Weight = 1.0,
+        difference_weight: engine.Weight = 0.005,
+        generator: engine.MaskedModelFolder = None,
         generator_dropout: bool = False,
-        generator_positions: Positions = "all",
-        generator_draw: Draw = "argmax",
-        mask_ratio: Share = 0.30,
+        generator_positions: difference.Positions = "all",
+        generator_draw: difference.Draw = "argmax",
+        mask_ratio: engine.Share = 0.30,
         normalisation: Normalisation = "mean_with_padding",
-        condition: Condition = "projected",
-        edits: Edits = "replace",
-        edit_ratio: Share = 0.15,
-        task: Task = "detection",
-        target: Target = "same",
+        condition: difference.Condition = "projected",
+        edits: difference.Edits = "replace",
+        edit_ratio: engine.Share = 0.15,
+        task: difference.Task = "detection",
+        target: difference.Target = "same",
         language_head: str | None = None,
     ) -> None:
         super().__init__(encoder)
@@ -123,7 +105,7 @@ class DiffCSE(Objective):
         check_difference(given)
         if not difference_weight:
             return
-        settings = Difference(
+        settings = difference.Difference(
             task=task,
             edits=edits,
             target=target,
@@ -136,10 +118,10 @@ class DiffCSE(Objective):
         )
         filler = None
         if needs_generator(given):
-            filler = MaskedModel.load(
+            filler = engine.MaskedModel.load(
                 generator, encoder, option="generator", noisy=generator_dropout
             )
         self.weights["difference"] = difference_weight
-        self.terms["difference"] = DifferencePrediction(
+        self.terms["difference"] = difference.DifferencePrediction(
             encoder, settings, generator=filler, language_head=language_head
         )

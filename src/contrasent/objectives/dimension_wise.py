@@ -1,10 +1,10 @@
 """Dimension-wise contrast as the only loss: an alternative to whitening."""
 
-from contrasent.engine import DimensionWise, Encoder, Objective, Positive, Projector
+from contrasent import engine
 from contrasent.losses import Norm, Reduction, Variance
 
 
-class DimensionWiseContrast(Objective):
+class DimensionWiseContrast(engine.Objective):
     """Dimension-wise contrast alone (SimCSE++: Xu et al., 2023, section 5.3, Table 4, "+DCL").
 
     No script was released for this use; of the forms of the loss only the one that divides by the
@@ -22,20 +22,20 @@ class DimensionWiseContrast(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        projector: Projector = "none",
-        dimension_temperature: Positive = 0.05,
+        projector: engine.Projector = "none",
+        dimension_temperature: engine.Positive = 0.05,
         dimension_norm: Norm = "batch",
         dimension_variance: Variance = "biased",
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
-        dimension_epsilon: Positive = 1e-5,
+        dimension_epsilon: engine.Positive = 1e-5,
     ) -> None:
         super().__init__(encoder)
         self.use_projector(projector)
         self.weights = {"dimensions": 1.0}
-        self.terms["dimensions"] = DimensionWise(
+        self.terms["dimensions"] = engine.DimensionWise(
             temperature=dimension_temperature,
             norm=dimension_norm,
             variance=dimension_variance,

@@ -2,27 +2,13 @@
 
 from typing import Annotated, Any, ClassVar
 
-from contrasent.engine import (
-    Contrast,
-    Encoder,
-    MaskedModelFolder,
-    MomentumQueue,
-    Neutral,
-    Objective,
-    Positive,
-    Projector,
-    Range,
-    ResampleViews,
-    Size,
-    check_view,
-    make_views,
-)
+from contrasent import engine
 from contrasent.engine.queue import Column, Init, Start
 from contrasent.losses import Similarity
 from contrasent.text.views import Rule
 
 
-class ESimCSE(Objective):
+class ESimCSE(engine.Objective):
     """ESimCSE (Wu et al., 2022, section 3, equations 3 to 6; Tables 4, 5, 9 and 10).
 
     The second view repeats some sub-words, so that a pair's length says nothing; a queue of
@@ -54,35 +40,35 @@ class ESimCSE(Objective):
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
     """The released script."""
-    checks = (check_view,)
+    checks = (engine.check_view,)
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
-        view: Annotated[str, Neutral("dropout")] = "repeat_tokens",
-        rate: Annotated[float | None, Range(least=0, most=1)] = None,
+        projector: engine.Projector = "tanh",
+        view: Annotated[str, engine.Neutral("dropout")] = "repeat_tokens",
+        rate: Annotated[float | None, engine.Range(least=0, most=1)] = None,
         rule: Rule | None = None,
-        filler: MaskedModelFolder = None,
-        resample_views: ResampleViews = "epoch",
-        queue_size: Size = 160,
-        momentum: Annotated[float, Range(least=0, below=1)] = 0.995,
+        filler: engine.MaskedModelFolder = None,
+        resample_views: engine.ResampleViews = "epoch",
+        queue_size: engine.Size = 160,
+        momentum: Annotated[float, engine.Range(least=0, below=1)] = 0.995,
         momentum_init: Init = "copy",
         queue_column: Column = "first",
         queue_start: Start = "grow",
     ) -> None:
         super().__init__(encoder)
-        self.views = make_views(
+        self.views = engine.make_views(
             encoder, {"view": view, "rate": rate, "rule": rule, "filler": filler}
         )
         self.resample_views = resample_views == "epoch"
-        self.contrast = Contrast(temperature=temperature, similarity=similarity)
+        self.contrast = engine.Contrast(temperature=temperature, similarity=similarity)
         self.use_projector(projector)
         if queue_size:
-            self.queue = MomentumQueue(
+            self.queue = engine.MomentumQueue(
                 encoder,
                 size=queue_size,
                 momentum=momentum,

@@ -2,31 +2,20 @@
 
 from typing import Annotated, Any, ClassVar
 
-from contrasent import parallel
-from contrasent.engine import (
-    BatchEncodings,
-    Encoder,
-    Guide,
-    GuideFolder,
-    Objective,
-    Positive,
-    Range,
-    Term,
-    Terms,
-)
+from contrasent import engine, parallel
 from contrasent.losses import gist
 
 
-class _Guided(Term):
+class _Guided(engine.Term):
     """The term "gist", see :func:`contrasent.losses.gist`."""
 
     vectors_only = True
 
-    def __init__(self, guide: Guide, *, temperature: float, margin: float) -> None:
+    def __init__(self, guide: engine.Guide, *, temperature: float, margin: float) -> None:
         super().__init__()
         self.guide, self.temperature, self.margin = guide, temperature, margin
 
-    def forward(self, encodings: BatchEncodings) -> Terms:
+    def forward(self, encodings: engine.BatchEncodings) -> engine.Terms:
         """The term of a batch."""
         columns = encodings.noisy
         guided = self.guide(encodings.columns("anchor", "positive", "negative"))
@@ -41,7 +30,7 @@ class _Guided(Term):
         return {"gist": loss}
 
 
-class GISTEmbed(Objective):
+class GISTEmbed(engine.Objective):
     """GISTEmbed (Solatorio, 2024, section 3).
 
     The corpus has two columns or more: anchor, positive, and any number of hard negatives. Anchors
@@ -61,13 +50,13 @@ class GISTEmbed(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        guide: GuideFolder = None,
-        temperature: Positive = 0.01,
-        margin: Annotated[float, Range(least=-2, most=2)] = 0.0,
+        guide: engine.GuideFolder = None,
+        temperature: engine.Positive = 0.01,
+        margin: Annotated[float, engine.Range(least=-2, most=2)] = 0.0,
     ) -> None:
         super().__init__(encoder)
-        known = Guide.load(guide, encoder)
+        known = engine.Guide.load(guide, encoder)
         self.terms["gist"] = _Guided(known, temperature=temperature, margin=margin)
         self.weights = {"gist": 1.0}

@@ -1,9 +1,9 @@
 """Masked language modelling: with a contrast, or alone."""
 
-from contrasent.engine import Encoder, MaskedLanguageModelling, Objective, Share, Weight
+from contrasent import engine
 
 
-class MaskedLM(Objective):
+class MaskedLM(engine.Objective):
     """Masked language modelling (SimCSE: Gao et al., 2021, appendix A, Tables D.2 and E.1).
 
     SimCSE's auxiliary loss is the combination "simcse+masked_lm", or with simcse_supervised. Of
@@ -20,14 +20,14 @@ class MaskedLM(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        masked_lm_weight: Weight = 0.1,
-        mask_ratio: Share = 0.15,
+        masked_lm_weight: engine.Weight = 0.1,
+        mask_ratio: engine.Share = 0.15,
         language_head: str | None = None,
     ) -> None:
         super().__init__(encoder)
         self.weights = {"masked_lm": masked_lm_weight}
-        self.terms["masked_lm"] = MaskedLanguageModelling(
+        self.terms["masked_lm"] = engine.MaskedLanguageModelling(
             encoder, mask_ratio=mask_ratio, head=language_head
         )

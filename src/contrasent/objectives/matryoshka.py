@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from contrasent.engine import Contrast, Encoder, Objective, Positive, Projector
+from contrasent import engine
 from contrasent.errors import OptionError
 from contrasent.losses import Similarity
 
@@ -23,7 +23,7 @@ def sizes(values: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(found)
 
 
-class Matryoshka(Objective):
+class Matryoshka(engine.Objective):
     """Matryoshka representation learning (Kusupati et al., 2022, section 3, equation 1).
 
     The contrast is summed over vectors cut to each of some sizes, and whole ones, all with weight
@@ -46,12 +46,12 @@ class Matryoshka(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
         dimensions: str = "256,128,64",
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "none",
+        projector: engine.Projector = "none",
     ) -> None:
         super().__init__(encoder)
         found = sizes({"dimensions": dimensions, "projector": projector})
@@ -59,4 +59,6 @@ class Matryoshka(Objective):
             problem = f"must be less than the encoder's {encoder.dimension}"
             raise OptionError("dimensions", dimensions, problem)
         encoder.nested = (encoder.dimension, *found)
-        self.contrast = Contrast(temperature=temperature, similarity=similarity, dimensions=found)
+        self.contrast = engine.Contrast(
+            temperature=temperature, similarity=similarity, dimensions=found
+        )

@@ -8,16 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from contrasent.engine import (
-    Contrast,
-    Encoder,
-    InTemplate,
-    Objective,
-    Positive,
-    Projector,
-    Prompts,
-    Tokens,
-)
+from contrasent import engine
 from contrasent.errors import OptionError
 from contrasent.text.tokens import MASK, SLOT
 
@@ -30,7 +21,7 @@ def check_templates(values: Mapping[str, Any]) -> None:
             raise OptionError(option, text, f"must hold {SLOT} once and, after it, {MASK} once")
 
 
-class PromptBERT(Objective):
+class PromptBERT(engine.Objective):
     """Unsupervised PromptBERT (Jiang et al., 2022, sections 3.2 and 3.3).
 
     The vector of a sentence is the last hidden state at the mask token of a template around it; the
@@ -56,20 +47,20 @@ class PromptBERT(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
         template: str = 'This sentence : "[X]" means [MASK] .',
         positive_template: str = 'This sentence of "[X]" means [MASK] .',
         denoise: bool = True,
-        temperature: Positive = 0.05,
-        projector: Projector = "tanh",
+        temperature: engine.Positive = 0.05,
+        projector: engine.Projector = "tanh",
     ) -> None:
         super().__init__(encoder)
         check_templates({"template": template, "positive_template": positive_template})
         encoder.use_pooler("mask")
-        encoder.prompts = Prompts({"query": template, "document": template}, "query")
-        self.views = (self.views[0], InTemplate(positive_template))
-        self.contrast = Contrast(temperature=temperature)
+        encoder.prompts = engine.Prompts({"query": template, "document": template}, "query")
+        self.views = (self.views[0], engine.InTemplate(positive_template))
+        self.contrast = engine.Contrast(temperature=temperature)
         self.use_projector(projector)
         if denoise:
             self.baseline = _TemplateAlone(template, positive_template)
@@ -82,7 +73,9 @@ class _TemplateAlone:
     template: str
     positive_template: str
 
-    def __call__(self, encoder: Encoder, columns: Sequence[Tokens], first: int) -> Tensor:
+    def __call__(
+        self, encoder: engine.Encoder, columns: Sequence[engine.Tokens], first: int
+    ) -> Tensor:
         """(rows of all columns, d): each length of a sentence is computed once a column."""
         found = []
         for number, rows in enumerate(columns, first):
@@ -91,6 +84,6 @@ class _TemplateAlone:
             count = len(before) + len(after)
             sizes, which = np.unique(rows.lengths - count, return_inverse=True)
             places = np.arange(count) + np.where(np.arange(count) < len(before), 0, sizes[:, None])
-            alone = Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
+            alone = engine.Tokens.from_rows([np.concatenate([before, after])] * len(sizes))
             found.append(encoder.forward_at(alone, torch.from_numpy(places))[which])
         return torch.cat(found)

@@ -2,33 +2,23 @@
 
 from typing import Any, ClassVar
 
-from contrasent import parallel
-from contrasent.engine import (
-    BatchEncodings,
-    Encoder,
-    Guide,
-    GuideFolder,
-    Objective,
-    Positive,
-    Projector,
-    Term,
-    Terms,
-    Weight,
-)
+from contrasent import engine, parallel
 from contrasent.losses import Similarity, distil_ranking
 
 
-class _Ranking(Term):
+class _Ranking(engine.Term):
     """The term "ranking", see :func:`contrasent.losses.distil_ranking`."""
 
     vectors_only = True
 
-    def __init__(self, guide: Guide, *, temperature: float, guide_temperature: float) -> None:
+    def __init__(
+        self, guide: engine.Guide, *, temperature: float, guide_temperature: float
+    ) -> None:
         super().__init__()
         self.guide, self.temperature = guide, temperature
         self.guide_temperature = guide_temperature
 
-    def forward(self, encodings: BatchEncodings) -> Terms:
+    def forward(self, encodings: engine.BatchEncodings) -> engine.Terms:
         """The term of a batch."""
         anchors, positives = encodings.noisy[:2]
         guided = self.guide(encodings.columns("anchor", "positive")[:2])
@@ -44,7 +34,7 @@ class _Ranking(Term):
         return {"ranking": loss}
 
 
-class RankingDistillation(Objective):
+class RankingDistillation(engine.Objective):
     """SimCSE plus ranking distillation (RankCSE: Liu et al., 2023, section 4).
 
     The similarities of each anchor to the other rows of the batch are to be distributed like those
@@ -72,22 +62,22 @@ class RankingDistillation(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        guide: GuideFolder = None,
-        temperature: Positive = 0.05,
+        guide: engine.GuideFolder = None,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
-        contrast_weight: Weight = 1.0,
-        ranking_weight: Weight = 1.0,
-        ranking_temperature: Positive = 0.05,
-        guide_temperature: Positive = 0.025,
+        projector: engine.Projector = "tanh",
+        contrast_weight: engine.Weight = 1.0,
+        ranking_weight: engine.Weight = 1.0,
+        ranking_temperature: engine.Positive = 0.05,
+        guide_temperature: engine.Positive = 0.025,
     ) -> None:
         super().__init__(encoder)
         self.use_projector(projector)
         self.use_contrast(contrast_weight, temperature=temperature, similarity=similarity)
         self.terms["ranking"] = _Ranking(
-            Guide.load(guide, encoder),
+            engine.Guide.load(guide, encoder),
             temperature=ranking_temperature,
             guide_temperature=guide_temperature,
         )

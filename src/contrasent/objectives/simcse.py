@@ -3,23 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine import (
-    Contrast,
-    Count,
-    Duplicates,
-    Encoder,
-    MaskedModelFolder,
-    Neutral,
-    Objective,
-    Positive,
-    Projector,
-    Range,
-    ResampleViews,
-    Weight,
-    Which,
-    check_view,
-    make_views,
-)
+from contrasent import engine
 from contrasent.errors import OptionError
 from contrasent.losses import Similarity
 from contrasent.text.views import Draw, Rule
@@ -34,7 +18,7 @@ def check_fixed_masks(values: Mapping[str, Any]) -> None:
             )
 
 
-class SimCSE(Objective):
+class SimCSE(engine.Objective):
     """Unsupervised SimCSE (Gao et al., 2021, section 3, equation 4; Tables 1, 2, 3, 6 and D.1).
 
     Each sentence is encoded twice with independent dropout masks; the two vectors must find each
@@ -73,40 +57,40 @@ class SimCSE(Objective):
 
     published: ClassVar[dict[str, Any]] = {"batch": 64, "lr": 3e-5, "epochs": 1.0, "max_tokens": 32}
     """Table A.1, and the released script."""
-    checks = (check_view, check_fixed_masks)
+    checks = (engine.check_view, check_fixed_masks)
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
+        projector: engine.Projector = "tanh",
         symmetric: bool = False,
-        hardness: Weight = 0.0,
-        debias: Annotated[float, Range(least=0, below=1)] = 0.0,
-        duplicates: Duplicates = "contrast",
+        hardness: engine.Weight = 0.0,
+        debias: Annotated[float, engine.Range(least=0, below=1)] = 0.0,
+        duplicates: engine.Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
         masks: Literal["independent", "fixed"] = "independent",
-        view: Annotated[str, Neutral("dropout")] = "dropout",
-        views: Which = "second",
-        resample_views: ResampleViews = "epoch",
-        percent: Annotated[float | None, Range(least=0, below=100)] = None,
-        rate: Annotated[float | None, Range(least=0, most=1)] = None,
+        view: Annotated[str, engine.Neutral("dropout")] = "dropout",
+        views: engine.Which = "second",
+        resample_views: engine.ResampleViews = "epoch",
+        percent: Annotated[float | None, engine.Range(least=0, below=100)] = None,
+        rate: Annotated[float | None, engine.Range(least=0, most=1)] = None,
         rule: Rule | None = None,
-        count: Count | None = None,
-        reach: Count | None = None,
+        count: engine.Count | None = None,
+        reach: engine.Count | None = None,
         draw: Draw | None = None,
         wordnet: str | None = None,
-        filler: MaskedModelFolder = None,
+        filler: engine.MaskedModelFolder = None,
     ) -> None:
         super().__init__(encoder)
         options: dict[str, Any] = {"view": view}
         options |= {"percent": percent, "rate": rate, "rule": rule, "count": count, "reach": reach}
         options |= {"draw": draw, "wordnet": wordnet, "filler": filler}
-        self.views = make_views(encoder, options, views=views)
+        self.views = engine.make_views(encoder, options, views=views)
         self.resample_views = resample_views == "epoch"
-        self.contrast = Contrast(
+        self.contrast = engine.Contrast(
             temperature=temperature,
             similarity=similarity,
             symmetric=symmetric,

@@ -3,18 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from contrasent.engine import (
-    Contrast,
-    Encoder,
-    Objective,
-    Positive,
-    Projector,
-    ResampleViews,
-    Share,
-    Weight,
-    check_view,
-    make_views,
-)
+from contrasent import engine
 from contrasent.losses import Similarity
 from contrasent.text.views import Draw, Identity
 
@@ -28,11 +17,11 @@ def copy_view(values: Mapping[str, Any]) -> dict[str, Any]:
         name = {"replace": "masked_lm", "delete": "delete_words"}[edit]
         view = {"view": name, "percent": 100 * ratio}
     view |= {"draw": values["copy_draw"], "filler": values["copy_filler"]}
-    check_view(view)
+    engine.check_view(view)
     return view
 
 
-class CopiesSimCSE(Objective):
+class CopiesSimCSE(engine.Objective):
     """Edited copies as positives or negatives (DiffCSE: Chuang et al., 2022, appendix B, Table 15).
 
     The paper shows that copies with insertions, deletions or replacements help little as positives
@@ -60,24 +49,24 @@ class CopiesSimCSE(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
+        projector: engine.Projector = "tanh",
         copies: Literal["positive", "negative"] = "negative",
         copy_edit: Literal["replace", "insert", "delete"] = "replace",
-        edit_ratio: Share = 0.15,
+        edit_ratio: engine.Share = 0.15,
         copy_draw: Draw | None = None,
         copy_filler: str | None = None,
-        alpha: Weight = 1.0,
-        resample_views: ResampleViews = "epoch",
+        alpha: engine.Weight = 1.0,
+        resample_views: engine.ResampleViews = "epoch",
     ) -> None:
         super().__init__(encoder)
         edit = {"copy_edit": copy_edit, "edit_ratio": edit_ratio, "copy_draw": copy_draw}
-        _, copy = make_views(encoder, copy_view({**edit, "copy_filler": copy_filler}))
+        _, copy = engine.make_views(encoder, copy_view({**edit, "copy_filler": copy_filler}))
         self.views = (Identity(), Identity(), copy)
         self.roles = ("anchor", "positive", copies)
         self.resample_views = resample_views == "epoch"
-        self.contrast = Contrast(temperature=temperature, similarity=similarity, alpha=alpha)
+        self.contrast = engine.Contrast(temperature=temperature, similarity=similarity, alpha=alpha)
         self.use_projector(projector)

@@ -2,21 +2,11 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine import (
-    Contrast,
-    Count,
-    Encoder,
-    Neutral,
-    Objective,
-    Positive,
-    Projector,
-    Source,
-    Weight,
-)
+from contrasent import engine
 from contrasent.losses import Similarity
 
 
-class NoisySimCSE(Objective):
+class NoisySimCSE(engine.Objective):
     """The noise probes of SimCSE++ (Xu et al., 2023, section 3.1, Table 1).
 
     "+Noise" is "gaussian": a normal deviate on each vector. "-Noise" is "mean": each vector is the
@@ -41,18 +31,20 @@ class NoisySimCSE(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
-        positives: Annotated[Literal["noisy", "gaussian", "mean"], Neutral("noisy")] = "noisy",
-        negatives: Annotated[Source, Neutral("noisy")] = "mean",
-        passes: Count = 10,
-        noise_variance: Weight = 0.1,
+        projector: engine.Projector = "tanh",
+        positives: Annotated[
+            Literal["noisy", "gaussian", "mean"], engine.Neutral("noisy")
+        ] = "noisy",
+        negatives: Annotated[engine.Source, engine.Neutral("noisy")] = "mean",
+        passes: engine.Count = 10,
+        noise_variance: engine.Weight = 0.1,
     ) -> None:
         super().__init__(encoder)
-        self.contrast = Contrast(
+        self.contrast = engine.Contrast(
             temperature=temperature,
             similarity=similarity,
             positives=positives,

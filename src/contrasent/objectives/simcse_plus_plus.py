@@ -2,21 +2,11 @@
 
 from typing import Annotated, Any, ClassVar
 
-from contrasent.engine import (
-    Contrast,
-    DimensionWise,
-    Encoder,
-    Neutral,
-    Objective,
-    Positive,
-    Projector,
-    Source,
-    Weight,
-)
+from contrasent import engine
 from contrasent.losses import FactorForm, Norm, Reduction, Similarity, Variance
 
 
-class SimCSEPlusPlus(Objective):
+class SimCSEPlusPlus(engine.Objective):
     """SimCSE++ (Xu et al., 2023, sections 3.2 and 4.3, equations 3, 5 and 6; Tables 3 and 5).
 
     Positive pairs keep their dropout noise, negative pairs are encoded without it ("off-dropout");
@@ -50,24 +40,24 @@ class SimCSEPlusPlus(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "tanh",
-        negatives: Annotated[Source, Neutral("noisy")] = "off_dropout",
-        factor: Positive = 0.9,
+        projector: engine.Projector = "tanh",
+        negatives: Annotated[engine.Source, engine.Neutral("noisy")] = "off_dropout",
+        factor: engine.Positive = 0.9,
         factor_form: FactorForm = "positive_logit",
-        dimension_weight: Weight = 0.1,
-        dimension_temperature: Positive = 5.0,
+        dimension_weight: engine.Weight = 0.1,
+        dimension_temperature: engine.Positive = 5.0,
         dimension_norm: Norm = "batch",
         dimension_variance: Variance = "biased",
         dimension_reduction: Reduction = "mean",
         divide_by_rows: bool = True,
-        dimension_epsilon: Positive = 1e-5,
+        dimension_epsilon: engine.Positive = 1e-5,
     ) -> None:
         super().__init__(encoder)
-        self.contrast = Contrast(
+        self.contrast = engine.Contrast(
             temperature=temperature,
             similarity=similarity,
             negatives=negatives,
@@ -77,7 +67,7 @@ class SimCSEPlusPlus(Objective):
         self.use_projector(projector)
         if dimension_weight:
             self.weights["dimensions"] = dimension_weight
-            self.terms["dimensions"] = DimensionWise(
+            self.terms["dimensions"] = engine.DimensionWise(
                 temperature=dimension_temperature,
                 norm=dimension_norm,
                 variance=dimension_variance,

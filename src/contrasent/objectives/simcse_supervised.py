@@ -2,20 +2,11 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from contrasent.engine import (
-    Contrast,
-    Duplicates,
-    Encoder,
-    Objective,
-    Positive,
-    Projector,
-    Range,
-    Weight,
-)
+from contrasent import engine
 from contrasent.losses import Similarity
 
 
-class SupervisedSimCSE(Objective):
+class SupervisedSimCSE(engine.Objective):
     """Supervised SimCSE (Gao et al., 2021, section 4, equations 5 and 8; Tables 4, 6, 7 and D.1).
 
     The corpus has two columns or more: anchor, positive, and any number of hard negatives. The
@@ -53,20 +44,20 @@ class SupervisedSimCSE(Objective):
 
     def __init__(
         self,
-        encoder: Encoder,
+        encoder: engine.Encoder,
         *,
-        temperature: Positive = 0.05,
+        temperature: engine.Positive = 0.05,
         similarity: Similarity = "cosine",
-        projector: Projector = "none",
-        alpha: Weight = 1.0,
+        projector: engine.Projector = "none",
+        alpha: engine.Weight = 1.0,
         symmetric: bool = False,
-        hardness: Weight = 0.0,
-        debias: Annotated[float, Range(least=0, below=1)] = 0.0,
-        duplicates: Duplicates = "contrast",
+        hardness: engine.Weight = 0.0,
+        debias: Annotated[float, engine.Range(least=0, below=1)] = 0.0,
+        duplicates: engine.Duplicates = "contrast",
         encoders: Literal[1, 2] = 1,
     ) -> None:
         super().__init__(encoder)
-        self.contrast = Contrast(
+        self.contrast = engine.Contrast(
             temperature=temperature,
             similarity=similarity,
             alpha=alpha,
