@@ -83,17 +83,6 @@ def test_the_gradient_is_that_of_all_chunks_kept(bert, sentences, monkeypatch, c
         assert torch.allclose(found[name], gradient_, rtol=1e-7, atol=1e-11), name
 
 
-def test_without_dropout_it_is_the_gradient_of_the_whole_batch(bert, sentences):
-    objective, batch = made(bert, "simcse", sentences)
-    with objective.encoder.dropout_off():
-        loss, found, _ = gradient(objective, batch)
-        objective.encoder.grad_cache_rows = 0
-        expected, wanted, _ = gradient(objective, batch)
-    assert loss == pytest.approx(expected, rel=1e-12)
-    for name, gradient_ in wanted.items():
-        assert torch.allclose(found[name], gradient_, rtol=1e-7, atol=1e-11), name
-
-
 def test_only_one_chunk_at_a_time_is_kept(bert, sentences, monkeypatch):
     objective, batch = made(bert, "simcse", sentences)
     kept = []
