@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from contrasent.engine.parameters import renamed
+from contrasent.engine.parameters import Projector, renamed
 from contrasent.errors import OptionError
-from contrasent.train.settings import Head, Pooler, Settings, assignments, choose
+from contrasent.train.settings import Pooler, Settings, assignments, choose
 
 
 def test_texts_are_read_as_the_type_wanted():
@@ -114,7 +114,7 @@ def test_names_are_those_of_poolers_and_heads():
     from contrasent.model.poolers import POOLERS
 
     assert get_args(Pooler) == tuple(POOLERS)
-    assert get_args(Head) == HEADS
+    assert get_args(Projector) == HEADS
     with pytest.raises(OptionError, match=r"pooler 'maen': no such value; did you mean 'mean'\?"):
         Settings(pooler="maen")
     with pytest.raises(OptionError, match=r"precision 'fp61': .* did you mean 'fp16'\?"):

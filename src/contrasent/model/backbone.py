@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent.errors import ModelError
+from contrasent.losses.similarity import full
 from contrasent.model import dropout as dropout_
 from contrasent.model import packed as packed_
 from contrasent.model.packing import Packing, by_length, cut, replayed
@@ -303,11 +304,6 @@ class PooledBackbone(nn.Module):
         """Switch off all dropout, attention included, for the block."""
         with dropout_.off(self):
             yield
-
-
-def full(vectors: Tensor) -> Tensor:
-    """Vectors in float32; in float64 if they are that."""
-    return vectors if vectors.dtype == torch.float64 else vectors.float()
 
 
 @contextmanager

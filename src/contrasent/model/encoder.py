@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from contrasent import parallel
 from contrasent.errors import OutputError
 from contrasent.files import atomic_folder
+from contrasent.losses.similarity import full
 from contrasent.model import folder as folder_
 from contrasent.model.backbone import (
     PooledBackbone,
     check_vocabulary,
-    full,
     load_backbone,
     longest_input,
     workers,

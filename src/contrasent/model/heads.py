@@ -2,16 +2,14 @@
 
 # A head inside the encoder is kept at inference; one inside an objective is dropped after training.
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from contrasent.errors import check_choice
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "torch.nn.modules.activation.Tanh": nn.Tanh,
@@ -103,7 +101,7 @@ def _fold(linear: nn.Module, norm: nn.Module, activation: nn.Module) -> Dense:
 
 
 def with_layer(
-    head: nn.Module | None, matrix: "NDArray[np.float64]", bias: "NDArray[np.float64]"
+    head: nn.Module | None, matrix: NDArray[np.float64], bias: NDArray[np.float64]
 ) -> nn.Module:
     """A head, and a linear layer x @ matrix + bias on top of it."""
     # `matrix`: (d, k). `bias`: (k,).

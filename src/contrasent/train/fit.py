@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -272,7 +273,9 @@ def _train(  # noqa: C901 - one flat loop, to be read from top to bottom
         if tokens is None:
             batches.cache.discard()
         if not parallel.is_main():
-            place.remove_empty()
+            for folder in (place.home, place.model):  # on a machine that wrote no model
+                with suppress(OSError):
+                    folder.rmdir()
     return run
 
 

@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from contrasent.errors import OptionError, OutputError
 from contrasent.files import atomic_file, check_writable, recover_folder, write_json, writing
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from contrasent.text.corpus import Corpus
     from contrasent.train.settings import Defaults, Settings
 
@@ -122,7 +122,7 @@ def run_config(
     settings: "Settings",
     objective: dict[str, Any],
     corpus: "Corpus",
-    rows: "NDArray[np.int64] | None",
+    rows: NDArray[np.int64] | None,
     *,
     base: str | None,
     evaluated: bool,
@@ -295,12 +295,6 @@ class RunFolder:
                     shutil.copy2(path, staged)
                 staged.replace(target)
         write_json(self.result, {**asdict(run), "folder": str(run.folder)})
-
-    def remove_empty(self) -> None:
-        """Remove the folders of a machine on which no model was written."""
-        for folder in (self.home, self.model):
-            with suppress(OSError):
-                folder.rmdir()
 
     def finished(self) -> Run | None:
         """The result, if the run is complete."""

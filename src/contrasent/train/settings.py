@@ -17,6 +17,7 @@ from contrasent.engine.parameters import (
     Count,
     Parameter,
     Positive,
+    Projector,
     Range,
     Size,
     check_values,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     Pooler = str
 else:
     Pooler = Literal[tuple(POOLERS)]
-Head = Literal["none", "tanh", "batchnorm"]
 Probability = Annotated[float, Range(least=0, below=1)]
 
 
@@ -94,7 +94,7 @@ class Settings:
     dropout: Probability = 0.1
     attention_dropout: Probability | None = None
     pooler: Pooler | None = None
-    head: Head | None = None
+    head: Projector | None = None
     normalise: bool | None = None
     query_prompt: str | None = None
     document_prompt: str | None = None
