@@ -3,47 +3,29 @@
 # All arithmetic is in float32 or float64 whatever the autocast: late in training the contrastive
 # loss is near 5e-4, which half precision loses.
 
-from contrasent.losses.contrastive import FactorForm, Weights, info_nce, two_source_info_nce
-from contrasent.losses.dimensions import (
-    BarlowNorm,
-    Norm,
-    Reduction,
-    Variance,
-    barlow_twins,
-    dimension_wise_contrast,
-)
-from contrasent.losses.graded import (
-    complex_cosines,
-    cosent,
-    cosine_regression,
-    distil_ranking,
-    gist,
-)
-from contrasent.losses.similarity import Similarity, mean_cosines, pair_cosines, similarities
-from contrasent.losses.tokens import Normalisation, corrective_lm, masked_lm, token_detection
+from contrasent.errors import exports
+from contrasent.losses.contrastive import FactorForm as FactorForm
+from contrasent.losses.contrastive import Weights as Weights
+from contrasent.losses.contrastive import info_nce as info_nce
+from contrasent.losses.contrastive import two_source_info_nce as two_source_info_nce
+from contrasent.losses.dimensions import BarlowNorm as BarlowNorm
+from contrasent.losses.dimensions import Norm as Norm
+from contrasent.losses.dimensions import Reduction as Reduction
+from contrasent.losses.dimensions import Variance as Variance
+from contrasent.losses.dimensions import barlow_twins as barlow_twins
+from contrasent.losses.dimensions import dimension_wise_contrast as dimension_wise_contrast
+from contrasent.losses.graded import complex_cosines as complex_cosines
+from contrasent.losses.graded import cosent as cosent
+from contrasent.losses.graded import cosine_regression as cosine_regression
+from contrasent.losses.graded import distil_ranking as distil_ranking
+from contrasent.losses.graded import gist as gist
+from contrasent.losses.similarity import Similarity as Similarity
+from contrasent.losses.similarity import mean_cosines as mean_cosines
+from contrasent.losses.similarity import pair_cosines as pair_cosines
+from contrasent.losses.similarity import similarities as similarities
+from contrasent.losses.tokens import Normalisation as Normalisation
+from contrasent.losses.tokens import corrective_lm as corrective_lm
+from contrasent.losses.tokens import masked_lm as masked_lm
+from contrasent.losses.tokens import token_detection as token_detection
 
-__all__ = [
-    "BarlowNorm",
-    "FactorForm",
-    "Norm",
-    "Normalisation",
-    "Reduction",
-    "Similarity",
-    "Variance",
-    "Weights",
-    "barlow_twins",
-    "complex_cosines",
-    "corrective_lm",
-    "cosent",
-    "cosine_regression",
-    "dimension_wise_contrast",
-    "distil_ranking",
-    "gist",
-    "info_nce",
-    "masked_lm",
-    "mean_cosines",
-    "pair_cosines",
-    "similarities",
-    "token_detection",
-    "two_source_info_nce",
-]
+__all__ = exports(__file__)[0]
