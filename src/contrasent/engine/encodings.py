@@ -78,8 +78,7 @@ class Term(nn.Module):
 class BatchEncodings:
     """A batch and what the networks of an objective make of it.
 
-    Terms ask it for encodings; what two terms ask for is computed once, and what none asks for is
-    not computed.
+    Encodings are computed when a term first uses them, and shared by all terms.
 
     Attributes:
         networks: the encoder, the projector and the roles of the columns.

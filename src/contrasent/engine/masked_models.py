@@ -142,7 +142,7 @@ class MaskedModel(nn.Module):
     def fill(
         self, rows: Sequence[NDArray[np.int32]], positions: Sequence[NDArray[np.int64]]
     ) -> list[NDArray[np.float32]]:
-        """Scores at positions of rows without special tokens: what views ask for."""
+        """Scores at positions of rows without special tokens, for views."""
         # Special tokens cannot be predicted: their scores are -inf.
         # `positions`: of each row, (k,) int64. Returns For each row (k, vocabulary) float32 scores.
         before, after = self.tokenizer.frame

@@ -240,7 +240,7 @@ def export(
     wanted = encoder.encode(texts, batch=8)
     packages = ["torch", "transformers", "onnx", "onnxruntime"]
     packages += ["openvino"] if engine == "openvino" else []
-    beside = model.resolve() in target.resolve().parents
+    inside = model.resolve() in target.resolve().parents
     written = runtime.Export(
         engine,
         "fp32" if calibration is None else "int8",
@@ -248,7 +248,7 @@ def export(
         difference=0.0,
         cosine=1.0,
         compared=len(texts),
-        sources=runtime.source_files(model) if beside else {},
+        sources=runtime.source_files(model) if inside else {},
         made={"versions": {name: version(name) for name in packages}},
     )
     with atomic_folder(target) as folder:

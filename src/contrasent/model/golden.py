@@ -1,6 +1,6 @@
 """Golden vectors: the vectors of a set of probe texts, stored when a model is saved."""
 
-# In golden/, since some servers read every *.safetensors beside config.json as weights;
+# In golden/, since some servers read every *.safetensors next to config.json as weights;
 # golden/weights.json has the sha256 of each file of weights, which loading compares.
 
 import hashlib

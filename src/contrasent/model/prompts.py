@@ -110,7 +110,7 @@ class Model(Prompted, Protocol):
 
 
 class TaskEncoder:
-    """An ``EncodeFn`` of a model that :func:`contrasent.types.for_task` can ask for a task."""
+    """A model's ``EncodeFn``, with one for each task for :func:`contrasent.types.for_task`."""
 
     def __init__(self, model: Prompted) -> None:
         self.model = model

@@ -32,7 +32,7 @@ def needs_generator(values: Mapping[str, Any]) -> bool:
 class DiffCSE(engine.Objective):
     """DiffCSE (Chuang et al., 2022, sections 3 and 5; Tables 3, 4, 5, 6, 7 and 8).
 
-    Beside SimCSE's contrast, a frozen generator edits each sentence and a discriminator, given the
+    Next to SimCSE's contrast, a frozen generator edits each sentence and a discriminator, given the
     sentence vector, finds which tokens were edited. Generator and discriminator are dropped after
     training, and so is the projector.
 
@@ -58,7 +58,7 @@ class DiffCSE(engine.Objective):
         normalisation: see ``token_detection``; lambda belongs to it.
         condition: "projected" takes the vector after the projector (code), "pooled" before.
         edits: "replace", "insert", "delete" or "all" three, summed, each with a classifier of its
-            own (Table 4; how the paper joins them is not said).
+            own (Table 4; the paper does not state how it joins them).
         edit_ratio: share of tokens inserted or deleted (Table 4).
         task: "detection"; "masked_lm" or "corrective" (Table 3, "conditional MLM", "corrective
             LM"; the latter after COCO-LM).

@@ -18,7 +18,7 @@ class ESimCSE(engine.Objective):
     Paper and code: the defaults follow the released code, which gave the published scores: its
     repetition rule (see ``RepeatTokens``), the original sentence in the queue, dropout off there,
     no warm-up. Two of its accidents are not followed: the momentum encoder starts as a copy (code:
-    random, see ``momentum_init``), and hard negatives and further terms stay in the loss beside
+    random, see ``momentum_init``), and hard negatives and further terms stay in the loss with
     the queue (code: dropped silently). The queue holds the rows of all processes (code: its own).
 
     Args:

@@ -44,7 +44,7 @@ class SimCSE(engine.Objective):
             "delete_words", "delete_one_word", "synonym", "masked_lm" (Table 1), "next_sentence"
             (Table 2).
         views: "second" changes one of the two (the author's answer), "both" each.
-        resample_views: draw views anew in each "epoch", or once ("static"); not said in the paper.
+        resample_views: draw views anew in each "epoch", or once ("static"); the paper is silent.
         percent: share of words to crop, delete or mask.
         rate: of repeated or inserted words, for the views of ESimCSE.
         rule: how ``rate`` counts, "code", "paper" or "exact".

@@ -78,7 +78,7 @@ class Tokenizer:
         return cls(backend, max_tokens=max_tokens, names=names)
 
     def save(self, folder: Path) -> None:
-        """Write ``tokenizer.json`` and what readers need beside it."""
+        """Write ``tokenizer.json`` and the settings that readers need with it."""
         (folder / "tokenizer.json").write_text(self.backend.to_str(pretty=True), "utf-8")
         config = {
             **self.names,

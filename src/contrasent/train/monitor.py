@@ -101,7 +101,7 @@ class Drift:
             held_out = np.flatnonzero(mask)
             places = held_out[np.arange(TEXTS) * len(held_out) // TEXTS]
         tokens = cache.tokens(0, places) if len(cache) >= FEWEST_TEXTS else None
-        # Seldom beside the training, and some twenty times in a long run.
+        # Seldom, as it costs training time, and some twenty times in a long run.
         every = max(10, math.ceil(ROWS_BETWEEN / plan.batch), total // LOOKS)
         encoder = objective.encoder
         guards = base_kind(encoder.source) == SENTENCE_ENCODER and not objective.labelled
