@@ -4,13 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from contrasent.cli.compare import compare
-from contrasent.cli.evaluate import _load, evaluate
+from commands import invoke, run
+from contrasent.cli.evaluate import _load
 from contrasent.cli.options import Loading
-from contrasent.cli.postprocess import postprocess
 from contrasent.errors import DataError, ModelError, OptionError, OutputError, UserError
 from contrasent.text import official
 from contrasent.text.datasets import score_digest
@@ -18,18 +15,6 @@ from contrasent.text.official import Table
 
 WORDS = "river stone lantern market orchard violin winter copper meadow harbour candle"
 WORDS = WORDS.split()
-
-app = typer.Typer()
-for command in (evaluate, compare, postprocess):
-    app.command()(command)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == 0, result.output
-    return result.stdout
 
 
 def texts(count, seed):
@@ -254,9 +239,7 @@ def test_a_dimension_wise_layer_makes_an_ordinary_model(bert, tmp_path):
     corpus.write_text("\n".join(lines) + "\n")
     target = tmp_path / "apart"
     line = f"postprocess dimension-wise {bert} {corpus} -o {target} --pooler mean"
-    result = CliRunner().invoke(app, line.split())
-    assert result.exit_code == 0, result.output
-    assert "1 steps, loss" in result.output
+    assert "1 steps, loss" in invoke(*line.split()).output
     model = Encoder.load(target, normalise=False)
     views = np.concatenate([dropout_view(model, lines, seed=s) for s in (0, 1)])
     np.testing.assert_allclose(views.mean(axis=0), 0, atol=1e-3)

@@ -18,6 +18,7 @@ from pathlib import Path
 from contrasent.errors import DataError, InputError, suggestion
 from contrasent.files import atomic_file, write_json
 from contrasent.reproduce.tables import HERE, Strict, decode, read_toml, shared
+from contrasent.text.official import find
 from contrasent.text.sources import Source
 from contrasent.text.tables import open_table
 
@@ -39,10 +40,8 @@ class Corpus(Strict):
 
     def path(self, folder: Path | None) -> Path:
         """Its file in the data folder."""
-        found = (folder / place for place in self.files if folder is not None)
-        for path in found:
-            if path.is_file():
-                return path
+        if (path := find(self.files, folder)) is not None:
+            return path
         # Stored with the results, so without the name of this machine's folder.
         where = "the data folder" if folder else "the folder that CONTRASENT_DATA names"
         raise DataError(f"the corpus {self.name!r} ({self.title}): no {self.files[0]} in {where}")

@@ -23,7 +23,7 @@ from contrasent.reproduce.store import Json, departing
 from contrasent.reproduce.tables import Names, Value
 from contrasent.text.datasets import ScoredPairs, sts_pairs
 from contrasent.text.labelled import flickr30k, transfer_set
-from contrasent.text.official import STS_YEARS, data_folder
+from contrasent.text.official import STS_YEARS, data_folder, find
 from contrasent.types import EncodeFn
 
 Sts = Literal["STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR"]
@@ -42,11 +42,10 @@ WHOLE = ("train", "dev", "test")
 
 def glove(folder: Path | None) -> Path:
     """The file of GloVe vectors."""
-    root = folder or data_folder()
-    found = next((root / p for p in GLOVE if (root / p).is_file()), None) if root else None
+    found = find(GLOVE, folder)
     if found is None:
         # Stored with the results, so without the name of this machine's folder.
-        where = "in the data folder" if root else "without CONTRASENT_DATA"
+        where = "in the data folder" if folder or data_folder() else "without CONTRASENT_DATA"
         raise DataError(f"needs GloVe's vectors: no {GLOVE[0]} {where}")
     return found
 
