@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contrasent.errors import OptionError
-from contrasent.search.filters import check_where, parse_where
+from contrasent.search.filters import check_where, facets, parse_where
 from contrasent.search.index import Index
 
 ROWS = [
@@ -229,3 +229,24 @@ def test_refused(where, words):
 def test_refused_on_the_command_line(condition):
     with pytest.raises(OptionError):
         parse_where([condition])
+
+
+def test_facets_are_fields_with_few_short_values():
+    rows = [
+        {"year": 2000 + n % 3, "id": n, "kind": "ab"[n % 2], "one": 1, "note": "x" * (50 + n)}
+        | {
+            "a.b": n % 2,
+            "$in": n % 2,
+            "list": [n % 2],
+            "done": n % 2 == 0,
+            "none": [None, 1][n % 2],
+        }
+        for n in range(30)
+    ]
+    assert facets([*rows, None, 3, "text"]) == [
+        {"field": "done", "values": [False, True]},
+        {"field": "kind", "values": ["a", "b"]},
+        {"field": "year", "values": [2000, 2001, 2002]},
+    ]
+    passages = [{"document": f"{n}.md", "body": n, "page": n, "title": "ab"[n]} for n in (0, 1)]
+    assert [facet["field"] for facet in facets(passages)] == ["document"]

@@ -250,6 +250,26 @@ def test_index_of_another_model_is_refused(model):
         create_app(model, index=other)
 
 
+def test_search_gives_the_sentence_that_answers(model, encoder):
+    texts = ["Bees. They sleep in the hive all winter. " + "Spring comes. " * 30, *LINES]
+    facts = [{"document": "b.md", "kind": "ab"[n % 2]} for n in range(len(texts))]
+    index = Index.build(encoder.encode, texts, metadata=facts, model=model.identity)
+    with running(create_app(model, index=index)) as url:
+        body = {"query": ["where do bees sleep?", "a pet"], "k": 3, "answers": True}
+        found = httpx.post(f"{url}/search", json=body, timeout=60).json()["results"]
+        plain = httpx.post(f"{url}/search", json=body | {"answers": False}, timeout=60).json()
+        assert httpx.get(f"{url}/facets").json() == {
+            "facets": [{"field": "kind", "values": ["a", "b"]}]
+        }
+    hit = found[0]["hits"][0]
+    answer = hit.pop("answer")
+    assert answer["text"] == hit["text"][answer["start"] : answer["end"]]
+    assert answer["text"] == "Bees. They sleep in the hive all winter."
+    assert [hit["text"][a:b] for a, b in answer["marks"]] == ["Bees", "sleep"]
+    assert found[1]["hits"][0]["answer"]["text"] == LINES[4]
+    assert "answer" not in plain["results"][0]["hits"][0]
+
+
 def test_without_an_index(model):
     with running(create_app(model)) as url:
         answer = httpx.post(f"{url}/search", json={"query": "a"})

@@ -55,6 +55,7 @@ def test_schemathesis_finds_nothing(address):
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     assert sorted((o.method.upper(), o.path) for o in operations) == [
+        ("GET", "/facets"),
         ("GET", "/health"),
         ("GET", "/map"),
         ("GET", "/metrics"),

@@ -69,6 +69,7 @@ def test_search(page):
     scores = [float(text) for text in page.locator("#results .value").all_inner_texts()]
     assert scores == sorted(scores, reverse=True)
     assert "line" in first.inner_text()
+    page.click("#more summary")
     page.fill("#k", "3")
     page.fill("#where", '{"line": {"$gte": 7}}')
     page.click("#search-form button")
@@ -80,6 +81,114 @@ def test_search(page):
     page.fill("#threshold", "0.99")
     page.click("#search-form button")
     sync_api.expect(page.locator("#search-note")).to_contain_text("nothing among 10")
+
+
+EVIL = "<script>document.title = 'taken'</script><img src=x>.md"
+ROOF = "The roof leaks over the stairs. Two carpenters mend the roof in May. They bring ladders."
+BREAD = "Bread is baked on Fridays. The oven is shared by all houses of the street."
+ROWS = [
+    ("house.md", ROOF, {"headings": ["Repairs", "Roof"], "page": 2, "kind": "plan", "year": 2024}),
+    (
+        "house.md",
+        "The roof is of slate. It was laid by a carpenter.",
+        {"kind": "plan", "year": 2024},
+    ),
+    (EVIL, BREAD + " Nobody mends it.", {"headings": [EVIL], "kind": "note", "year": 2023}),
+    (
+        "far.md",
+        "😀 The roof of the church shines. " + "A long walk. " * 60,
+        {"kind": "note", "year": 2024},
+    ),
+    (
+        "https://example.org/a?b=c",
+        BREAD,
+        {"kind": "link", "tags": ["x", EVIL], "at": {"a": {"b": 1}}},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def passages(model, encoder):
+    """A server whose index has passages of documents, as a folder gives them."""
+    from contrasent.search.index import Index
+    from contrasent.serve.app import create_app
+
+    texts = [f"{name}\n{text}" for name, text, _ in ROWS]
+    facts = [{"document": n, "title": n, "body": len(n) + 1, **more} for n, _, more in ROWS]
+    index = Index.build(encoder.encode, texts, metadata=facts, model=encoder.identity)
+    with running(create_app(model, index=index)) as url:
+        yield url
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
+def test_answers_of_documents(browser, passages, width, scheme):
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page.set_default_timeout(10_000)
+    expect = sync_api.expect
+    page.goto(passages)
+    page.fill("#query", "who mends the roof?")
+    page.press("#query", "Enter")
+    entries = page.locator("#results > li")
+    expect(entries).to_have_count(4)
+    expect(page.locator("#search-note")).to_have_text(re.compile(r"^5 of 5 texts in [\d,]+ ms$"))
+    first = entries.first
+    expect(first.locator("> div > .text")).to_have_text("Two carpenters mend the roof in May.")
+    assert first.locator("> div > .text mark").all_inner_texts() == ["mend", "roof"]
+    expect(first.locator("> div > .place")).to_have_text("house.md › Repairs › Roof · page 2")
+    assert first.locator("> div > .labels .label").all_inner_texts() == ["kind plan", "year 2024"]
+    expect(first.locator(".other")).to_be_hidden()
+    first.locator("summary", has_text="1 more passage").click()
+    expect(first.locator(".other .text")).to_contain_text("The roof is of slate.")
+    # Offsets are of characters, also behind one that is two units of UTF-16.
+    far = entries.filter(has_text="church")
+    assert far.locator("> div > .text mark").first.inner_text() == "roof"
+    link = page.locator("#results a.name")
+    assert link.get_attribute("href") == "https://example.org/a?b=c"
+    assert page.locator("#results", has_text="{").count() == 0
+    expect(entries.filter(has_text="Nobody mends it").locator("> div > .place .name")).to_have_text(
+        EVIL
+    )
+    assert page.title() == "contrasent"
+    assert page.locator("main img, main script").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shoot(page, f"answers-{width}-{scheme}")
+    page.close()
+
+
+def test_a_filter_is_clicked_together(browser, passages):
+    page = browser.new_page()
+    page.set_default_timeout(10_000)
+    page.goto(passages)
+    expect, entries = sync_api.expect, page.locator("#results > li")
+    menus = page.locator("#facets select")
+    expect(menus).to_have_count(3)
+    assert [text.split("\n")[0] for text in page.locator("#facets label").all_inner_texts()] == [
+        "document",
+        "kind",
+        "year",
+    ]
+    page.fill("#query", "who mends the roof?")
+    page.press("#query", "Enter")
+    expect(entries).to_have_count(4)
+    menus.nth(1).select_option("note")  # searches at once
+    expect(entries).to_have_count(2)
+    menus.nth(2).select_option("2024")
+    expect(entries).to_have_count(1)
+    expect(entries.first).to_contain_text("church")
+    shoot(page, "filter")
+    menus.nth(1).select_option("any")
+    menus.nth(2).select_option("any")
+    expect(entries).to_have_count(4)
+    page.locator(".label", has_text="kind link").click()
+    expect(entries).to_have_count(1)
+    assert menus.nth(1).input_value() != ""
+    page.click("#more summary")
+    page.fill("#where", '{"at.a.b": {"$gt": 1}}')  # and with what was clicked
+    page.click("#search-form button")
+    expect(page.locator("#search-note")).to_have_text("nothing among 5 texts")
+    page.close()
 
 
 def test_compare(page, address):
@@ -267,6 +376,7 @@ def test_two_indexes_side_by_side(browser, model, index, encoder, width, scheme)
         page.goto(url)
         sync_api.expect(page.locator("#facts")).to_contain_text("10 texts")
         page.fill("#query", "monetary policy")
+        page.click("#more summary")
         page.fill("#k", "4")
         page.press("#query", "Enter")
         sync_api.expect(page.locator("#new-results li")).to_have_count(4)
@@ -306,7 +416,7 @@ def test_key(browser, model, index):
 
 def test_docs(page, address):
     page.goto(f"{address}/docs")
-    sync_api.expect(page.locator("details")).to_have_count(8)
+    sync_api.expect(page.locator("details")).to_have_count(9)
     page.locator("summary", has_text="POST /search").click()
     shoot(page, "docs")
     command = page.locator("details[open] pre").first.inner_text()

@@ -128,6 +128,7 @@ def search(
 def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> list[Line]:
     """The lines of a hit with others of its document: the answer, and where it stands."""
     from contrasent.search.answers import facts_of, headings_of, path_of
+    from contrasent.search.index import document_of
 
     hit, facts, path = hits[0], facts_of(hits[0]), path_of(hits[0], root)
     start, (before, behind) = answer.start, answer.cut
@@ -136,8 +137,7 @@ def _entry(rank: int, hits: Sequence["Hit"], answer: "Answer", root: str) -> lis
         own += [(hit.text[start:a], ""), (hit.text[a:b], "bold")]
         start = b
     own += [(hit.text[start : answer.end], ""), (" …" * behind, "")]
-    document = facts.get("document")
-    name = str(path or (document if isinstance(document, str) else hit.id))
+    name = str(path or document_of(hit.id, hit.metadata))
     place = "".join(f" › {heading}" for heading in headings_of(hit))
     page, more = facts.get("page"), len(hits) - 1
     place += f" · page {page}" if page else ""

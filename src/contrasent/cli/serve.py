@@ -200,5 +200,6 @@ def served(encoder: "Model", name: str) -> "Served":
         prompts=dict(encoder.prompts.texts),
         default_prompt=encoder.prompts.text(),
         query_prompt=encoder.prompts.of_task("query"),
+        document_prompt=encoder.prompts.of_task("document"),
         nested=getattr(encoder, "nested", ()),
     )

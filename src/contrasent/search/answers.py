@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from contrasent.documents import sentences
 from contrasent.metrics import normalize
-from contrasent.search.index import Hit, Index
+from contrasent.search.index import Hit, Index, document_of
 from contrasent.search.words import WORD, Analyzer
 from contrasent.types import EncodeFn, Vectors, for_task
 
 LONGEST = 300
 """Characters of an answer."""
-SHORTEST = 40
-"""Characters below which a sentence without a full stop is taken for a heading. An answer that is
-a heading or a question has its next sentence too."""
+HEADING, WORD_OR_TWO = 40, 20
+"""Characters below which a sentence without a full stop, or any, says too little: it is a heading,
+and the next sentence belongs to the answer, as it does to a question."""
 FIRST, LEAST, ENCODED = 8, 2, 32
 """Sentences that are encoded of the first hit, of each hit, and in one search. The others of a
 text, chosen by their words, are not compared by vectors: encoding takes most of a search's time."""
@@ -173,10 +173,9 @@ def answers(
 
 def grouped(hits: Sequence[Hit]) -> list[list[int]]:
     """The places of hits, those of one document together, the best first."""
-    groups: dict[Any, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for at, hit in enumerate(hits):
-        document = facts_of(hit).get("document")
-        groups.setdefault(document if isinstance(document, str) else at, []).append(at)
+        groups.setdefault(document_of(hit.id, hit.metadata), []).append(at)
     return list(groups.values())
 
 
@@ -248,9 +247,10 @@ def _stripped(text: str, start: int, end: int) -> Span:
 
 
 def _leads_on(text: str, start: int, end: int) -> bool:
-    """Whether a sentence is a question or a heading, which the next one answers."""
-    heading = end - start < SHORTEST and not text.endswith((".", "!", "。", "…", "！"), start, end)
-    return heading or text.endswith(("?", ":", "？", "："), start, end)
+    """Whether a sentence is a question or a heading, to which the next one belongs."""
+    stopped = text.endswith((".", "!", "。", "…", "！"), start, end)
+    short = end - start < (WORD_OR_TWO if stopped else HEADING)
+    return short or text.endswith(("?", ":", "？", "："), start, end)
 
 
 def _window(text: str, start: int, end: int, marks: list[Span]) -> Span:

@@ -21,7 +21,7 @@ A filter becomes a condition of SQL over the JSON of each row, or of Milvus.
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -34,6 +34,8 @@ _LISTS = ("$in", "$nin")
 OPERATORS = ("$eq", "$ne", *_ORDER, *_LISTS, "$contains", "$exists")
 _JOINS = ("$and", "$or", "$not")
 _DEPTH = 32
+FEW, SHORT = 20, 60
+"""Distinct values of a facet, and the characters of each."""
 _SHORT = re.compile(r"\s*([^<>=!~\s]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*")
 _SIGNS = {"=": "$eq", "!=": "$ne", "~": "$contains", **{s: name for name, s in _ORDER.items()}}
 _MISSING = {"$nin": "$in", "$ne": "$eq"}
@@ -220,3 +222,29 @@ def _quoted(value: Any) -> str:
     if isinstance(value, str) and any(ord(letter) < 32 for letter in value):
         raise OptionError("where", value, "holds a control character")
     return json.dumps(value, ensure_ascii=False)
+
+
+def facets(metadata: Iterable[Any]) -> list[dict[str, Any]]:
+    """Fields with few distinct short values, and these, which rows can be filtered by."""
+    found: dict[str, dict[str, Any]] = {}
+    for field, value in (
+        pair for facts in metadata if isinstance(facts, dict) for pair in facts.items()
+    ):
+        values = found.setdefault(field, {})
+        if len(values) <= FEW:
+            values[canonical(value)] = value
+    for name in ("title", "body", "page") if "document" in found else ():
+        found.pop(name, None)  # these say where a passage stands
+    return [
+        {"field": field, "values": sorted(values.values(), key=lambda v: (isinstance(v, str), v))}
+        for field, values in sorted(found.items())
+        if 1 < len(values) <= FEW
+        and all(map(_short, values.values()))
+        and field.isprintable()
+        and not field.startswith("$")
+        and not {*'."'} & {*field}
+    ]
+
+
+def _short(value: Any) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= SHORT)

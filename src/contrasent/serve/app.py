@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
+from itertools import chain
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from starlette.exceptions import HTTPException
 
 from contrasent.errors import InputError, UserError
 from contrasent.metrics import normalize, rank_biased_overlap
+from contrasent.search.answers import Candidates
 from contrasent.search.index import Hit, Index
 from contrasent.search.ranking import Ranker
+from contrasent.search.words import Analyzer
 from contrasent.serve import schemas
 from contrasent.serve.batching import Batcher, Embedder, Served
 from contrasent.serve.guard import ApiError, Guard, Metrics, Settings, client_of, error_response
@@ -159,23 +162,44 @@ class Routes:
 
     async def search(self, request: Request, body: schemas.SearchRequest) -> Response:
         """The texts of the index that are nearest to each query."""
+        began = time.perf_counter()
         library = self._index()
         self._check_k(body.k)
         queries = [body.query] if isinstance(body.query, str) else body.query
         self.embedder.check_count(len(queries))
         snapshot = await asyncio.to_thread(library.newest)
         vectors, tokens, cut = await self._vectors(snapshot, queries, request)
-        began = time.perf_counter()
         found = await asyncio.to_thread(
             library.search, snapshot, queries, vectors, body.k, body.threshold, body.where
         )
-        seconds = time.perf_counter() - began
+        rows = [[asdict(hit) for hit in hits] for hits in found]
+        if body.answers:
+            tokens += await self._answer(snapshot, queries, vectors, found, rows, request)
         self._log(request, len(queries), tokens, cut)
-        results = [
-            {"query": query, "hits": [asdict(hit) for hit in hits]}
-            for query, hits in zip(queries, found, strict=True)
-        ]
+        results = [{"query": q, "hits": hits} for q, hits in zip(queries, rows, strict=True)]
+        seconds = time.perf_counter() - began
         return reply({"results": results, "texts": snapshot.texts, "seconds": seconds})
+
+    async def _answer(
+        self,
+        snapshot: Snapshot,
+        queries: list[str],
+        vectors: Vectors | None,
+        found: list[list[Hit]],
+        rows: list[list[dict[str, Any]]],
+        request: Request,
+    ) -> int:
+        """Add to each hit the sentence that answers; gives the tokens that were encoded."""
+        analyzer, tokens = Analyzer(snapshot.index.facts.language or "none"), 0
+        candidates = await asyncio.to_thread(Candidates, queries, found, analyzer)
+        sentences = None
+        if vectors is not None and candidates.texts:
+            client, prompt = client_of(request.scope), self.model.document_prompt
+            sentences, tokens, _ = await self.embedder.texts(candidates.texts, client, prompt)
+        best = candidates.best(vectors, sentences)
+        for row, hit, answer in zip(chain(*rows), chain(*found), chain(*best), strict=True):
+            row["answer"] = answer.to_json(hit.text)
+        return tokens
 
     async def compare(self, request: Request, body: schemas.CompareRequest) -> Response:
         """The hits of both indexes, and the rank of each text in the other list."""
@@ -207,6 +231,10 @@ class Routes:
     async def map(self, limit: Annotated[int, Query(ge=1, le=5000)] = 1000) -> Response:
         """Texts of the index on the plane in which their vectors vary most."""
         return reply(await asyncio.to_thread(self._index().map, limit))
+
+    async def facets(self) -> Response:
+        """Fields of the metadata that have few distinct values, and these."""
+        return reply({"facets": await asyncio.to_thread(self._index().facets)})
 
     async def models(self) -> Response:
         """The model served."""
@@ -319,6 +347,7 @@ def _add_routes(app: FastAPI, routes: Routes) -> None:
     if routes.library is not None and routes.second is not None:
         post("/compare", response_model=schemas.CompareResponse)(routes.compare)
     get("/map", response_model=schemas.MapResponse)(routes.map)
+    get("/facets", response_model=schemas.FacetsResponse)(routes.facets)
     get("/v1/models", response_model=schemas.ModelList)(routes.models)
     get("/v1/models/{name:path}", response_model=schemas.ModelInfo)(routes.one_model)
     get("/health", response_model=schemas.Health)(routes.health)

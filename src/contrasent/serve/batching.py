@@ -41,6 +41,7 @@ class Served:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str = ""
     query_prompt: str = ""
+    document_prompt: str = ""
     nested: tuple[int, ...] = ()  # sizes that vectors were trained to be cut to
 
 

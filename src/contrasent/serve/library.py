@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from contrasent.errors import InputError, UserError
+from contrasent.search.filters import facets
 from contrasent.search.index import Hit, Index
 from contrasent.search.opening import sampled_rows
 from contrasent.search.plane import plane, spread
@@ -28,7 +29,7 @@ LOOK_EVERY = 1.0
 PATIENCE = 2.0
 """Seconds that an answer waits for a newer snapshot."""
 PLACED = 5000
-"""Rows that a map is made of."""
+"""Rows that a map is made of, and that facets are found in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +60,7 @@ class Library:
         self._encoding = threading.Lock()
         self._drawing = threading.Lock()
         self._map: tuple[tuple[str, int], dict[str, Any]] | None = None
+        self._facets: tuple[tuple[str, int], list[dict[str, Any]]] | None = None
 
     def _take(self, index: Index) -> Snapshot:
         encode = None
@@ -140,3 +142,14 @@ class Library:
             placed = self._map[1]
         shown = spread(np.arange(len(placed["points"])), limit)
         return {**placed, "points": [placed["points"][at] for at in shown], "texts": snapshot.texts}
+
+    def facets(self) -> list[dict[str, Any]]:
+        """Fields of the metadata with few distinct values, found once for each snapshot."""
+        with self._drawing:
+            index = self.newest().index
+            made = index.facts.identity, index.generation
+            if self._facets is None or self._facets[0] != made:
+                held = sampled_rows(index, PLACED)
+                rows = held.rows(spread(held.numbers(), PLACED))
+                self._facets = made, facets(row.metadata for row in rows)
+            return self._facets[1]

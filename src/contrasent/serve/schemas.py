@@ -143,6 +143,17 @@ class SearchRequest(RequestBody):
     k: Count = 10
     threshold: Annotated[float, Field(strict=True, allow_inf_nan=False)] | None = None
     where: Where = None
+    answers: bool = Field(False, description="Whether each hit has the sentence that answers.")
+
+
+class Answer(BaseModel):
+    """The sentence of a hit that answers; offsets are characters of the hit's text."""
+
+    text: str
+    start: int
+    end: int
+    marks: list[tuple[int, int]] = Field(description="Start and end of each word of the query.")
+    cut: tuple[bool, bool] = Field(description="Whether the sentence goes on before and behind.")
 
 
 class FoundHit(BaseModel):
@@ -154,6 +165,7 @@ class FoundHit(BaseModel):
     cosine: float
     words: float
     metadata: Any
+    answer: Answer | None = None
 
 
 class Result(BaseModel):
@@ -221,6 +233,19 @@ class MapResponse(BaseModel):
     points: list[Point]
     texts: int
     explained: float = Field(description="Share of the variance that the plane shows, 0 to 1.")
+
+
+class Facet(BaseModel):
+    """A field of the metadata with few distinct values."""
+
+    field: str
+    values: list[str | float | bool]
+
+
+class FacetsResponse(BaseModel):
+    """What the texts of the index can be filtered by."""
+
+    facets: list[Facet]
 
 
 class Problem(BaseModel):

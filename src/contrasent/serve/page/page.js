@@ -65,6 +65,7 @@ async function health() {
     if (state.texts === null) {
       say("search-note", "This server was started without --index: compare, heat map and file work.");
     }
+    await loadFacets();
   } catch (error) {
     $("facts").textContent = error.message;
   }
@@ -118,25 +119,173 @@ document.addEventListener("keydown", (event) => {
 
 // ------------------------------------------------------------------ search
 
-function list(target, hits) {
-  const items = hits.map((hit) => {
-    const item = element("li");
-    const left = element("div");
-    left.append(element("span", "value", hit.score.toFixed(4)));
-    const bar = element("div", "bar");
-    const fill = element("i");
-    fill.style.width = `${Math.max(0, Math.min(1, hit.score)) * 100}%`;
-    bar.append(fill);
-    left.append(bar);
-    const right = element("div");
-    if (hit.other !== undefined) right.append(moved(hit, hits.indexOf(hit) + 1, target));
-    right.append(element("p", "text", hit.text));
-    const more = hit.metadata === null || hit.metadata === undefined ? "" : JSON.stringify(hit.metadata);
-    right.append(element("p", "more", [hit.id, more].filter(Boolean).join("  ")));
-    item.append(left, right);
-    return item;
+const FIRST_MENUS = 4; // menus that are shown before "More options" is opened
+const LONGEST = 300; // characters of a text that has no answer
+const PLACES = ["document", "title", "headings", "body", "page"]; // shown as where a text stands
+const CONTROL = /[\x00-\x1f\x7f-\x9f]/g;
+let facets = [];
+
+// A text's answer with the words of the query marked. Offsets count characters, not UTF-16 units.
+function answerOf(hit) {
+  const made = element("p", "text");
+  if (!hit.answer) {
+    made.textContent = hit.text.length > LONGEST ? `${hit.text.slice(0, LONGEST)} …` : hit.text;
+    return made;
+  }
+  const letters = [...hit.text];
+  const part = (from, to) => letters.slice(from, to).join("").replace(CONTROL, " ");
+  const { start, end, marks, cut } = hit.answer;
+  if (cut[0]) made.append("… ");
+  let at = start;
+  for (const [from, to] of marks) {
+    made.append(part(at, from), element("mark", "", part(from, to)));
+    at = to;
+  }
+  made.append(part(at, end), cut[1] ? " …" : "");
+  return made;
+}
+
+function factsOf(hit) {
+  const data = hit.metadata;
+  return data !== null && typeof data === "object" && !Array.isArray(data) ? data : {};
+}
+
+// File, headings and page of a passage, or else the row's id; a link where there is an address.
+function placeOf(hit) {
+  const facts = factsOf(hit);
+  const made = element("p", "place");
+  const name = typeof facts.document === "string" ? facts.document : hit.id;
+  const address = [facts.url, facts.document].find((one) => /^https?:\/\//.test(one));
+  const shown = element(address ? "a" : "span", "name", name);
+  if (address) Object.assign(shown, { href: address, target: "_blank", rel: "noopener noreferrer" });
+  made.append(shown);
+  for (const heading of Array.isArray(facts.headings) ? facts.headings : []) {
+    made.append(` › ${heading}`);
+  }
+  if (facts.page) made.append(` · page ${facts.page}`);
+  return made;
+}
+
+// The other metadata as labels; one that can be filtered by does so when it is clicked.
+function labelsOf(hit) {
+  const made = element("div", "labels");
+  const add = (name, value) => {
+    if (Array.isArray(value) && value.every((one) => typeof one !== "object")) value = value.join(", ");
+    if (value !== null && typeof value === "object") {
+      for (const [inner, one] of Object.entries(value)) add(`${name}.${inner}`, one);
+      return;
+    }
+    const facet = facets.find((one) => one.field === name && one.values.includes(value));
+    const label = element(facet ? "button" : "span", "label", `${name} `);
+    label.append(element("b", "", value === null ? "none" : String(value).slice(0, 80)));
+    if (facet) {
+      label.type = "button";
+      label.title = `Only texts with ${name} ${value}`;
+      label.addEventListener("click", () => { facet.select.value = facet.values.indexOf(value); again(); });
+    }
+    made.append(label);
+  };
+  const facts = factsOf(hit);
+  const passage = typeof facts.document === "string";
+  for (const [name, value] of Object.entries(facts)) {
+    if (!passage || !PLACES.includes(name)) add(name, value);
+  }
+  if (hit.metadata !== factsOf(hit) && ![null, undefined].includes(hit.metadata)) add("", hit.metadata);
+  return made;
+}
+
+function folded(title, ...content) {
+  const made = element("details", "whole");
+  made.append(element("summary", "", title), ...content);
+  return made;
+}
+
+// A hit, with others of its document below it.
+function entry(hits, best, mark) {
+  const [hit, ...others] = hits;
+  const item = element("li");
+  const left = element("div", "left");
+  left.append(element("span", "value", hit.score.toFixed(2)));
+  const bar = element("div", "bar");
+  const fill = element("i");
+  fill.style.width = `${Math.max(0, Math.min(1, hit.score / best)) * 100}%`;
+  bar.append(fill);
+  left.append(bar);
+  const right = element("div");
+  if (mark) right.append(mark);
+  right.append(answerOf(hit), placeOf(hit));
+  const labels = labelsOf(hit);
+  if (labels.children.length) right.append(labels);
+  const shown = hit.answer ? hit.answer.end - hit.answer.start : LONGEST;
+  if ([...hit.text].length > shown + 2) right.append(folded("whole passage", element("p", "text", hit.text)));
+  if (others.length) {
+    const title = `${others.length} more passage${others.length > 1 ? "s" : ""}`;
+    const more = others.map((one) => {
+      const made = element("div", "other");
+      made.append(answerOf(one), placeOf(one));
+      return made;
+    });
+    right.append(folded(title, ...more));
+  }
+  item.append(left, right);
+  return item;
+}
+
+function list(target, hits, together = false) {
+  const best = Math.max(1e-9, ...hits.map((hit) => hit.score));
+  const groups = new Map();
+  hits.forEach((hit, at) => {
+    const name = together && typeof factsOf(hit).document === "string" ? factsOf(hit).document : at;
+    groups.set(name, [...(groups.get(name) || []), hit]);
+  });
+  const items = [...groups.values()].map((some) => {
+    const mark = some[0].other === undefined ? null : moved(some[0], hits.indexOf(some[0]) + 1, target);
+    return entry(some, best, mark);
   });
   $(target).replaceChildren(...items);
+}
+
+// What the texts can be filtered by, as menus.
+async function loadFacets() {
+  if (state.texts === null || (state.key_needed && !key)) return;
+  facets = (await ask("facets")).facets.map((facet) => {
+    const select = element("select");
+    select.append(element("option", "", "any"));
+    select.firstChild.value = "";
+    facet.values.forEach((value, at) => {
+      const option = element("option", "", String(value));
+      option.value = at;
+      select.append(option);
+    });
+    select.addEventListener("change", again);
+    return { ...facet, select };
+  });
+  const menus = facets.map(({ field, select }) => {
+    const made = element("label", "facet", field);
+    made.append(select);
+    return made;
+  });
+  $("facets").replaceChildren(...menus.slice(0, FIRST_MENUS));
+  $("more-facets").replaceChildren(...menus.slice(FIRST_MENUS));
+  $("facets").hidden = !facets.length;
+}
+
+function again() {
+  for (const { select } of facets) select.classList.toggle("on", select.value !== "");
+  if ($("query").value.trim()) $("search-form").requestSubmit();
+}
+
+function filter() {
+  const parts = facets.filter(({ select }) => select.value !== "")
+    .map(({ field, values, select }) => ({ [field]: { $eq: values[Number(select.value)] } }));
+  if ($("where").value.trim()) {
+    try {
+      parts.push(JSON.parse($("where").value));
+    } catch {
+      throw new Error('the filter is not JSON; an example: {"year": {"$gte": 2000}}');
+    }
+  }
+  return parts.length > 1 ? { $and: parts } : parts[0];
 }
 
 // Where a text stands in the list beside: ranks from 1, null if it is not so deep.
@@ -162,24 +311,20 @@ async function compareIndexes(body) {
 async function search(text) {
   const body = { query: text, k: Math.max(1, Number($("k").value) || 10) };
   if ($("threshold").value !== "") body.threshold = Number($("threshold").value);
-  if ($("where").value.trim()) {
-    try {
-      body.where = JSON.parse($("where").value);
-    } catch {
-      throw new Error('the filter is not JSON; an example: {"year": {"$gte": 2000}}');
-    }
-  }
+  const where = filter();
+  if (where !== undefined) body.where = where;
   if (state.compare !== null) {
     delete body.threshold; // the scores of two models have no threshold in common
     await compareIndexes(body);
     return;
   }
-  const data = await ask("search", body);
+  const began = performance.now();
+  const data = await ask("search", { ...body, answers: true });
   const hits = data.results[0].hits;
-  list("results", hits);
-  const time = (data.seconds * 1000).toFixed(1);
+  list("results", hits, true);
+  const time = Math.round(performance.now() - began).toLocaleString();
   say("search-note", hits.length
-    ? `${hits.length} of ${data.texts.toLocaleString()} texts, searched in ${time} ms`
+    ? `${hits.length} of ${data.texts.toLocaleString()} texts in ${time} ms`
     : `nothing among ${data.texts.toLocaleString()} texts`);
 }
 onSubmit("search-form", "search-note", async () => {
