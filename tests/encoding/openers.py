@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from contrasent.encoding.engines import OnRay
-from contrasent.encoding.job import Opened
+from contrasent.encoding.engines import Local, OnRay
+from contrasent.encoding.inputs import Folder, plan
+from contrasent.encoding.job import Job, Opened, begin, chosen_shards, read_begun
 from contrasent.errors import UserError
 
 
@@ -69,3 +70,19 @@ class StandIn(OnRay):
             raise ZeroDivisionError("a fault of ours")
         for shard in shards[1:]:
             yield job.run(shard, advance)
+
+
+def made(source, output, opener=None, *, dtype="float32", size=20, texts=True, **settings):
+    """A job of that model."""
+    opener = opener or Numbers()
+    facts = {"model": opener.identity, **settings}
+    return Job(str(output), plan(source, shard_rows=size), opener, 3, dtype, texts, facts)
+
+
+def run(job, engine=None, share=None):
+    """Make the shards of a job that are missing; their numbers."""
+    missing = chosen_shards(share, begin(job, read_begun(Folder(job.output))))
+    done = list((engine or Local()).run(job, missing, lambda rows: None))
+    assert sorted(one.shard for one in done) == missing
+    assert [one.problem for one in done if one.problem] == []
+    return missing

@@ -8,13 +8,12 @@ import openers
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from openers import Numbers, StandIn, vectors
+from openers import Numbers, StandIn, made, run, vectors
 
 from contrasent.encoding import job as jobs
 from contrasent.encoding import table
 from contrasent.encoding.engines import Local
-from contrasent.encoding.inputs import Folder, plan
-from contrasent.encoding.job import Job, begin, chosen_shards, gather, read_begun
+from contrasent.encoding.job import begin, chosen_shards, gather
 from contrasent.encoding.shards import read_manifest
 from contrasent.errors import InputError, OptionError, OutputError, UserError
 
@@ -30,19 +29,6 @@ def source(tmp_path):
 @pytest.fixture(autouse=True)
 def no_model_is_open():
     jobs.opened.cache_clear()
-
-
-def made(source, output, opener=None, *, dtype="float32", size=20, texts=True, **settings):
-    opener = opener or Numbers()
-    facts = {"model": opener.identity, **settings}
-    return Job(str(output), plan(source, shard_rows=size), opener, 3, dtype, texts, facts)
-
-
-def run(job, engine=None, share=None):
-    missing = chosen_shards(share, begin(job, read_begun(Folder(job.output))))
-    done = list((engine or Local()).run(job, missing, lambda rows: None))
-    assert [one.problem for one in done if one.problem] == []
-    return missing
 
 
 def stored(folder):

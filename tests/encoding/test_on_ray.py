@@ -5,16 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import openers
 import pytest
-from openers import Numbers
+from openers import Numbers, run
 
 from contrasent.encoding import job as jobs
 from contrasent.encoding.engines import Local, OnRay, Watch
-from contrasent.encoding.inputs import Folder, plan
-from contrasent.encoding.job import Job, begin, gather, read_begun
+from contrasent.encoding.inputs import plan
+from contrasent.encoding.job import Job, begin, gather
 from contrasent.errors import UserError
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'contrasent[ray]'")
@@ -55,20 +56,7 @@ def source(tmp_path):
     return str(tmp_path / "texts.txt")
 
 
-def made(source, output, opener=None, size=10):
-    chosen = opener or Numbers()
-    facts = {"model": chosen.identity}
-    return Job(str(output), plan(source, shard_rows=size), chosen, 3, "float32", True, facts)
-
-
-def run(job, engine):
-    missing = begin(job, read_begun(Folder(job.output)))
-    rows = []
-    done = list(engine.run(job, missing, rows.append))
-    assert sorted(one.shard for one in done) == missing
-    assert [one.problem for one in done if one.problem] == []
-    gather(job.output)
-    return missing
+made = partial(openers.made, size=10)
 
 
 def content(folder):
@@ -79,7 +67,8 @@ def content(folder):
 def wanted(tmp_path, source):
     """The shards as this process makes them."""
     jobs.opened.cache_clear()
-    run(made(source, tmp_path / "local"), Local())
+    run(job := made(source, tmp_path / "local"), Local())
+    gather(job.output)
     assert len(content(tmp_path / "local")) == 12
     return content(tmp_path / "local")
 
@@ -162,9 +151,9 @@ def test_an_error_of_ray_itself_is_one_line(cluster, tmp_path, source, monkeypat
 DRIVER = """
 import sys, ray
 sys.path.insert(0, {here!r})
-from test_on_ray import Numbers, OnRay, made, run
+from openers import Numbers, OnRay, made, run
 ray.init(address={address!r}, log_to_driver=False, logging_level="error")
-run(made({source!r}, {output!r}, Numbers(pause=1.0)), OnRay(2, patience=300))
+run(made({source!r}, {output!r}, Numbers(pause=1.0), size=10), OnRay(2, patience=300))
 """
 
 

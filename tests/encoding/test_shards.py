@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from openers import vectors
 
 from contrasent.encoding import shards
 from contrasent.encoding.shards import Seen, encode_shards, hashes, read_manifest, read_shards
@@ -15,11 +16,6 @@ from contrasent.errors import InputError, OutputError
 
 FACTS = {"model": "made up"}
 TEXTS = [f"text {number * number % 397}" for number in range(250)]
-
-
-def vectors(texts):
-    """A vector that says which text it is of."""
-    return np.array([[len(t), int(t.split()[1]), 1.5] for t in texts], np.float32)
 
 
 class Counted:
@@ -124,7 +120,8 @@ def encode(texts):
     with open(sys.argv[2], "a") as log:
         log.write("".join(t + "\\n" for t in texts))
     time.sleep(0.02)
-    return np.array([[len(t), int(t.split()[1]), 1.5] for t in texts], np.float32)
+    numbers = [int(t.split()[1]) for t in texts]
+    return np.array([[len(t), n, 1 / (1 + n)] for t, n in zip(texts, numbers)], np.float32)
 texts = (f"text {n * n % 4999}" for n in range(3000))
 encode_shards(__import__("pathlib").Path(sys.argv[1]), encode, texts,
               facts={"model": "made up"}, dimension=3, rows=50, keep_texts=True)

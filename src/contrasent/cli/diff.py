@@ -1,6 +1,6 @@
 """``contrasent diff OLD NEW --on INDEX|CORPUS``."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contrasent.evaluate.diff import Diff
     from contrasent.model.prompts import Model
     from contrasent.model.remote import RemoteModel
+    from contrasent.search.index import Index
     from contrasent.types import Vectors
 
 CHANGED = 3
@@ -85,7 +86,7 @@ def diff(
         sample=sample,
         of=searched.of,
         old_vectors=known,
-        metric=searched.metric,
+        metric="cosine" if searched.index is None else searched.index.metric,
         threshold=threshold,
         labels={"language": [language_of([text]) for text in wanted or searched.texts]},
         seed=seed,
@@ -109,28 +110,26 @@ def diff(
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The documents, and what an index that they are from says of its vectors."""
+    """The documents, and the index that they are from, with its vectors of them."""
 
     texts: list[str]
     of: int
-    metric: str = "cosine"
-    model: str = ""
-    source: str = ""
-    settings: dict[str, Any] = field(default_factory=dict)
+    index: "Index | None" = None
     vectors: "Vectors | None" = None
 
     def vectors_by(self, model: "Counting[Model] | RemoteModel") -> "Vectors | None":
         """The stored vectors, if this model made them; a quantised copy has its own."""
+        index = self.index
+        if index is None or index.facts.settings.get("mapped"):
+            return None
         if not isinstance(model, Counting):
-            made = model.identity == self.model != ""
-        else:
-            from contrasent.model.runtime import NAME, read_export
+            return self.vectors if model.identity == index.model != "" else None
+        from contrasent.model.runtime import NAME, read_export
 
-            export = Path(self.source, NAME).is_file()
-            maker = read_export(Path(self.source)).name if export else "torch"
-            exact = ("int8" in model.runtime) == ("int8" in maker)
-            made = model.encoder.identity == self.model and exact
-        return self.vectors if made and not self.settings.get("mapped") else None
+        source = Path(index.facts.source)
+        maker = read_export(source).name if (source / NAME).is_file() else "torch"
+        exact = ("int8" in model.runtime) == ("int8" in maker)
+        return self.vectors if model.encoder.identity == index.model and exact else None
 
 
 def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched:
@@ -145,24 +144,20 @@ def open_searched(on: str, most: int, column: str | None, seed: int) -> Searched
     random = np.random.default_rng(seed)
     place = index_folder(on)
     if not is_any_index(place):
-        rows = Records(on, text=position(column))
-        texts = [text for text, _, _ in rows]
-        if len(texts) > most:
-            chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
-            return Searched([texts[at] for at in chosen], len(texts))
-        return Searched(texts, len(texts))
+        texts = [text for text, _, _ in Records(on, text=position(column))]
+        if len(texts) <= most:
+            return Searched(texts, len(texts))
+        chosen = np.sort(random.choice(len(texts), most, replace=False)).tolist()
+        return Searched([texts[at] for at in chosen], len(texts))
     if column is not None:
         raise OptionError("--column", column, f"{on} is an index, which has one text a row")
     opened = open_index(place)
-    of, held = len(opened), sampled_rows(opened, most)
+    held = sampled_rows(opened, most)
     numbers = held.numbers()
     if len(numbers) > most:
         numbers = np.sort(random.choice(numbers, most, replace=False))
     texts = [row.text for row in held.rows(numbers)]
-    return Searched(
-        *(texts, of, opened.metric, opened.model, opened.facts.source, opened.facts.settings),
-        np.asarray(held.vectors[numbers]),
-    )
+    return Searched(texts, len(opened), opened, np.asarray(held.vectors[numbers]))
 
 
 def _open_side(
@@ -173,7 +168,8 @@ def _open_side(
 
     if is_address(name):
         return RemoteModel(name, batch=loading.batch, option=side.upper())
-    own = searched.settings if searched.source == lasting_name(name) else {}
+    facts = None if searched.index is None else searched.index.facts
+    own = facts.settings if facts is not None and facts.source == lasting_name(name) else {}
     pooler, max_tokens = own.get("pooler"), own.get("max_tokens")
     return open_model(find_model(name), replace(loading, pooler=pooler, max_tokens=max_tokens))
 

@@ -111,24 +111,20 @@ def train(
             package.module:Class. [default: simcse for sentences, simcse_supervised for pairs,
             cosent for pairs with scores]
         columns: Columns of a table, by name or position, with commas.
-        score: Column of a table that rates each pair, for methods that learn from ratings.
-            [default: score, with such a method]
+        score: Column that rates each pair, for methods that learn from ratings. [default: score]
         documents: Text in document order, a blank line between documents.
         evaluate: What decides the model: heldout (pairs of the corpus), documents (held out: the
             first sentence finds the rest), neighbours (how much of the base is left), a file of
             labelled pairs, stsb (needs CONTRASENT_DATA), or none. [default: heldout for pairs,
             documents with --documents, else neighbours]
-        keep: Model to leave: proven (the best step if it is proven better than the base, else the
-            base), trained (the best step in any case), or last. [default: proven]
+        keep: Model to leave: proven (the best step if proven better than the base, else the base),
+            trained (the best step in any case), or last. [default: proven]
         require_improvement: Exit with 3, all written, if nothing improved.
         recipe: TOML file with any of the options and [settings].
         assign: A setting, key=value; may be repeated.
         seed: Seed of everything random.
         profile: Show where the time went; kept in run/profile.json.
-        check: Check settings, corpus and method, a method of your own too, and train nothing: one
-            step, its randomness, the gradient by differences, cached gradients, a resume, two
-            processes, and its combination with SimCSE, on a small encoder in float64. Where a
-            masked language model or a guide is wanted, "small" is that of the check. Exits with 1
+        check: Check settings, corpus and method on a small encoder, and train nothing; exits with 1
             if a check fails.
     """
     # Options take the place of what the recipe has under their names.

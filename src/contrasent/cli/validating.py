@@ -67,31 +67,27 @@ def _named(
         "documents": (source.width == 1 and source.documents, "sentences, and --documents"),
         "neighbours": (source.width == 1, "a corpus of sentences; this one has pairs"),
     }
-    if evaluator in needs:
-        fits, what = needs[evaluator]
-        if not fits:
-            raise OptionError("--evaluate", evaluator, f"needs {what}")
-        count, seed = settings.heldout, settings.seed
-        if evaluator == "heldout":
-            split = heldout.hold_out(source, count, seed=seed)
-            if source.scored:
-                sides = split.queries, split.documents
-                return validation.LabelledValidation(*sides, split.scores), split.train, split.note
-            pools = {"pairs": (split.queries, split.pool)}
-            found = validation.RetrievalValidation(evaluator, pools, split.relevant)
-            return found, split.train, split.note
-        if evaluator == "documents":
-            rows, documents = heldout.hold_out_documents(source, count, seed=seed)
-            return validation.RetrievalValidation(evaluator, heldout.passages(documents)), rows, ""
+    fits, what = needs.get(evaluator, (True, ""))
+    if not fits:
+        raise OptionError("--evaluate", evaluator, f"needs {what}")
+    count, seed = settings.heldout, settings.seed
+    if evaluator == "heldout":
+        split = heldout.hold_out(source, count, seed=seed)
+        sides = split.queries, split.documents
+        if source.scored:
+            return validation.LabelledValidation(*sides, split.scores), split.train, split.note
+        pools = {"pairs": (split.queries, split.pool)}
+        found = validation.RetrievalValidation(evaluator, pools, split.relevant)
+        return found, split.train, split.note
+    if evaluator == "documents":
+        rows, documents = heldout.hold_out_documents(source, count, seed=seed)
+        return validation.RetrievalValidation(evaluator, heldout.passages(documents)), rows, ""
+    if evaluator == "neighbours":
         rows, texts = heldout.hold_out_sentences(source, count, seed=seed)
         return validation.NeighbourValidation(texts), rows, ""
     if not Path(evaluator).is_file():
-        raise OptionError(
-            "--evaluate",
-            evaluator,
-            "neither a file of labelled pairs nor one of the names",
-            choices=(*needs, "none", "stsb"),
-        )
+        problem = "neither a file of labelled pairs nor one of the names"
+        raise OptionError("--evaluate", evaluator, problem, choices=(*needs, "none", "stsb"))
     from contrasent.text.corpus import read_labelled_pairs
 
     labels = read_labelled_pairs(evaluator)
@@ -100,7 +96,7 @@ def _named(
 
 def outcome(run: "Run", evaluator: str) -> str:
     """The last line of a run that was evaluated: whether it improved, and which model is there."""
-    kept, base = run.kept or 0, run.base_score
+    kept, base, gain = run.kept or 0, run.base_score, run.gain
     place = {0: "the base", run.steps: "the last step"}.get(kept, f"step {kept}")
     model = f"the model is {place}"
     if run.improved is False and kept == 0:
@@ -110,16 +106,12 @@ def outcome(run: "Run", evaluator: str) -> str:
         if run.improved is False:
             return f"too much is lost: {left}; {model}"
         return f"sentences alone show no gain, {left}; {model}"
-    metric = f" {run.metric}" if run.metric else ""
-    found = f"step {run.best_step}, {evaluator}{metric} {run.score:.4f}"
+    found = f"step {run.best_step}, {evaluator} {run.metric} {run.score:.4f}"
     if base is not None:
         found += f", before training {base:.4f}"
-    gain = run.gain
     if gain is not None and gain.low is not None:
-        found += (
-            f"; on {gain.count} others {gain.value:+.4f}, 95 % interval {gain.low:+.4f} to "
-            f"{gain.high:+.4f}"
-        )
+        interval = f"95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
+        found += f"; on {gain.count} others {gain.value:+.4f}, {interval}"
     if run.improved is False:
         ahead = run.score is not None and base is not None and run.score > base
         return f"{'not proven better' if ahead else 'no improvement'}: {found}; {model}"
