@@ -148,7 +148,7 @@ def _fill(
                 with atomic_file(folder / shard.name, "wb") as target:
                     np.save(target, vectors, allow_pickle=False)
                 manifest = replace(manifest, shards=(*manifest.shards, shard))
-                _name(folder, manifest)
+                write_text(folder / NAME, to_json(manifest).decode())
                 advance(len(block))
             seen.add(keys, first)
             first += len(block)
@@ -159,7 +159,7 @@ def _fill(
             "input, or remove the folder to start over",
         )
     manifest = replace(manifest, complete=True)
-    _name(folder, manifest)
+    write_text(folder / NAME, to_json(manifest).decode())
     return manifest
 
 
@@ -188,10 +188,6 @@ def _vectors(
     again = np.flatnonzero(origin != np.arange(len(texts)))
     vectors[again] = vectors[origin[again]]
     return vectors
-
-
-def _name(folder: Path, manifest: Manifest) -> None:
-    write_text(folder / NAME, to_json(manifest).decode())
 
 
 def _texts_path(folder: Path, shard: Shard) -> Path:
