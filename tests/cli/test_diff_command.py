@@ -10,8 +10,8 @@ import pytest
 
 from commands import run
 from contrasent.errors import DataError, InputError, ModelError, OptionError
+from contrasent.model import remote
 from contrasent.search.index import Index
-from contrasent.serve import client
 from tiny_models import made_sentences
 
 
@@ -160,7 +160,7 @@ def test_a_server_and_a_model(model, corpus, tmp_path, texts, monkeypatch):
 
 def test_a_busy_server_is_asked_again(corpus, monkeypatch):
     pauses = []
-    monkeypatch.setattr(client.time, "sleep", pauses.append)
+    monkeypatch.setattr(remote.time, "sleep", pauses.append)
     with Fake(trouble=[503, 429]).running() as url:
         run("diff", url, url, "--on", corpus, "--sample", 30, "--fail-over", 0)
     assert pauses == [0.5, 1.0]
