@@ -247,7 +247,4 @@ def test_help_and_version_are_no_errors(run):
         out, err = run(*arguments)
         assert err == "", arguments
         assert "contrasent" in out
-
-
-def test_help_shows_brackets(run):
     assert "[default: 10]" in run("search", "--help")[0]
