@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from whole_states import encoder
 
 from contrasent.errors import DataError, OptionError
 from contrasent.search import index as index_
@@ -21,9 +22,7 @@ TEXTS = [
 ]
 
 
-def encode(texts):
-    rows = [np.random.default_rng(list(text.encode())).normal(size=8) for text in texts]
-    return np.array(rows, dtype=np.float32).reshape(-1, 8)
+encode = encoder(1)
 
 
 def bm25(query, texts):

@@ -253,7 +253,7 @@ class Index(Snapshot):
         """
         count = len(self) if allowed is None else int(allowed.sum())
         k = min(k, count)
-        coded = not exact and bool(self.facts.codes) and count > FEW
+        coded = k if not exact and self.facts.codes and count > FEW else 0
         if ranker.uses_words and k:
             queries = zip(texts, vectors, strict=True)
             return [self._by_both(*query, k, ranker, allowed, coded) for query in queries]
@@ -261,7 +261,7 @@ class Index(Snapshot):
         return [Found(rows, scores, scores, np.zeros_like(scores)) for scores, rows in found]
 
     def _by_both(
-        self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any, coded: bool
+        self, text: str, vector: Vectors, k: int, ranker: Ranker, allowed: Any, coded: int
     ) -> Found:
         """Words and vectors of all rows, or of those that codes or words propose."""
         words = self.bm25.scores(text)
@@ -291,15 +291,18 @@ class Index(Snapshot):
         return np.asarray(self.vectors[rows])
 
     def _nearest(
-        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: bool
+        self, queries: Vectors, k: int, allowed: NDArray[np.bool_] | None, coded: int
     ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.int64]]]:
-        """Inner products and numbers of the best rows for each query, exact or by codes."""
+        """Inner products and numbers of the best rows for each query.
+
+        ``coded``: codes propose as many as for that many hits; 0 to look at every row.
+        """
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part, done = queries[start : start + QUERIES_AT_ONCE], 0
             best = Best(len(part), max(1, k))
             if coded and self.codes is not None:
                 done = self.codes.rows
-                for at, rows in enumerate(self.codes.candidates(part, k, allowed)):
+                for at, rows in enumerate(self.codes.candidates(part, coded, allowed)):
                     best.merge(at, np.asarray(self.vectors[rows]) @ part[at], rows)
             scan(part, self.vectors[done:], best, first=done, allowed=allowed)
             for scores, rows in zip(best.scores, best.rows, strict=True):

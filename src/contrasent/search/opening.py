@@ -12,7 +12,6 @@ import numpy as np
 from contrasent.search.index import Index
 from contrasent.search.store import MILVUS, Facts, is_any_index
 from contrasent.search.writer import Writer
-from contrasent.types import Vectors
 
 INSIDE = "index"
 """The index in a folder that ``adapt`` left."""
@@ -36,23 +35,14 @@ def milvus_index() -> Any:
 
 
 def open_index(folder: str | Path) -> Index:
-    """Open an index folder, of vectors or of a Milvus collection.
-
-    Raises:
-        InputError: the folder is no index, or Milvus does not answer.
-    """
+    """Open an index folder, of vectors or of a Milvus collection."""
     place = index_folder(folder)
     return cast(Index, milvus_index().open(place)) if in_milvus(place) else Index.open(place)
 
 
 @contextmanager
 def open_writer(folder: str | Path) -> Iterator[Writer]:
-    """What changes an index folder.
-
-    Raises:
-        InputError: the folder is no index, or Milvus does not answer.
-        OutputError: another process is writing, or the folder cannot be written.
-    """
+    """What changes an index folder, of vectors or of a Milvus collection."""
     place = index_folder(folder)
     if in_milvus(place):
         with closing(milvus_index().open(place)) as opened:
@@ -64,12 +54,7 @@ def open_writer(folder: str | Path) -> Iterator[Writer]:
 
 @contextmanager
 def local_index(folder: str | Path) -> Iterator[Index]:
-    """An index whose rows can be compared with each other: those of Milvus are copied to disk.
-
-    Raises:
-        InputError: the folder is no index, or Milvus does not answer.
-        OutputError: there is no room for the copy.
-    """
+    """An index whose rows can be compared with each other: those of Milvus are copied to disk."""
     opened = open_index(folder)
     if not in_milvus(index_folder(folder)):
         yield opened
@@ -85,23 +70,12 @@ def sampled_rows(index: Index, limit: int) -> Index:
     """Where some rows can be read by their numbers: the index, or a sample of Milvus in memory."""
     if index.folder is None or not in_milvus(index.folder):
         return index
-    names: list[str] = []
-    texts: list[str] = []
-    metadata: list[Any] = []
-    parts: list[Vectors] = []
-    for some, own, extra, vectors in cast(Any, index).blocks():
-        names += some
-        texts += own
-        metadata += extra
-        parts.append(vectors)
-        if len(names) >= limit:
+    held: list[list[Any]] = [[], [], [], []]
+    for block in cast(Any, index).blocks():
+        for own, some in zip(held, block, strict=True):
+            own.extend(some)
+        if len(held[0]) >= limit:
             break
-    vectors = np.concatenate(parts)[:limit]
-    return Index.build(
-        lambda _: vectors,
-        texts[:limit],
-        ids=names[:limit],
-        metadata=metadata[:limit],
-        model=index.model,
-        metric=index.metric,
-    )
+    ids, texts, metadata, vectors = (own[:limit] for own in held)
+    about: Any = {"ids": ids, "metadata": metadata, "model": index.model, "metric": index.metric}
+    return Index.build(lambda _: np.array(vectors), texts, **about)
