@@ -1,47 +1,145 @@
-"""Measures of decisions and groups from their equations, of items that count with weights."""
+"""Losses as loops over Python floats, from the papers, and drawn vectors to compute them of."""
 
-import numpy as np
+import math
 
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from torch import Tensor
 
-def curve(scores, labels, weights=None):
-    """(precision, recall, F1, threshold) at each distinct score, from the largest down."""
-    scores, labels = np.asarray(scores), np.asarray(labels)
-    w = np.ones(len(scores)) if weights is None else weights
-    found, positive = [], sum(w * labels)
-    for threshold in sorted(set(scores), reverse=True):
-        taken = sum(w[scores >= threshold])
-        hits = sum((w * labels)[scores >= threshold])
-        found.append((hits / taken, hits / positive, 2 * hits / (taken + positive), threshold))
-    return found
+few = settings(max_examples=25, deadline=None)
+fewer = settings(max_examples=15, deadline=None)
+seeds = st.integers(0, 2**31 - 1)
 
 
-def average_precision(scores, labels, weights=None):
-    total, before = 0.0, 0.0
-    for precision, recall, *_ in curve(scores, labels, weights):
-        total += precision * (recall - before)
-        before = recall
-    return total
+def vectors(seed: int, *shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def best_f1(scores, labels, weights=None):
-    return max(f1 for _, _, f1, _ in curve(scores, labels, weights))
+def dot(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def entropy(cells, weights):
-    total = sum(weights)
-    shares = [
-        sum(w for c, w in zip(cells, weights, strict=True) if c == x) / total for x in set(cells)
+def cosine(a: list[float], b: list[float]) -> float:
+    return dot(a, b) / math.sqrt(dot(a, a)) / math.sqrt(dot(b, b))
+
+
+def sim(a: list[float], b: list[float], kind: str) -> float:
+    return dot(a, b) if kind == "dot" else cosine(a, b)
+
+
+def negatives_sum(logits, weights, positive, tau, beta, plus) -> float:
+    """What stands for the negatives in the denominator, from the papers; the least cosine is -1."""
+    count = sum(weights)
+    if not count:
+        return 0.0
+    tilted = [w * math.exp(beta * s) for w, s in zip(weights, logits, strict=True)]
+    mean = sum(t * math.exp(s) for t, s in zip(tilted, logits, strict=True)) / sum(tilted)
+    if not plus:
+        return count * mean
+    corrected = (mean - plus * math.exp(positive)) / (1 - plus)
+    return count * max(corrected, math.exp(-1 / tau))
+
+
+def loop(
+    rows,
+    candidates,
+    positives,
+    *,
+    hard=(),
+    extra=(),
+    weights=None,
+    first=0,
+    alpha=1.0,
+    tau=0.05,
+    beta=0.0,
+    plus=0.0,
+    kind="cosine",
+    m=1.0,
+    form="negative_sum",
+) -> float:
+    """Mean of -log e^p / (e^p + m times the negatives), or with m at p; of vectors as lists.
+
+    ``positives`` are the logits of the positive pairs; the own candidate is no negative.
+    """
+    total = 0.0
+    for i, row in enumerate(rows):
+        logits, own = [], []
+        for j, other in enumerate(candidates):
+            logits.append(sim(row, other, kind) / tau)
+            own.append(0.0 if j == first + i else 1.0)
+        for j, several in enumerate(hard):
+            for other in several:
+                logits.append(sim(row, other, kind) / tau)
+                own.append(alpha if j == first + i else 1.0)
+        for other in extra:
+            logits.append(sim(row, other, kind) / tau)
+            own.append(1.0)
+        counted = own if weights is None else [a * b for a, b in zip(own, weights[i], strict=True)]
+        rest = negatives_sum(logits, counted, positives[i], tau, beta, plus)
+        if form == "negative_sum":
+            total -= math.log(math.exp(positives[i]) / (math.exp(positives[i]) + m * rest))
+        else:
+            total -= math.log(math.exp(m * positives[i]) / (math.exp(m * positives[i]) + rest))
+    return total / len(rows)
+
+
+def pairs(a, b, tau, kind="cosine") -> list[float]:
+    """Logits of the positive pairs."""
+    return [sim(x, y, kind) / tau for x, y in zip(a, b, strict=False)]
+
+
+def loop_cosent(similarities, scores, tau) -> float:
+    total = 1.0
+    for s_i, y_i in zip(similarities, scores, strict=True):
+        for s_j, y_j in zip(similarities, scores, strict=True):
+            if y_i > y_j:
+                total += math.exp((s_j - s_i) / tau)
+    return math.log(total)
+
+
+def complex_cosine(x, y) -> float:
+    """z / w, the lengths divided out, as in AnglE's code."""
+    half = len(x) // 2
+    z = [complex(x[k], x[half + k]) for k in range(half)]
+    w = [complex(y[k], y[half + k]) for k in range(half)]
+    length_z = math.sqrt(sum(abs(u) ** 2 for u in z))
+    length_w = math.sqrt(sum(abs(u) ** 2 for u in w))
+    parts = [
+        u * v.conjugate() / length_w**2 / (length_z / length_w) for u, v in zip(z, w, strict=True)
     ]
-    return -sum(p * np.log(p) for p in shares)
+    return abs(sum(p.real + p.imag for p in parts))
 
 
-def v_measure(groups, classes, weights=None):
-    """Harmonic mean of homogeneity and completeness, from conditional entropies."""
-    groups, classes = list(groups), list(classes)
-    w = np.ones(len(groups)) if weights is None else weights
-    joint = entropy(list(zip(groups, classes, strict=True)), w)
-    of_class, of_group = entropy(classes, w), entropy(groups, w)
-    homogeneity = 1 - (joint - of_group) / of_class if of_class > 1e-12 else 1.0
-    completeness = 1 - (joint - of_class) / of_group if of_group > 1e-12 else 1.0
-    whole = homogeneity + completeness
-    return 2 * homogeneity * completeness / whole if whole > 1e-9 else 0.0
+def loop_ranking(a, c, ga, gc, first, tau, tau_g) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        others = [j for j in range(len(c)) if j != first + i]
+        p = [math.exp(cosine(a[i], c[j]) / tau) for j in others]
+        q = [math.exp(cosine(ga[i], gc[j]) / tau_g) for j in others]
+        for x, y in zip(p, q, strict=True):
+            total += y / sum(q) * math.log(y / sum(q) / (x / sum(p)))
+    return total / len(a)
+
+
+def loop_gist(q, p, hard, guide, first, rows, tau, margin) -> float:
+    gq, gp, *ghard = guide
+    total = 0.0
+    for i in range(first, first + rows):
+        limit = cosine(gq[i], gp[i]) - margin
+        numerator = math.exp(cosine(q[i], p[i]) / tau)
+        rest = 0.0
+        for j in range(len(q)):
+            couples = [
+                (q[i], p[j], gq[i], gp[j]),
+                (q[i], q[j], gq[i], gq[j]),
+                (p[i], p[j], gp[i], gp[j]),
+            ]
+            couples = [] if j == i else couples
+            couples += [(q[i], n[j], gq[i], g[j]) for n, g in zip(hard, ghard, strict=True)]
+            for x, y, gx, gy in couples:
+                if cosine(gx, gy) <= limit:
+                    rest += math.exp(cosine(x, y) / tau)
+        total -= math.log(numerator / (numerator + rest))
+    return total / rows

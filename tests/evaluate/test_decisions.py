@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import plain_loops
+import plain_measures
 from contrasent.errors import DataError, InputError
 from contrasent.evaluate import decisions
 from contrasent.evaluate.compare import compare_reports
@@ -22,9 +22,9 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
     labels = random.integers(0, 2, n)
     labels[0], labels[1] = 0, 1
     curve, one = Thresholds(scores, labels), np.ones((1, n))
-    expected = plain_loops.average_precision(scores, labels)
+    expected = plain_measures.average_precision(scores, labels)
     assert curve.average_precision(one)[0] == pytest.approx(expected)
-    best = max(plain_loops.curve(scores, labels), key=lambda point: point[2])
+    best = max(plain_measures.curve(scores, labels), key=lambda point: point[2])
     assert curve.best_f1(one)[0] == pytest.approx(best[2])
     assert curve.best_threshold() == pytest.approx(best[3])
     # A resample is the same as its items written out.
@@ -33,9 +33,9 @@ def test_precision_and_f1_are_those_of_a_walk_over_thresholds(n, seed):
         if labels[items].any():
             found = curve.average_precision(row[None])[0]
             assert found == pytest.approx(
-                plain_loops.average_precision(scores[items], labels[items])
+                plain_measures.average_precision(scores[items], labels[items])
             )
-            best = plain_loops.best_f1(scores[items], labels[items])
+            best = plain_measures.best_f1(scores[items], labels[items])
             assert curve.best_f1(row[None])[0] == pytest.approx(best)
 
 
@@ -69,7 +69,7 @@ def test_rows_are_the_measures_of_the_cosines(items_give_the_values):
     for task, found in data.items():
         cosines = cosine(letters(found.first), letters(found.second))
         row = report.one(task=task, metric="ap")
-        expected = plain_loops.average_precision(cosines.tolist(), found.labels.tolist())
+        expected = plain_measures.average_precision(cosines.tolist(), found.labels.tolist())
         assert row.value == pytest.approx(expected)
         assert 0.6 < row.low < row.value < row.high <= 1
         threshold = report.notes["threshold of the best F1"][task]
@@ -146,12 +146,12 @@ def test_v_measure_is_the_definition(n, seed):
     random = np.random.default_rng(seed)
     classes, groups = random.integers(0, 3, n).tolist(), random.integers(0, 4, n).tolist()
     assert v_measure(classes, groups) == pytest.approx(
-        plain_loops.v_measure(classes, groups), abs=1e-5
+        plain_measures.v_measure(classes, groups), abs=1e-5
     )
     counts = np.concatenate(list(draw_counts([n], 3, seed)))
     for row, found in zip(counts, decisions.v_measures(classes, groups, counts), strict=True):
         items = [i for i in range(n) for _ in range(int(row[i]))]
-        expected = plain_loops.v_measure([classes[i] for i in items], [groups[i] for i in items])
+        expected = plain_measures.v_measure([classes[i] for i in items], [groups[i] for i in items])
         assert found == pytest.approx(expected, abs=1e-5)
 
 
@@ -182,7 +182,7 @@ def test_the_row_is_the_mean_over_starts(items_give_the_values):
     assert items_give_the_values(report) == 1
     row = report.one(metric="v_measure")
     found = [kmeans(vectors, 3, (0, start)).tolist() for start in range(3)]
-    expected = np.mean([plain_loops.v_measure(labels.tolist(), groups) for groups in found])
+    expected = np.mean([plain_measures.v_measure(labels.tolist(), groups) for groups in found])
     assert row.value == pytest.approx(expected, abs=1e-5)
     assert row.low < row.value < row.high
     assert row.count == 120

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-import plain_loops
+import plain_measures
 from contrasent import metrics
 from contrasent.errors import DataError
 from contrasent.evaluate.decisions import Thresholds, v_measures
@@ -53,11 +53,11 @@ def weighted(statistic, columns, weights):
         both = sum(w[i] * w[j] for i, j in pairs)
         return np.log(sum(w[i] * w[j] * NEAR[i, j] for i, j in pairs) / both)
     if statistic == "v_measure":
-        return plain_loops.v_measure(*columns, w)
+        return plain_measures.v_measure(*columns, w)
     if statistic == "f1_best":
-        return plain_loops.best_f1(*columns, w)
+        return plain_measures.best_f1(*columns, w)
     if statistic == "ap":
-        return plain_loops.average_precision(*columns, w)
+        return plain_measures.average_precision(*columns, w)
     if statistic == "f1":
         hits = sum(w * columns[0] * columns[1])
         return 2 * hits / (sum(w * columns[0]) + sum(w * columns[1]))
