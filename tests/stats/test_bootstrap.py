@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from contrasent import metrics
 from contrasent.stats.bootstrap import (
-    FEWEST,
+    MIN_ITEMS,
     RankedPairs,
     draw_counts,
     interval,
@@ -135,6 +135,6 @@ def test_an_interval_of_few_draws_holds_the_share_that_it_says():
 
 
 def test_too_few_items_have_no_interval():
-    assert mean_interval(np.arange(FEWEST - 1.0)) == (None, None)
-    assert mean_interval(np.arange(FEWEST * 1.0), 0) == (None, None)
-    assert mean_interval(np.arange(FEWEST * 1.0))[0] is not None
+    assert mean_interval(np.arange(MIN_ITEMS - 1.0)) == (None, None)
+    assert mean_interval(np.arange(MIN_ITEMS * 1.0), 0) == (None, None)
+    assert mean_interval(np.arange(MIN_ITEMS * 1.0))[0] is not None

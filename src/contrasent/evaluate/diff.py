@@ -31,7 +31,7 @@ from contrasent.evaluate.rankings import (
 )
 from contrasent.evaluate.vectors import check_vectors
 from contrasent.pages import render
-from contrasent.stats.bootstrap import FEWEST, Counts, draw_counts, interval
+from contrasent.stats.bootstrap import MIN_ITEMS, Counts, draw_counts, interval
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 DEPTH = 100
@@ -145,19 +145,19 @@ def diff_models(
         OptionError: a sample below 20.
         DataError: fewer than 20 different queries or documents, or vectors that are not finite.
     """
-    if sample < FEWEST:
-        raise OptionError("--sample", sample, f"must be at least {FEWEST}, for an interval")
+    if sample < MIN_ITEMS:
+        raise OptionError("--sample", sample, f"must be at least {MIN_ITEMS}, for an interval")
     random = np.random.default_rng(seed)
     first: dict[str, int] = {}
     for at, text in enumerate(documents):
         first.setdefault(text, at)
     texts, distinct = list(first), np.fromiter(first.values(), np.int64)
     pool = texts if queries is None else list(dict.fromkeys(queries))
-    if len(texts) < FEWEST:
-        raise DataError(f"{len(texts)} different documents are too few; {FEWEST} are needed")
-    if len(pool) < FEWEST:
+    if len(texts) < MIN_ITEMS:
+        raise DataError(f"{len(texts)} different documents are too few; {MIN_ITEMS} are needed")
+    if len(pool) < MIN_ITEMS:
         problem = f"{len(pool)} different queries are too few for an interval"
-        raise DataError(f"{problem}; {FEWEST} are needed")
+        raise DataError(f"{problem}; {MIN_ITEMS} are needed")
     chosen = np.sort(random.choice(len(pool), min(sample, len(pool)), replace=False))
     wanted = [pool[row] for row in chosen]
     own = chosen if queries is None else None

@@ -16,7 +16,7 @@ from contrasent.evaluate.vectors import Encoded, ReportBuilder, check_spread, en
 from contrasent.metrics import cosine, pearson, spearman
 from contrasent.report import Items, Report
 from contrasent.stats.bootstrap import (
-    FEWEST,
+    MIN_ITEMS,
     RESAMPLES,
     Counts,
     Keys,
@@ -127,7 +127,7 @@ def add_correlations(
     spans = [slice(None), *(slice(e - n, e) for e, n in zip(ends, sizes, strict=True))]
     spans = spans if len(parts) > 1 else spans[:1]
     columns = [(cosines[span], gold[span]) for span in spans]
-    number = resamples if len(gold) >= FEWEST else 0
+    number = resamples if len(gold) >= MIN_ITEMS else 0
     values, draws = correlations(columns, spans, sizes, keys, number, seed)
     for m, a in itertools.product(METRICS, aggregates):
         value, drawn = (_aggregated(found[m], a, sizes) for found in (values, draws))
@@ -248,9 +248,9 @@ def several_pairs(
     for metric in METRICS if len(files) > 1 else ():
         builder.average(OWN_AVERAGE, tuple(files), split, metric, "", "mean")
     notes: dict[str, int | str] = {"resamples": resamples, "seed": seed, **encoded.notes}
-    few = [f"{len(found)} pairs" for found in files.values() if len(found) < FEWEST]
+    few = [f"{len(found)} pairs" for found in files.values() if len(found) < MIN_ITEMS]
     if few:
-        notes["interval"] = f"none: {', '.join(few)} are too few, {FEWEST} are needed"
+        notes["interval"] = f"none: {', '.join(few)} are too few, {MIN_ITEMS} are needed"
     return builder.report(notes)
 
 

@@ -16,7 +16,12 @@ from contrasent.evaluate.retrieval import check_relevant, rank_vectors
 from contrasent.evaluate.sts import pairs
 from contrasent.evaluate.vectors import encode_distinct, encode_search
 from contrasent.report import Report, Row
-from contrasent.stats.bootstrap import FEWEST, RESAMPLES, mean_interval, paired_spearman_difference
+from contrasent.stats.bootstrap import (
+    MIN_ITEMS,
+    RESAMPLES,
+    mean_interval,
+    paired_spearman_difference,
+)
 from contrasent.types import EncodeFn
 
 NEIGHBOURS = 10
@@ -158,12 +163,12 @@ class NeighbourValidation:
 
 def choosing(items: NDArray[Any]) -> NDArray[Any]:
     """The items that choose a step: every second one, or all where there are fewer than 40."""
-    return items[::2] if len(items) >= 2 * FEWEST else items
+    return items[::2] if len(items) >= 2 * MIN_ITEMS else items
 
 
 def confirming(items: NDArray[Any]) -> NDArray[Any]:
     """The items that take no part in choosing; none where there are fewer than 40."""
-    return items[1::2] if len(items) >= 2 * FEWEST else items[:0]
+    return items[1::2] if len(items) >= 2 * MIN_ITEMS else items[:0]
 
 
 def _mean(task: str, split: str, metric: str, items: Floats) -> Row:

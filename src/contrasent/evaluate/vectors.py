@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from contrasent.errors import DataError
 from contrasent.metrics import norms
 from contrasent.report import Items, ItemsByRow, Report, Row
-from contrasent.stats.bootstrap import FEWEST, Keys, interval, mean_draws
+from contrasent.stats.bootstrap import MIN_ITEMS, Keys, interval, mean_draws
 from contrasent.types import EncodeFn, Task, Vectors, for_task
 
 
@@ -171,7 +171,7 @@ class ReportBuilder:
         items: Items | None = None,
     ) -> None:
         """Add a row; of fewer than 20 items without an interval."""
-        draws = draws if count >= FEWEST else NONE
+        draws = draws if count >= MIN_ITEMS else NONE
         bounds = interval(draws) if len(draws) else (None, None)
         self.rows.append(Row(task, split, metric, aggregate, float(value), count, *bounds))
         self._draws.append(draws)
@@ -197,7 +197,7 @@ class ReportBuilder:
         # item by item.
         v = np.asarray(values, dtype=np.float64)
         items = Items("mean", keys, v[None], context=context) if keys is not None else None
-        number = resamples if len(v) >= FEWEST else 0
+        number = resamples if len(v) >= MIN_ITEMS else 0
         draws = mean_draws(v, number, seed, keys if keyed else None)
         value = float(v.mean())
         self.add(task, split, metric, value, len(v), aggregate=aggregate, draws=draws, items=items)

@@ -37,7 +37,7 @@ RULE = (
     "the parts of a statement, are each by itself."
 )
 VALUE = "value"  # a comparison with a published value; other kinds are `tables.RELATIONS`
-SAID = {
+RELATION_TEXTS = {
     BETTER: "against",
     NO_WORSE: "no worse than",
     NO_BETTER: "no better than",
@@ -348,7 +348,7 @@ def _compared(item: Item, claim: Claim, scores: Scores) -> Iterator[tuple[str, C
         row, kind = claim.subject, claim.relation
         for other in claim.than:
             effect = _between(own, other, row)
-            text = f"{row} {SAID[kind]} {other}{where}"
+            text = f"{row} {RELATION_TEXTS[kind]} {other}{where}"
             yield text, Comparison(name, row, other, effect, kind, sign, margin)
 
 

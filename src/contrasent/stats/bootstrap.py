@@ -22,7 +22,7 @@ Counts = NDArray[np.float32]
 RESAMPLES = 1000
 """By default. The ends of an interval then move by about 0.1 of its half-width between seeds."""
 
-FEWEST = 20  # items below which no interval is given: a percentile bootstrap is too narrow there
+MIN_ITEMS = 20  # items below which no interval is given: a percentile bootstrap is too narrow there
 
 BLOCK = 400_000  # counts held at once: they stay in the processor's cache
 
@@ -171,7 +171,7 @@ def mean_interval(
     """95 % percentile interval of a mean over items."""
     # `values`: (n,) of the items. `keys`: (n,) of the items, if they have any; see `draw_counts`.
     # Returns both ends; (None, None) for fewer than 20 items or no resamples.
-    if len(np.asarray(values)) < FEWEST or not number:
+    if len(np.asarray(values)) < MIN_ITEMS or not number:
         return None, None
     return interval(mean_draws(values, number, seed, keys))
 
@@ -342,8 +342,8 @@ def _paired(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.shape != b.shape or a.ndim != 1:
         raise DataError(f"paired values of shapes {a.shape} and {b.shape}; both must be (n,)")
-    if len(a) < FEWEST:
-        raise DataError(f"{len(a)} items are too few for an interval; {FEWEST} are needed")
+    if len(a) < MIN_ITEMS:
+        raise DataError(f"{len(a)} items are too few for an interval; {MIN_ITEMS} are needed")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise DataError("the paired values hold NaN or infinite numbers")
     return a, b
