@@ -71,10 +71,7 @@ CORPORA = {
         TABLE + b"how?,so\n",
         "columns 'anser': no such column in names.csv; did you mean 'answer'?",
     ),
-    "places.csv --columns 0,5": (
-        TABLE + b"how?,so\n",
-        "columns 5: places.csv has columns 0 to 1",
-    ),
+    "places.csv --columns 0,5": (TABLE + b"how?,so\n", "columns 5: places.csv has columns 0 to 1"),
     "notes.pdf": (b"%PDF", "notes.pdf: unknown format", ".txt"),
     ".": (None, ".: the folder holds no text"),
 }

@@ -152,15 +152,8 @@ def test_an_index_of_shards_is_that_of_a_stream(tmp_path, bert, source):
     run("index", source, "--model", bert, "-o", tmp_path / "one", *columns)
     run("encode", bert, source, "-o", tmp_path / "v", *columns, "--engine", "local", "--keep-text")
     run(
-        "index",
-        tmp_path / "v",
-        "--model",
-        bert,
-        "-o",
-        tmp_path / "two",
-        "--encoded",
-        "--pooler",
-        "cls",
+        *("index", tmp_path / "v", "--model", bert, "-o", tmp_path / "two"),
+        *("--encoded", "--pooler", "cls"),
     )
     one, two = Index.open(tmp_path / "one"), Index.open(tmp_path / "two")
     assert np.array(two.vectors) == pytest.approx(np.array(one.vectors), abs=1e-6)

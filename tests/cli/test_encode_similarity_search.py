@@ -181,32 +181,15 @@ def test_ids_and_metadata_from_columns(tmp_path):
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     folder = tmp_path / "index"
     run(
-        "index",
-        tmp_path / "t.jsonl",
-        "--model",
-        MINILM,
-        "-o",
-        folder,
-        "--id",
-        "key",
-        "--metadata",
-        "year",
+        *("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", folder),
+        *("--id", "key", "--metadata", "year"),
     )
     said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
     hit = said["results"][0]["hits"][0]
     assert (hit["id"], hit["metadata"]) == ("k4", {"year": 2004})
     run(
-        *(
-            "index",
-            tmp_path / "t.jsonl",
-            "--model",
-            MINILM,
-            "-o",
-            folder,
-            "--metadata",
-            "*",
-            "--overwrite",
-        ),
+        *("index", tmp_path / "t.jsonl", "--model", MINILM, "-o", folder),
+        *("--metadata", "*", "--overwrite"),
     )
     said = json.loads(run("search", folder, "a pet", "-k", 1, "--json"))
     hit = said["results"][0]["hits"][0]
@@ -345,31 +328,13 @@ def test_index_grows_changes_and_shrinks(tmp_path):
     write([{"id": "b", "text": "deux", "n": 3}, {"id": "c", "text": "trois", "n": 4}])
     with pytest.raises(OptionError, match="in the index already"):
         run(
-            "index",
-            source,
-            "--model",
-            MINILM,
-            "-o",
-            folder,
-            "--id",
-            "id",
-            "--metadata",
-            "n",
-            "--add",
+            *("index", source, "--model", MINILM, "-o", folder),
+            *("--id", "id", "--metadata", "n", "--add"),
         )
     assert found() == {"a": "one", "b": "two"}
     run(
-        "index",
-        source,
-        "--model",
-        MINILM,
-        "-o",
-        folder,
-        "--id",
-        "id",
-        "--metadata",
-        "n",
-        "--update",
+        *("index", source, "--model", MINILM, "-o", folder),
+        *("--id", "id", "--metadata", "n", "--update"),
     )
     assert found() == {"a": "one", "b": "deux", "c": "trois"}
     assert found("--where", "n>=3") == {"b": "deux", "c": "trois"}
@@ -409,13 +374,6 @@ def test_an_index_in_a_folder_is_found(built, tmp_path):
 def test_word_weights_that_cannot_be(tmp_path, lines):
     with pytest.raises(OptionError, match="--vectors-only"):
         run(
-            "index",
-            lines,
-            "--model",
-            MINILM,
-            "-o",
-            tmp_path / "i",
-            "--word-weight",
-            0.3,
-            "--vectors-only",
+            *("index", lines, "--model", MINILM, "-o", tmp_path / "i"),
+            *("--word-weight", 0.3, "--vectors-only"),
         )
