@@ -1,11 +1,23 @@
 """contrasent index of a folder of documents, and keeping the index true to it."""
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 import zipfile
 
+import numpy as np
 import pytest
 
 from commands import invoke, printed, run
+from contrasent.documents.folder import open_documents
+from contrasent.errors import UserError
+from contrasent.search.building import create
 from contrasent.search.index import Index
+from contrasent.search.store import Facts
+from contrasent.search.sync import document_rows
 
 NOTES = {
     "trains.md": "# Journeys\n\n## Tickets\n\nA ticket to Berlin costs forty euros.\n",
@@ -95,3 +107,143 @@ def test_all_that_is_skipped_is_in_the_json(folder, tmp_path):
     skipped = facts["documents"]["skipped"]
     assert skipped["empty"]["count"] == len(skipped["empty"]["names"]) == 9
     assert facts["documents"]["documents"] == 6
+
+
+def put(folder, name, text):
+    (folder / name).write_text(text)
+
+
+def synced(index, *options):
+    return run("index", index, *options, "--sync").strip().rpartition(": ")[2]
+
+
+def test_an_index_follows_its_documents(folder, tmp_path, monkeypatch):
+    index = tmp_path / "s"
+    run("index", folder, "-o", index)
+    before = rows(index)
+    monkeypatch.setattr("contrasent.cli.index_changes.model_of", None)  # nothing is encoded
+    assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
+    generation = Index.open(index).generation
+    os.utime(folder / "trains.md", ns=(1, 1))
+    monkeypatch.undo()
+    assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
+    put(folder, "new.md", "# Boats\n\nThe ferry leaves at noon.\n")
+    put(folder, "trains.md", NOTES["trains.md"] + "\nDogs travel for free.\n")
+    put(folder, "faq.csv", NOTES["faq.csv"] + "9,Where?,The bus stops at the harbour gate.\n")
+    (folder / "garden.rst").unlink()
+    shutil.move(folder / "kitchen" / "bread.html", folder / "loaf.html")
+    read = []
+    monkeypatch.setattr(
+        "contrasent.cli.loading.Counting._encode",
+        lambda self, texts, prompt: read.extend(texts) or self.encoder.encode(texts),
+    )
+    assert synced(index) == "2 added, 2 changed, 2 deleted, 2 unchanged"
+    assert len(read) == 3  # the ferry, the dogs and the bus: what moved is not encoded again
+    found = rows(index)
+    assert found.keys() - before.keys() == {"faq.csv#9#1", "loaf.html#1", "new.md#1"}
+    assert before.keys() - found.keys() == {"garden.rst#1", "kitchen/bread.html#1"}
+    assert "Dogs travel" in found["trains.md#1"].text
+    fresh = tmp_path / "fresh"
+    run("index", folder, "-o", fresh)
+    assert {(r.id, r.text) for r in rows(fresh).values()} == {
+        (r.id, r.text) for r in found.values()
+    }
+    one, two = Index.open(index), Index.open(fresh)
+    at = [one.store.find([row.id])[0] for row in two.every()]
+    assert np.asarray(one.vectors)[at] == pytest.approx(np.asarray(two.vectors), abs=1e-5)
+    assert Index.open(index).generation == generation + 2
+
+
+def test_documents_that_moved_or_are_gone(folder, tmp_path):
+    index = tmp_path / "s"
+    run("index", folder, "-o", index)
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="no such file or folder"):
+        run("index", index, "--sync")
+    assert synced(index, tmp_path / "elsewhere").startswith("0 added, 0 changed, 0 deleted")
+    assert synced(index) == "0 added, 0 changed, 0 deleted, 6 unchanged"
+    folder.mkdir()
+    with pytest.raises(UserError, match="none of the documents"):  # an empty place of mounting
+        run("index", index, folder, "--sync")
+    with pytest.raises(UserError, match="does not go with --sync"):
+        run("index", index, "--sync", "-o", tmp_path / "other")
+    put(tmp_path, "lines.txt", "one\ntwo\n")
+    run("index", tmp_path / "lines.txt", "-o", tmp_path / "lines")
+    with pytest.raises(UserError, match="does not say which documents"):
+        run("index", tmp_path / "lines", "--sync")
+
+
+COMMAND = [sys.executable, "-m", "contrasent", "index"]
+
+
+def started(*arguments):
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_watching(folder, tmp_path):
+    pytest.importorskip("watchfiles")
+    index = tmp_path / "s"
+    run("index", folder, "-o", index)
+    process = started(index, "--watch")
+    try:
+        assert "6 unchanged" in process.stdout.readline()
+        put(folder, "new.md", "# Boats\n\nThe ferry leaves at noon.\n")
+        assert "1 added, 0 changed, 0 deleted, 6 unchanged" in process.stdout.readline()
+        (folder / "new.md").unlink()
+        assert "0 added, 0 changed, 1 deleted, 6 unchanged" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read().splitlines()[-1] == "contrasent: interrupted"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    "kill", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
+def test_a_first_build_that_is_stopped_continues(tmp_path, kill):
+    texts = [f"Sentence {n} of a long list about {n * 7} boats." for n in range(1200)]
+    put(tmp_path, "lines.txt", "\n".join(texts) + "\n")
+    index, kept = tmp_path / "s", tmp_path / ".s.encoded" / "vectors"
+    process = started(tmp_path / "lines.txt", "-o", index)
+    try:
+        while not kept.exists() or kept.stat().st_size < 2 * 256 * (384 * 4 + 20):
+            assert process.poll() is None
+            time.sleep(0.01)
+    finally:
+        process.send_signal(kill)
+        process.communicate()
+    assert process.returncode in (130, -9) and not index.exists()
+    done = kept.stat().st_size // (384 * 4 + 20)
+    facts = printed("index", tmp_path / "lines.txt", "-o", index)
+    assert facts["texts"] == 1200
+    assert 500 < done < 1200
+    opened = Index.open(index)
+    assert [row.text for row in opened.every()] == texts
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "s"]
+    put(tmp_path, "lines.txt", "\n".join(texts[:300]) + "\n")
+    run("index", tmp_path / "lines.txt", "-o", tmp_path / "again")
+    fresh = np.asarray(Index.open(tmp_path / "again").vectors)
+    assert np.asarray(opened.vectors)[:300] == pytest.approx(fresh, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_ten_thousand_documents_without_a_change_take_two_seconds(tmp_path):
+    place = tmp_path / "many"
+    for number in range(10_000):
+        file = place / f"{number % 100:02}" / f"{number}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"Note {number} is short.\n")
+    facts = Facts(origin=open_documents(place).origin, model="m")
+    source = open_documents(place)
+    made = document_rows(source, source.files, lambda texts: [3] * len(texts), 64)
+    vectors = np.ones((len(made), 8), np.float32)
+    create(tmp_path / "s", lambda texts: vectors[: len(texts)], made, facts, documents=source.files)
+    began = os.times()
+    process = started(tmp_path / "s", "--sync")
+    out, _ = process.communicate()
+    ended = os.times()
+    assert "10,000 unchanged" in out
+    assert ended[2] + ended[3] - began[2] - began[3] < 2.0

@@ -19,6 +19,7 @@ from contrasent.cli.index_changes import (
     change_rows,
     check_change,
     remove_rows,
+    sync_index,
     token_counter,
 )
 from contrasent.cli.loading import find_model, lasting_name, open_model
@@ -46,6 +47,7 @@ def index(
     output: Annotated[Path | None, typer.Option("--output", "-o")] = None,
     model: str | None = None,
     sync: bool = False,
+    watch: bool = False,
     max_file_text: Annotated[int, typer.Option(min=1, metavar="CHARACTERS")] = 5_000_000,
     mapped: Annotated[bool, typer.Option("--map")] = False,
     map_limit: Annotated[float, typer.Option(min=0, max=1)] = 0.1,
@@ -79,6 +81,7 @@ def index(
         output: Index folder to make.
         model: Model folder or name; without -o the model whose vectors the index gets, in place.
         sync: Follow the documents: encode what was added or changed, remove what was deleted.
+        watch: Go on with --sync whenever documents change, until Ctrl-C.
         max_file_text: Leave out files with more text than so many characters.
         mapped: With --model and no -o: map the vectors linearly instead of encoding.
         map_limit: With --map: stop if more than this share of the ten nearest may be lost.
@@ -99,6 +102,9 @@ def index(
     if remove or remove_where:
         given = building | {"--model": model, "--map": mapped or None}
         return remove_rows(Path(source), remove or [], remove_where or [], given)
+    if sync or watch:
+        given = {"-o": output, "--model": model, "--add": add or None, "--map": mapped or None}
+        return sync_index(Path(source), synced, loading, given, watch=watch)
     if output is None and (model is not None or mapping is not None):
         return change_model(Path(source), model, loading, mapping, building)
     if output is None:

@@ -2,13 +2,18 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
 
 from contrasent import progress
 from contrasent.cli import options
 from contrasent.cli.loading import Counting, find_model, lasting_name, open_model
-from contrasent.errors import ModelError, OptionError, OutputError
+from contrasent.cli.search import model_of
+from contrasent.errors import MissingExtraError, ModelError, OptionError, OutputError, UserError
 
 if TYPE_CHECKING:
     from contrasent.documents.passages import CountTokens
@@ -146,6 +151,105 @@ def remove_rows(
         {"index": str(folder), "removed": count, "texts": left},
         f"{folder}: {count:,} rows removed, {left:,} left",
     )
+
+
+def sync_index(
+    folder: Path,
+    source: str | None,
+    loading: options.Loading,
+    others: dict[str, Any],
+    *,
+    watch: bool,
+) -> options.Output:
+    """Make an index true to its documents, once or until Ctrl-C."""
+    _check_alone("--watch" if watch else "--sync", others)
+    from contrasent.search.opening import in_milvus, index_folder
+
+    folder = index_folder(folder)
+    if in_milvus(folder):
+        raise OutputError(f"{folder}: is in Milvus; build it anew with 'contrasent index'")
+    follow = _Following(folder, source, loading)
+    if watch:
+        follow.watch()
+    return follow.sync()
+
+
+class _Following:
+    """An index that follows its documents; the model is loaded when something is to be encoded."""
+
+    def __init__(self, folder: Path, source: str | None, loading: options.Loading) -> None:
+        self.folder, self.source, self.loading = folder, source, loading
+        self.encode: Counting[Model] | None = None
+
+    def sync(self) -> options.Output:
+        """What was added, changed or deleted since, in one transaction."""
+        from contrasent.search.index import Index
+        from contrasent.search.sync import Outcome, compare, find_source, synchronise
+
+        began = time.monotonic()
+        index = Index.open(self.folder)
+        try:
+            source = find_source(index.facts.origin, self.folder, self.source)
+            changes = compare(index.store.documents(), source)
+            outcome = Outcome(0, 0, 0, changes.unchanged, len(index))
+            busy = not changes.none or index.facts.origin != source.origin
+            if busy and self.encode is None:
+                self.encode = model_of(index, None, self.loading)
+        finally:
+            index.close()
+        encode = self.encode if busy else None
+        if encode is not None:
+            with options.resumable("the same command goes on with what is encoded"):
+                outcome = synchronise(
+                    self.folder,
+                    source,
+                    encode,
+                    token_counter(encode),
+                    max_tokens=encode.encoder.max_tokens,
+                    model=encode.encoder.identity,
+                    stated=encode.stated,
+                )
+        facts = outcome._asdict() | {
+            "index": str(self.folder),
+            "skipped": asdict(source.report)["skipped"],
+            "seconds": round(time.monotonic() - began, 3),
+        }
+        notes = source.report.skipped_lines() if busy else []
+        return options.Output(facts, f"{self.folder}: {outcome}", notes)
+
+    def watch(self) -> None:
+        """Go on as documents change, until Ctrl-C."""
+        from contrasent.search.index import Index
+        from contrasent.search.sync import find_source
+
+        if find_spec("watchfiles") is None:
+            raise MissingExtraError("watchfiles", "documents", "--watch")
+        from watchfiles import watch
+
+        index = Index.open(self.folder)
+        path = find_source(index.facts.origin, self.folder, self.source).source.resolve()
+        index.close()
+        own = self.folder.resolve()
+
+        def counts(_: object, changed: str) -> bool:
+            place = Path(changed)
+            if not place.is_relative_to(path) or place.is_relative_to(own):
+                return False
+            return not any(part.startswith(".") for part in place.relative_to(path).parts)
+
+        first = True
+        # The first wait ends at once, with the watcher at work: no change falls between.
+        for changes in watch(path, watch_filter=counts, rust_timeout=1000, yield_on_timeout=True):
+            if changes or first:
+                first = False
+                try:
+                    outcome = self.sync()
+                except UserError as error:  # the documents may come back
+                    options.note(f"contrasent: {error}")
+                    continue
+                typer.echo(f"{time.strftime('%H:%M:%S')} {outcome.text}")
+                for line in outcome.notes:
+                    options.note(line)
 
 
 class TableOptions(NamedTuple):

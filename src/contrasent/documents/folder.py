@@ -146,7 +146,7 @@ class DocumentSource:
         """Read the documents of some files; :attr:`files` then has the facts of those files."""
         report, seen = self.report, set[str]()
         self._lacking.clear()
-        self.files = {}
+        self.files.clear()
         with (
             progress.task("Reading documents", len(chosen), "files") as advance,
             FileReader(self.columns, self._most) as reader,
@@ -172,6 +172,9 @@ class DocumentSource:
                     )
                     yield document
                 report.files += report.documents > before
+                reason = self.files[entry.name].get("skipped", "")
+                if report.documents == before and reason.startswith(PASSING):
+                    del self.files[entry.name]  # it may be read another time
                 advance(documents=report.documents)
 
     def _guarded(self, reader: FileReader, entry: Entry) -> Iterator[Document]:
@@ -192,10 +195,7 @@ class DocumentSource:
 
     def _skip(self, reason: str, name: str) -> None:
         self.report.skip(reason, name)
-        if reason.startswith(PASSING):
-            del self.files[name]
-        else:
-            self.files[name]["skipped"] = reason
+        self.files[name]["skipped"] = reason
 
 
 def facts_of(entry: Entry) -> dict[str, Any]:

@@ -268,6 +268,11 @@ class Store:
         sql = "SELECT row FROM rows WHERE id = ?"
         return np.array([next(iter(self.every(sql, (i,))), (-1,))[0] for i in ids], np.int64)
 
+    def rows_of(self, document: str) -> list[Row]:
+        """Rows whose ids are those of a document, or of the rows of a table, verified."""
+        sql = "SELECT row FROM rows WHERE id > ? AND id < ? ORDER BY row"
+        return self.read([row for (row,) in self.every(sql, (f"{document}#", f"{document}$"))])
+
     def matching(self, condition: str, values: Sequence[Any]) -> NDArray[np.bool_]:
         """(rows,) which rows a condition of SQL is true of."""
         mask = np.zeros(self.facts.rows, dtype=bool)

@@ -1,24 +1,35 @@
 """The rows of documents, and an index that follows its documents: only what changed is encoded."""
 
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from contrasent.documents.folder import file_of
+import numpy as np
+
+from contrasent import progress
+from contrasent.documents.archives import Entry
+from contrasent.documents.folder import DocumentSource, facts_of, file_of, open_documents
 from contrasent.documents.passages import CountTokens, cut
 from contrasent.documents.sections import Document
-from contrasent.search.writer import IndexRow
+from contrasent.errors import InputError
+from contrasent.search.building import KeptVectors
+from contrasent.search.index import Index
+from contrasent.search.store import Row
+from contrasent.search.writer import ROWS_AT_ONCE, IndexRow, Writer
+from contrasent.types import EncodeFn, batched
 
 FileFacts = dict[str, Any]
-"""Facts of a file: size, modified and digest; rows, or why it was skipped."""
+"""Facts of a file: size, modified and digest; its rows, or why it was skipped."""
 
 
 def document_rows(
     documents: Iterable[Document], files: dict[str, FileFacts], count: CountTokens, max_tokens: int
 ) -> list[IndexRow]:
     """A row a passage; their numbers are put into the facts of the files that were read."""
-    rows = [passage.row for passage in cut(documents, count, max_tokens)]
+    rows: list[IndexRow] = [one.row for one in cut(documents, count, max_tokens)]
     count_rows(files, rows)
-    return list(rows)
+    return rows
 
 
 def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
@@ -29,3 +40,147 @@ def count_rows(files: dict[str, FileFacts], rows: Iterable[IndexRow]) -> None:
         name = file_of(about["document"], files)
         if name in files:
             files[name]["rows"] += 1
+
+
+@dataclass(slots=True)
+class Changes:
+    """What has become of the documents of an index; files without text count nowhere."""
+
+    added: list[Entry] = field(default_factory=list)
+    changed: list[Entry] = field(default_factory=list)
+    shared: list[Entry] = field(default_factory=list)  # unchanged, with a deleted one's passages
+    deleted: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    refreshed: dict[str, FileFacts] = field(default_factory=dict)  # of other time, and same content
+
+    @property
+    def none(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.added or self.changed or self.deleted or self.refreshed)
+
+
+def find_source(origin: dict[str, Any], folder: Path, source: str | None) -> DocumentSource:
+    """The documents of an index, where it says or where they are now."""
+    if origin.get("kind") != "documents":
+        raise InputError(
+            folder, "does not say which documents it was made of; build it again from a folder"
+        )
+    path = origin["path"] if source is None else source
+    return open_documents(path, columns=origin["columns"], most=origin["max_file_text"])
+
+
+def compare(known: dict[str, FileFacts], source: DocumentSource) -> Changes:
+    """What was added, changed or deleted since; files of another time are read to compare them."""
+    found, seen = Changes(), dict[str, Entry]()
+    for entry in source.listed():
+        seen[entry.name] = entry
+        facts = known.get(entry.name)
+        if facts is None:
+            found.added.append(entry)
+        elif (facts["size"], facts["modified"]) == (entry.size, entry.modified):
+            found.unchanged += bool(facts["rows"])
+        else:
+            fresh = _fresh(entry)
+            if fresh["digest"] and fresh["digest"] == facts["digest"]:
+                found.refreshed[entry.name] = facts | fresh
+                found.unchanged += bool(facts["rows"])
+            else:
+                found.changed.append(entry)
+    hidden = source.report.skipped.get("unreadable")
+    away = tuple(hidden.names) if hidden else ()  # folders that cannot be read now keep their rows
+    found.deleted = [one for one in known if one not in seen and not one.startswith(away)]
+    gone = {*found.deleted, *(entry.name for entry in found.changed)}
+    for name, facts in known.items():
+        if name in seen and name not in gone and gone.intersection(facts.get("shares", ())):
+            found.shared.append(seen[name])
+    if known and len(found.deleted) == len(known) and not found.added:
+        problem = "has none of the documents of the index any more; nothing was changed"
+        raise InputError(source.source, problem)
+    return found
+
+
+def _fresh(entry: Entry) -> FileFacts:
+    try:
+        return facts_of(entry)
+    except OSError:  # it will be reported when it is read
+        return {"digest": ""}
+
+
+class Outcome(NamedTuple):
+    """What a synchronisation did: files with text that were added, changed, deleted; all rows."""
+
+    added: int
+    changed: int
+    deleted: int
+    unchanged: int
+    rows: int
+
+    def __str__(self) -> str:
+        """One line."""
+        shown = f"{self.added:,} added, {self.changed:,} changed, {self.deleted:,} deleted"
+        return f"{shown}, {self.unchanged:,} unchanged"
+
+
+def synchronise(
+    folder: Path,
+    source: DocumentSource,
+    encode: EncodeFn,
+    count: CountTokens,
+    *,
+    max_tokens: int,
+    model: str,
+    stated: str,
+) -> Outcome:
+    """Read and encode what was added or changed, remove what was deleted, in one transaction."""
+    with Writer(folder) as writer:
+        Index(writer.change).check_model(model)
+        known = writer.change.documents()
+        changes = compare(known, source)
+        chosen = [*changes.added, *changes.changed, *changes.shared]
+        rows = document_rows(source.read(chosen), source.files, count, max_tokens)
+        fresh: dict[str, FileFacts | None] = {**changes.refreshed, **source.files}
+        fresh |= dict.fromkeys(changes.deleted)
+        replaced = [name for name in fresh if name in known and name not in changes.refreshed]
+        old = {
+            row.id: row
+            for name in replaced
+            for row in writer.change.rows_of(name)
+            if file_of(row.metadata["document"], known) == name
+        }
+        _replace(writer, old, rows, encode, stated)
+        writer.change.put_documents(fresh)
+        writer.set(origin=source.origin)
+        with_text = [name for name, facts in source.files.items() if facts["rows"]]
+        before = {name for name, facts in known.items() if facts["rows"]}
+        return Outcome(
+            sum(name not in before for name in with_text),
+            sum(name in before for name in with_text) - len(changes.shared),
+            len(before.intersection(changes.deleted))
+            + sum(name in before and not facts["rows"] for name, facts in source.files.items()),
+            changes.unchanged,
+            len(writer),
+        )
+
+
+def _replace(
+    writer: Writer, old: dict[str, Row], rows: list[IndexRow], encode: EncodeFn, stated: str
+) -> None:
+    """Put rows in the place of others; texts that were there keep their vectors."""
+    vectors = writer.change.vectors
+    known = {row.text: np.array(vectors[row.row]) for row in old.values()}
+    same = set()
+    for text, name, about in rows:
+        row = old.get(str(name))
+        if row is not None and (row.text, row.metadata) == (text, about):
+            same.add(name)
+    writer.change.delete(np.array([r.row for r in old.values() if r.id not in same], np.int64))
+    new = [row for row in rows if row[1] not in same]
+    if not new:
+        return
+    with (
+        progress.task("Encoding", len(new), "texts") as advance,
+        KeptVectors(writer.folder, encode, stated, known, advance) as kept,
+    ):
+        for part in batched(new, ROWS_AT_ONCE):
+            texts, names, metadata = zip(*part, strict=True)
+            writer.add(list(texts), kept(texts), ids=list(map(str, names)), metadata=list(metadata))
