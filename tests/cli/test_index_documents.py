@@ -80,13 +80,7 @@ def test_a_folder_of_documents(folder, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "texts"),
-    [
-        ("kitchen/soup.txt", 1),
-        ("trains.md", 1),
-        ("old.zip", 1),
-        ("faq.csv", 0),
-        ("lines.txt", 3),
-    ],
+    [("kitchen/soup.txt", 1), ("trains.md", 1), ("old.zip", 1), ("faq.csv", 0), ("lines.txt", 3)],
 )
 def test_one_file(folder, tmp_path, name, texts):
     """A table's rows and lines of text are what they were; any other file is a document."""

@@ -130,10 +130,7 @@ def test_settings_come_from_scale_template_and_row(write):
 
 def test_a_row_may_say_how_many_sentences(write):
     path = write(
-        (
-            'corpus = "wiki"\n',
-            'corpus = "wiki"\nsentences = 300\nlab = { sentences = 200 }\n',
-        ),
+        ('corpus = "wiki"\n', 'corpus = "wiki"\nsentences = 300\nlab = { sentences = 200 }\n'),
         ("{ stsb = 82.5 }", "{ stsb = 82.5 }\npaper = { sentences = 0 }"),
         ("[[claims]]", "[scale.lab]\nsentences = 100\n\n[[claims]]"),
     )

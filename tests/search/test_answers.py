@@ -65,11 +65,7 @@ def test_vectors_decide_where_words_do_not():
         ("what about hotels", "What about hotels? They are paid for.", " Trains too."),
         # A wrapped line goes on; an item of a list stands alone.
         ("the roof", "We shall mend the roof in\nspring of the coming year.", " Then we rest."),
-        (
-            "the roof",
-            "Of all that a village has to pay for the roof comes first and\n2 doors.",
-            "",
-        ),
+        ("the roof", "Of all that a village has to pay for the roof comes first and\n2 doors.", ""),
         ("the roof", "- mend the roof before winter comes, and pay for it", "\n- Paint the door"),
     ],
 )
